@@ -3,6 +3,7 @@ package otelgate_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
@@ -25,7 +26,7 @@ type newLimiter func(name string, conn *window.Connection, observe observer) (at
 // limiters make a limiter of each kind.
 var limiters = map[string]newLimiter{
 	"window": func(name string, conn *window.Connection, observe observer) func(context.Context) error {
-		cfg := window.Config{Name: name, Limits: parsed("1/1h"), Observe: observe}
+		cfg := window.Config{Name: name, Limits: parsed("1/1h"), Timeout: time.Minute, Observe: observe}
 		l := must(window.NewLocal(cfg))
 		if conn != nil {
 			cfg.Fallback = l
@@ -34,7 +35,7 @@ var limiters = map[string]newLimiter{
 		return func(ctx context.Context) error { _, err := l.Allow(ctx, "e"); return err }
 	},
 	"ar1": func(name string, conn *window.Connection, observe observer) func(context.Context) error {
-		cfg := ar1.Config{Name: name, Limits: parsed("1/1h"), Observe: observe}
+		cfg := ar1.Config{Name: name, Limits: parsed("1/1h"), Timeout: time.Minute, Observe: observe}
 		l := must(ar1.NewLocal(cfg))
 		if conn != nil {
 			cfg.Fallback = l
@@ -43,7 +44,7 @@ var limiters = map[string]newLimiter{
 		return func(ctx context.Context) error { _, err := l.Allow(ctx, "e"); return err }
 	},
 	"pace": func(name string, conn *window.Connection, observe observer) func(context.Context) error {
-		cfg := pace.Config{Name: name, Limits: parsed("1/1h"), Observe: observe}
+		cfg := pace.Config{Name: name, Limits: parsed("1/1h"), Timeout: time.Minute, Observe: observe}
 		l := must(pace.NewLocal(cfg))
 		if conn != nil {
 			cfg.Fallback = l
@@ -52,7 +53,7 @@ var limiters = map[string]newLimiter{
 		return func(ctx context.Context) error { _, err := l.Reserve(ctx, "e"); return err }
 	},
 	"inflight": func(name string, conn *window.Connection, observe observer) func(context.Context) error {
-		cfg := inflight.Config{Name: name, Max: 1, Observe: observe}
+		cfg := inflight.Config{Name: name, Max: 1, TTL: time.Hour, Timeout: time.Minute, Observe: observe}
 		l := must(inflight.NewLocal(cfg))
 		if conn != nil {
 			cfg.Fallback = l

@@ -97,7 +97,7 @@ func TestOverrideOfService(t *testing.T) {
 		if stdout, stderr, status := command(t.Context(), args...); status != 0 || stderr != "" || !strings.Contains(stdout, ": block until ") {
 			t.Fatalf("status %d, %s%s", status, stdout, stderr)
 		}
-		l, err := window.New(window.On(s.client), window.Config{Name: s.name, Limits: parsed(t, "5/1h"), Secret: s.secret, Overrides: true})
+		l, err := window.New(window.On(s.client), window.Config{Name: s.name, Limits: parsed(t, "5/1h"), Secret: s.secret, Timeout: time.Minute, Overrides: true})
 		for d := (window.Decision{}); err == nil && d.Override != window.OverrideBlock; {
 			d, err = l.Peek(t.Context(), "alice")
 		}

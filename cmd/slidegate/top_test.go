@@ -79,7 +79,7 @@ func fleet(t *testing.T, client rueidis.Client) {
 	s.name = "login.pair"
 	s.count(t, "5/1h", "198.51.100.7 alice", 1, 5*m)
 	(&service{name: "mail", client: client}).book(t, "20/1m", "outbox", 20*time.Second, time.Second)
-	l, err := inflight.New(window.On(client), inflight.Config{Name: "exports", Max: 5, TTL: time.Hour})
+	l, err := inflight.New(window.On(client), inflight.Config{Name: "exports", Max: 5, TTL: time.Hour, Timeout: time.Minute})
 	if err == nil {
 		_, _, err = l.TryAcquireN(t.Context(), "customer-42", 3)
 	}

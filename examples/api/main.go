@@ -139,11 +139,14 @@ func newService(conn *window.Connection, observe observe, s settings) (http.Hand
 	return all, nil
 }
 
+// timeout is how long a call waits for Redis at most.
+var timeout = 250 * time.Millisecond
+
 type observe = func(context.Context, window.Observation)
 
 // newLimiter returns a limiter that falls back to counts in the memory of each process while Redis is down.
 func newLimiter(conn *window.Connection, observe observe, name string, limits ...window.Limit) (*window.Limiter, error) {
-	cfg := window.Config{Name: name, Limits: limits, Observe: observe}
+	cfg := window.Config{Name: name, Limits: limits, Timeout: timeout, Observe: observe}
 	fallback, err := window.NewLocal(window.Config{Name: name, Limits: limits})
 	if err != nil {
 		return nil, err
@@ -193,7 +196,7 @@ func newAPI(conn *window.Connection, observe observe) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	tokens, err := window.New(conn, window.Config{Name: "tokens", Limits: free.tokens, Observe: observe}) // see byTokens
+	tokens, err := window.New(conn, window.Config{Name: "tokens", Limits: free.tokens, Timeout: timeout, Observe: observe}) // see byTokens
 	if err != nil {
 		return nil, err
 	}

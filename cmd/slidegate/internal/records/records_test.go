@@ -43,15 +43,15 @@ type counter struct {
 func counters(t *testing.T, texts []string, now func() time.Time) []counter {
 	t.Helper()
 	conn, name, ls := window.On(redistest.Client(t)), redistest.Key(t), limits(t, texts)
-	w, err := window.New(conn, window.Config{Name: name, Limits: ls, Now: now, CountDenied: true})
+	w, err := window.New(conn, window.Config{Name: name, Limits: ls, Now: now, CountDenied: true, Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := ar1.New(conn, ar1.Config{Name: name, Limits: mostly(ls), Now: now, CountDenied: true})
+	a, err := ar1.New(conn, ar1.Config{Name: name, Limits: mostly(ls), Now: now, CountDenied: true, Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := pace.New(conn, pace.Config{Name: name, Limits: ls, Now: now})
+	p, err := pace.New(conn, pace.Config{Name: name, Limits: ls, Now: now, Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
