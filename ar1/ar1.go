@@ -190,9 +190,6 @@ func (l *Limiter) WithPlan(plan string) *Limiter {
 	return &named
 }
 
-// Name returns Config.Name.
-func (l *Limiter) Name() string { return l.made().Name }
-
 // made returns the engine of a limiter from New or NewLocal. It panics for any other limiter,
 // which is a mistake in the program.
 func (l *Limiter) made() *engine.Limiter {

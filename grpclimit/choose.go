@@ -8,6 +8,7 @@ import (
 
 	"github.com/slidegate/slidegate/internal/constant"
 	"github.com/slidegate/slidegate/internal/isnil"
+	"github.com/slidegate/slidegate/internal/journal"
 )
 
 // Limiters that Config.Choose can return. They count nothing and ask no Redis.
@@ -27,10 +28,7 @@ func HealthChecks(_ context.Context, method string) bool {
 	return strings.HasPrefix(method, "/grpc.health.v1.Health/")
 }
 
-var (
-	errChoose    = errors.New("no limiter was found, because Choose failed")
-	errNilChoice = errors.New("the limiter is nil, although Choose returned no error; return a limiter, grpclimit.Unlimited or grpclimit.Blocked")
-)
+var errNilChoice = errors.New("the limiter is nil, although Choose returned no error; return a limiter, grpclimit.Unlimited or grpclimit.Blocked")
 
 // limiter returns the limiter for a call.
 func (cfg *Config) limiter(ctx context.Context, method string) (Limiter, error) {
@@ -40,7 +38,7 @@ func (cfg *Config) limiter(ctx context.Context, method string) (Limiter, error) 
 	l, err := cfg.Choose(ctx, method)
 	switch {
 	case err != nil: // its text alone: an error that it wraps is about something else than this call
-		return nil, fmt.Errorf("%w: %s", errChoose, err.Error())
+		return nil, fmt.Errorf("%w: %s", journal.ErrChoose, err.Error())
 	case isnil.Value(l):
 		return nil, errNilChoice
 	}

@@ -210,14 +210,9 @@ func (i *Interceptor) verdict(ctx context.Context, l Limiter, d window.Decision,
 	return denial(d)
 }
 
-// undecided logs an outage once, and an error of a single key each time. It returns nil if the
-// Outage is FailOpen.
+// undecided logs the error of a limiter. It returns nil if the Outage is FailOpen.
 func (i *Interceptor) undecided(err error) error {
-	if errors.Is(err, window.ErrOutage) || errors.Is(err, window.ErrUncertain) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errChoose) {
-		i.state.Note(i.cfg.Log, string(i.cfg.Outage), false, err)
-	} else {
-		i.cfg.Log.Error("slidegate: the limiter cannot decide about a call", "outage", i.cfg.Outage, "err", err)
-	}
+	i.state.Failed(i.cfg.Log, string(i.cfg.Outage), "call", err)
 	if i.cfg.Outage == FailOpen {
 		return nil
 	}

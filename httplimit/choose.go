@@ -7,6 +7,7 @@ import (
 
 	"github.com/slidegate/slidegate/internal/constant"
 	"github.com/slidegate/slidegate/internal/isnil"
+	"github.com/slidegate/slidegate/internal/journal"
 )
 
 // Limiters that Config.Choose can return. They count nothing and ask no Redis.
@@ -19,10 +20,7 @@ var (
 	Blocked Limiter = constant.Blocked
 )
 
-var (
-	errChoose    = errors.New("no limiter was found, because Choose failed")
-	errNilChoice = errors.New("the limiter is nil, although Choose returned no error; return a limiter, httplimit.Unlimited or httplimit.Blocked")
-)
+var errNilChoice = errors.New("the limiter is nil, although Choose returned no error; return a limiter, httplimit.Unlimited or httplimit.Blocked")
 
 // limiter returns the limiter for a request.
 func (cfg *Config) limiter(r *http.Request) (Limiter, error) {
@@ -32,7 +30,7 @@ func (cfg *Config) limiter(r *http.Request) (Limiter, error) {
 	l, err := cfg.Choose(r)
 	switch {
 	case err != nil: // its text alone: an error that it wraps is about something else than this request
-		return nil, fmt.Errorf("%w: %s", errChoose, err.Error())
+		return nil, fmt.Errorf("%w: %s", journal.ErrChoose, err.Error())
 	case isnil.Value(l):
 		return nil, errNilChoice
 	}

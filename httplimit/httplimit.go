@@ -311,18 +311,9 @@ func (m *Middleware) fail(w http.ResponseWriter, r *http.Request, err error, nex
 	case errors.Is(err, window.ErrInvalidCost):
 		m.refuse(w, r, problemNoCost, next)
 	default:
-		logFailure(m.cfg.Log, &m.outages, m.cfg.Outage, err)
+		m.outages.Failed(m.cfg.Log, string(m.cfg.Outage), "request", err)
 		m.undecided(w, r, next)
 	}
-}
-
-// logFailure logs the begin of an outage once, and an error of a single key each time.
-func logFailure(log *slog.Logger, outages *journal.Journal, o Outage, err error) {
-	if errors.Is(err, window.ErrOutage) || errors.Is(err, window.ErrUncertain) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errChoose) {
-		outages.Note(log, string(o), false, err)
-		return
-	}
-	log.Error("slidegate: the limiter cannot decide about a request", "outage", o, "err", err)
 }
 
 // undecided admits or refuses a request in an outage.

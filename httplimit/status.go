@@ -226,7 +226,7 @@ func (s *Status) readAll(r *http.Request, keys []string, looks []inspect) (quota
 	for i, err := range errs {
 		q := &s.quotas[i]
 		if err != nil {
-			logFailure(q.log, &q.outages, FailClosed, err)
+			q.outages.Failed(q.log, string(FailClosed), "request", err)
 			ok = false
 		} else if len(quotas[i].Limits) > 0 { // it was read, and is not Unlimited or Blocked
 			q.outages.Note(q.log, string(FailClosed), false, nil)

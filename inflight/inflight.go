@@ -268,9 +268,6 @@ func (l *Limiter) made() *engine.Limiter {
 	return l.engine
 }
 
-// Name returns Config.Name.
-func (l *Limiter) Name() string { return l.made().Name }
-
 // With returns the limiter with another Max, for plans. Both share their places.
 func (l *Limiter) With(most int64) (*Limiter, error) {
 	e, err := l.made().With(limits(most, l.ttl))

@@ -214,9 +214,6 @@ func (l *Limiter) made() *engine.Limiter {
 	return l.engine
 }
 
-// Name returns Config.Name.
-func (l *Limiter) Name() string { return l.made().Name }
-
 func (l *Limiter) ahead() time.Duration { return milliseconds(l.maxAhead) }
 
 // Wait calls WaitN with one unit.

@@ -2,6 +2,8 @@
 package journal
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -70,6 +72,19 @@ func (j *Journal) Note(log *slog.Logger, outage string, byFallback bool, cause e
 	case j.change(normal):
 		j.with(log, nil).Info("slidegate: the limiter decides about requests again")
 	}
+}
+
+// ErrChoose is the error of a Choose that failed: mostly about all calls, as an outage is.
+var ErrChoose = errors.New("no limiter was found, because Choose failed")
+
+// Failed records that no limiter decided about a "request" or a "call", whose outage says what happens to it. It
+// logs an outage once, and an error of a single key each time.
+func (j *Journal) Failed(log *slog.Logger, outage, about string, err error) {
+	if pipeline.IsOutage(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrChoose) {
+		j.Note(log, outage, false, err)
+		return
+	}
+	log.Error("slidegate: the limiter cannot decide about a "+about, "outage", outage, "err", err)
 }
 
 // with adds the name of the limiter that gives no answer, or gave none.

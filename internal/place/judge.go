@@ -59,9 +59,5 @@ func (j *Judge) Answered(byFallback bool, cause error) {
 
 // Log logs an outage once, and an error of a single key each time.
 func (j *Judge) Log(err error) {
-	if pipeline.IsOutage(err) {
-		j.outages.Note(j.log, j.outage, false, err)
-		return
-	}
-	j.log.Error("slidegate: the limiter cannot decide about a call", "outage", j.outage, "err", err)
+	j.outages.Failed(j.log, j.outage, "call", err)
 }
