@@ -17,9 +17,9 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestPage compares docs/http.md with real responses, the examples, and the log.
-func TestPage(t *testing.T) {
-	page := string(must(os.ReadFile("../docs/http.md")))
+// TestPages compares docs/http.md and docs/outbound.md with real responses, the examples, and the log.
+func TestPages(t *testing.T) {
+	page := string(must(os.ReadFile("../docs/http.md"))) + string(must(os.ReadFile("../docs/outbound.md")))
 	var all strings.Builder
 	for _, file := range must(filepath.Glob("example_*test.go")) {
 		all.Write(must(os.ReadFile(file)))
@@ -27,7 +27,7 @@ func TestPage(t *testing.T) {
 	examples := all.String()
 	for what, text := range rawResponses(t) {
 		if !strings.Contains(page, "\n"+text+"```") {
-			t.Errorf("docs/http.md does not show this (%s):\n%s", what, text)
+			t.Errorf("neither page shows this (%s):\n%s", what, text)
 		}
 	}
 	for _, begin := range []string{
@@ -37,11 +37,11 @@ func TestPage(t *testing.T) {
 		_, text, found := strings.Cut(examples, begin)
 		end := regexp.MustCompile(`\n(}|	handler := limit\.Wrap.*|	mux\.Handle\("GET /limits".*|	}\)\))\n\n`).FindStringIndex(text)
 		if !found || end == nil || !strings.Contains(withoutTabs(page), withoutTabs(begin+text[:end[1]-1])) {
-			t.Errorf("docs/http.md does not show the example from %q", begin)
+			t.Errorf("neither page shows the example from %q", begin)
 		}
 	}
 	if status := regexp.MustCompile(`(?m)^{"quotas".*`).FindString(page); status == "" || !strings.Contains(examples, status) {
-		t.Errorf("docs/http.md does not show the status of ExampleNewStatus, but %q", status)
+		t.Errorf("neither page shows the status of ExampleNewStatus, but %q", status)
 	}
 	sources := must(filepath.Glob("*_test.go"))
 	for _, run := range regexp.MustCompile(`-run ('[^'$^]+'|\w+)`).FindAllStringSubmatch(page, -1) {
@@ -49,14 +49,14 @@ func TestPage(t *testing.T) {
 			if !slices.ContainsFunc(sources, func(file string) bool {
 				return regexp.MustCompile(`(?m)^func \w*` + name).Match(must(os.ReadFile(file)))
 			}) {
-				t.Errorf("docs/http.md has a command that runs nothing: %s", name)
+				t.Errorf("a command on these pages runs nothing: %s", name)
 			}
 		}
 	}
 	for _, line := range []string{lineOutage, lineDegraded, lineRecovered} {
 		_, text, _ := strings.Cut(strings.TrimSuffix(line, "\"\n"), "slidegate: ")
 		if !strings.Contains(page, text) {
-			t.Errorf("docs/http.md does not contain %q", text)
+			t.Errorf("neither page contains %q", text)
 		}
 	}
 }
