@@ -13,73 +13,78 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// Check is one of the attempts of AllowAll: N units of the Event under the Limiter, as in AllowN.
+// Check is one of the attempts of AllowAll: N units of Event under Limiter, as in AllowN.
 type Check struct {
-	Limiter *Limiter // decides; several checks can have different ones, or the same
+	Limiter *Limiter // decides; checks can share a limiter or use different ones
 	Event   string   // names the subject that is limited; never empty
-	N       int64    // units; 0 stands for 1
+	N       int64    // units; 0 means 1
 
-	// Together asks at the same time as the check before, to save a round trip to Redis. If that
-	// one denies, this one may have counted its units, which are then given back. It has no effect
-	// on checks that are decided jointly, or in memory.
+	// Together sends this check at the same time as the one before it, to save a round trip to
+	// Redis. If the earlier one denies, the units that this one may have counted are refunded.
+	// Together has no effect on checks that are decided jointly or in memory.
 	Together bool
 }
 
 // JointDecision is the answer of AllowAll.
 type JointDecision struct {
-	Allowed bool // all checks were admitted, and counted
+	Allowed bool // all checks were allowed and counted
 
-	// RetryAfter is 0 if Allowed. Otherwise it is the longest wait of all checks that deny and were
-	// decided jointly or in memory, so that the same call then succeeds if they were all checks and
-	// nobody else used the slots. Of checks asked one by one it is that of the first that denied.
+	// RetryAfter is 0 if Allowed. Otherwise it is the longest wait of the denying checks that were
+	// decided jointly or in memory. If all checks were decided that way, the same call succeeds
+	// after that time, unless another caller used the slots. For checks asked one by one, it is the
+	// wait of the first denial.
 	RetryAfter time.Duration
 
-	// Decisions are those that were made, in the order of the checks: all if Allowed, or if all were
-	// decided jointly or in memory, else up to the denial. Counted is 0 in those that would be
-	// admitted beside a denial, and their Usage is without their units. A Decision is zero if a
-	// DenialCache or an override knew that a later check denies.
+	// Decisions holds the decisions that were made, in the order of the checks. It holds all of
+	// them if Allowed, or if all were decided jointly or in memory. Otherwise it ends with the
+	// denial. A check that would be allowed, but was not because another one denied, has Counted 0
+	// and a Usage without its units. A Decision is zero if a DenialCache or an override already
+	// knew that a later check denies.
 	Decisions []Decision
 }
 
-// AllowAll decides about several events at once, such as requests and tokens of a customer: all
-// checks are counted, or none.
+// AllowAll decides on several events at once, such as the requests and the tokens of a customer:
+// all checks are counted, or none.
 //
-// Checks whose keys are on one server are decided jointly, by one script call. That counts all of
-// them or none, at one moment, and takes one round trip. It is the case on a Redis that is no
-// cluster, or that one, for keys of one hash slot: those of one event and Secret. The limiters must
-// share a Connection, have neither CountDenied nor Now, and no key may occur twice. AllowAll first
-// proves that there is one server, and meanwhile asks one by one. It also does so while another
-// AllowAll has one of the keys in use, since attempts on a hot key are better merged.
-// https://github.com/slidegate/slidegate/blob/main/docs/guarantees.md#joint
+// Checks whose keys are on one server are decided jointly, by one script call. It counts all of
+// them or none, at one moment, and takes one round trip. This works on a Redis that is not a
+// cluster. On a cluster, it works for keys of one hash slot: those of the same event and Secret.
+// The limiters must share a Connection and have neither CountDenied nor Now, and no key may occur
+// twice. AllowAll first proves that there is one server, and meanwhile asks one by one. It also
+// asks one by one while another AllowAll is using one of the keys, since attempts on a hot key are
+// better merged. https://github.com/slidegate/slidegate/blob/main/docs/guarantees.md#joint
 //
-// Otherwise AllowAll asks in the order given, up to the first denial or error. Then it gives back
-// what was counted, even if ctx has ended. So it can return later than ctx ends: by one more Timeout
-// of the limiters, or by 5 s where that is negative. Each check takes a round trip to Redis, unless it
-// is asked Together with the one before it, or jointly.
+// Otherwise AllowAll asks in the order given, up to the first denial or error. Then it refunds
+// what was counted, even if ctx has ended. It can therefore return after ctx has ended: later by
+// one Timeout of the limiters, or by 5 s if that is negative. Each check takes a round trip to
+// Redis, unless it is asked jointly or Together with the one before it.
 //
-// A check whose event an override blocks denies the call before anything is asked. One that an override
-// lets through is not asked.
+// A check whose event is blocked by an override denies the call before anything is sent. A check
+// whose event an override makes unlimited is skipped.
 //
 // Put first what belongs to an attacker alone (the address), and last what the victim shares (the
 // account). An attempt that is denied for its address then takes nothing from the account, not even
-// for a moment. For the same reason, ask Together only where units that count for a moment deny
-// nobody else.
+// for a moment. For the same reason, use Together only where units that count for a moment cannot
+// deny anyone else.
 //
-// A client that can end ctx while the last check is on its way can leave that one counted, and have
-// the others given back; after a joint call, all stay counted. Where strangers can end it, for example
-// by closing a connection, pass a context that they cannot end, from context.WithoutCancel.
+// A client that can end ctx while the last check is on its way can leave that check counted while
+// the others are refunded. After a joint call, all of them stay counted. If untrusted clients can
+// end ctx, for example by closing a connection, pass one that they cannot end, from
+// context.WithoutCancel.
 //
-// AllowAll never admits beyond a limit. Asked one by one, it can deny too much while units are on
-// their way back. If giving back failed, or the process died, that lasts until the units are forgotten.
+// AllowAll never allows more than a limit. Asking one by one, it can deny too much while units are
+// being refunded. If refunding failed, or the process died, that lasts until they are
+// forgotten.
 //
-// Errors are as those of AllowN. Each names the position of its check, or of all that were decided
-// jointly; after ErrUncertain these may be counted. In an outage of a joint call, the Fallbacks decide
-// in order. Beside an error or a denial, other errors can report units that could not be given back.
-// They match ErrOutage or ErrUncertain. With an error and no denial, the JointDecision is zero.
-// Mistakes are reported before anything is sent: a Check without a Limiter, or checks whose units of
-// one event together exceed what its limits ever admit.
+// Errors are those of AllowN. Each names the position of its check, or of all that were decided
+// jointly; after ErrUncertain these may be counted. In an outage of a joint call, the Fallbacks
+// decide in order. An error or a denial can be joined by errors about units that could not be given
+// back. Those match ErrOutage or ErrUncertain. With an error and no denial, the JointDecision is
+// zero. Mistakes are reported before anything is sent: a Check without a Limiter, or checks whose
+// units of one event together exceed what its limits can ever allow.
 //
-// To give back an allowed JointDecision later, see UndoAll. A limiter that counts denied attempts keeps the one that it denied.
+// To refund an allowed JointDecision later, see UndoAll. A limiter that counts denied attempts
+// keeps the attempt that it denied.
 func AllowAll(ctx context.Context, checks ...Check) (JointDecision, error) {
 	checks = underAll(checks)
 	if err := validate(ctx, checks); err != nil {
@@ -91,8 +96,8 @@ func AllowAll(ctx context.Context, checks ...Check) (JointDecision, error) {
 	return allowAll(ctx, checks, nil)
 }
 
-// allowAll decides about checks of which none is fixed. If places is not nil, it has the index of each
-// among those that the caller gave.
+// allowAll decides on checks none of which is fixed. If places is not nil, it maps each check to
+// its index in the caller's checks.
 func allowAll(ctx context.Context, checks []Check, places []int) (JointDecision, error) {
 	a := &answers{checks: checks, places: places, decisions: make([]Decision, len(checks)), errs: make([]error, len(checks))}
 	defer a.close()
@@ -107,29 +112,30 @@ func allowAll(ctx context.Context, checks []Check, places []int) (JointDecision,
 	return JointDecision{Allowed: true, Decisions: a.decisions}, nil
 }
 
-// answers are the answers to checks, in their order. They are asked part by part.
+// answers holds the answers to checks, in their order. The checks are asked part by part.
 type answers struct {
 	checks    []Check
-	places    []int // of the checks in the call; nil if they are all of it
+	places    []int // indices in the caller's checks; nil if checks are all of them
 	decisions []Decision
 	errs      []error
 
-	part, next int  // the first check of the part that was asked last, and the first one after it
-	jointly    bool // how that was asked
+	part, next int  // the first check of the part that was asked last, and the first check after that part
+	jointly    bool // whether that part was asked jointly
 	joined     int  // the end of that part, if jointly
 
 	joints []*engine.Joint // to close
 	apart  int             // the first check after those that could not be asked jointly
 }
 
-// close ends the joints. Until then, their keys are in use, also if they are asked about one by one.
+// close closes the joints. Until then, their keys are in use, even if they are asked about one by
+// one.
 func (a *answers) close() {
 	for _, j := range a.joints {
 		j.Close()
 	}
 }
 
-// askJointly asks a part by one script call, and reports whether it did.
+// askJointly asks a part with one script call, and reports whether it did.
 func (a *answers) askJointly(ctx context.Context) bool {
 	a.jointly = false
 	if a.next < a.apart {
@@ -152,8 +158,8 @@ func (a *answers) askJointly(ctx context.Context) bool {
 	return true
 }
 
-// take takes the reply of a joint call to the i-th check. It reports whether to take the next one: in an
-// outage, the Fallbacks decide up to a denial.
+// take stores the reply of a joint call to the i-th check. It reports whether to take the next one:
+// in an outage, the Fallbacks decide until one denies.
 func (a *answers) take(ctx context.Context, i int, r *engine.JointReply, began time.Time) bool {
 	c := a.checks[i]
 	switch {
@@ -167,7 +173,7 @@ func (a *answers) take(ctx context.Context, i int, r *engine.JointReply, began t
 	return r.Err == nil || !a.stops(i)
 }
 
-// askStage asks a check, and those that are Together with it.
+// askStage asks a check and those after it that are Together with it.
 func (a *answers) askStage(ctx context.Context) {
 	for a.next++; a.next < len(a.checks) && a.checks[a.next].Together && !a.inMemory(a.next); {
 		a.next++
@@ -178,8 +184,8 @@ func (a *answers) askStage(ctx context.Context) {
 	})
 }
 
-// stop returns the check of the part that stops: the first one that does. If they were asked jointly, an
-// error comes before denials. It is next if there is none.
+// stop returns the first check of the part that stops the call, or next if there is none. In a part
+// that was asked jointly, errors take precedence over denials.
 func (a *answers) stop() int {
 	first := a.next
 	for i := a.next - 1; i >= a.part; i-- {
@@ -190,11 +196,11 @@ func (a *answers) stop() int {
 	return first
 }
 
-// stops reports whether nothing is asked after the i-th check.
+// stops reports whether the answer to the i-th check ends the call.
 func (a *answers) stops(i int) bool { return a.errs[i] != nil || !a.decisions[i].Allowed }
 
-// stopped gives back the units of the checks that were asked, and returns the JointDecision that
-// the i-th one stopped.
+// stopped refunds the units that were counted, and returns the JointDecision of a call that the
+// i-th check stopped.
 func (a *answers) stopped(ctx context.Context, i int) (JointDecision, error) {
 	err := a.giveBack(ctx, i)
 	if cause := a.errs[i]; cause != nil {
@@ -213,7 +219,8 @@ func (a *answers) stopped(ctx context.Context, i int) (JointDecision, error) {
 	return d, err
 }
 
-// peek looks how the checks in memory stand from the i-th one on, and returns the first other one.
+// peek peeks at the checks in memory from the i-th one on, up to one that is not in memory, and
+// returns the index of that one.
 func (a *answers) peek(ctx context.Context, i int) int {
 	for ; i < len(a.checks) && a.inMemory(i); i++ {
 		c := a.checks[i]
@@ -231,7 +238,7 @@ func (c Check) units() int64 { return cmp.Or(c.N, 1) }
 // inMemory reports whether the i-th check is decided in memory.
 func (a *answers) inMemory(i int) bool { return a.checks[i].Limiter.engine.InMemory() }
 
-// asks returns the checks that were not asked yet.
+// asks returns the checks that have not been asked yet.
 func (a *answers) asks() []engine.Ask {
 	asks := make([]engine.Ask, 0, len(a.checks)-a.next)
 	for _, c := range a.checks[a.next:] {
@@ -240,8 +247,8 @@ func (a *answers) asks() []engine.Ask {
 	return asks
 }
 
-// ofCheck adds to an error the number of its check, since several checks can have the same limiter, or
-// those of all checks that were decided jointly.
+// ofCheck adds the number of its check to an error, since several checks can have the same limiter.
+// An outage of a joint call names all checks that were decided jointly.
 func (a *answers) ofCheck(i int, err error) error {
 	if a.jointly && pipeline.IsOutage(err) && a.part <= i {
 		return fmt.Errorf("%w (checks %d to %d of AllowAll)", err, a.place(a.part)+1, a.place(a.joined-1)+1)
@@ -257,18 +264,18 @@ func (a *answers) place(i int) int {
 	return a.places[i]
 }
 
-// ofCheck adds to an error the number of its check.
+// ofCheck adds the number of its check to an error.
 func ofCheck(i int, err error) error { return fmt.Errorf("%w (check %d of AllowAll)", err, i+1) }
 
-// validate refuses checks without a limiter, or that can never be admitted. Several checks of one
-// event under one limiter are added up.
+// validate returns an error for a check without a limiter, or that can never be allowed. It adds up
+// several checks of one event under one limiter.
 func validate(ctx context.Context, checks []Check) error {
 	if len(checks) == 0 {
 		return errors.New("slidegate: AllowAll has no checks; give it at least one")
 	}
 	for i, c := range checks {
 		if c.Limiter == nil || !c.Limiter.engine.Made() {
-			return fmt.Errorf("slidegate: check %d of AllowAll has no Limiter from New or NewLocal; make one", i+1)
+			return fmt.Errorf("slidegate: check %d of AllowAll has no Limiter from New or NewLocal; create one", i+1)
 		}
 		n := c.units()
 		for _, before := range checks[:i] {
@@ -278,7 +285,7 @@ func validate(ctx context.Context, checks []Check) error {
 		}
 		v := engine.Allow
 		if c.isFixed() {
-			v = engine.Some // no limit is asked
+			v = engine.Some // no limit applies
 		}
 		if err := c.Limiter.engine.Check(ctx, v, c.Event, n); err != nil {
 			return ofCheck(i, err)
@@ -288,8 +295,8 @@ func validate(ctx context.Context, checks []Check) error {
 }
 
 // giveBack refunds all units that were counted, concurrently: the sooner they are back, the fewer
-// others are denied. It returns errors about units that stay, or may stay, counted, except in the
-// check that stopped.
+// other attempts are denied. It returns errors about units that stay or may stay counted, except
+// for the check that stopped the call.
 func (a *answers) giveBack(ctx context.Context, stopped int) error {
 	errs := make([]error, a.next)
 	var undos []Undo
@@ -303,7 +310,7 @@ func (a *answers) giveBack(ctx context.Context, stopped int) error {
 	}
 	for k, err := range UndoAll(ctx, undos...) {
 		if i := indices[k]; err != nil {
-			errs[i] = ofCheck(a.place(i), fmt.Errorf("%d units stay counted, since they could not be given back: %w", a.decisions[i].Counted, err))
+			errs[i] = ofCheck(a.place(i), fmt.Errorf("%d units stay counted, because they could not be refunded: %w", a.decisions[i].Counted, err))
 		} else {
 			a.decisions[i].takeBack(a.decisions[i].Counted)
 		}

@@ -28,7 +28,7 @@ type plainLog struct {
 	times []time.Time
 }
 
-// wait returns how long n more units have to wait.
+// wait returns how long n more units must wait.
 func (p *plainLog) wait(now time.Time, n int64) time.Duration {
 	for len(p.times) > 0 && now.Sub(p.times[0]) >= p.per {
 		p.times = p.times[1:]
@@ -75,7 +75,7 @@ func TestJointHistories(t *testing.T) {
 			c.pass(time.Duration(rand.IntN(20_000)) * time.Millisecond)
 		}
 		if allowed < attempts/10 || allowed > attempts*9/10 {
-			t.Errorf("a poor test: %d of %d allowed", allowed, attempts)
+			t.Errorf("weak test: %d of %d allowed", allowed, attempts)
 		}
 	}
 }
@@ -84,15 +84,15 @@ func randomChecks(limiters []*window.Limiter) (checks []window.Check, subjects [
 	for range 1 + rand.IntN(4) {
 		i, event := rand.IntN(len(limiters)), []string{"a", "b"}[rand.IntN(2)]
 		subject := fmt.Sprint(i, event)
-		together := !slices.Contains(subjects, subject) && rand.IntN(2) == 0 // else two attempts on one event come in any order
+		together := !slices.Contains(subjects, subject) && rand.IntN(2) == 0 // otherwise two attempts on one event run in either order
 		checks = append(checks, window.Check{Limiter: limiters[i], Event: event, N: 1 + rand.Int64N(2), Together: together})
 		subjects = append(subjects, subject)
 	}
 	return checks, subjects
 }
 
-// playAll makes one joint attempt. It compares the answer, and the units counted after it, with the
-// logs. In memory, checks after a denial are looked at, too.
+// playAll makes one joint attempt. It compares the answer, and the units counted afterwards, with
+// the logs. In memory, checks after a denial are peeked at, too.
 func playAll(t *testing.T, checks []window.Check, subjects []string, logs map[string]*plainLog, now time.Time, inMemory bool) bool {
 	t.Helper()
 	if sum := sums(checks, subjects); slices.ContainsFunc(subjects, func(subject string) bool { return sum[subject] > logs[subject].most }) {
@@ -139,7 +139,7 @@ func playAll(t *testing.T, checks []window.Check, subjects []string, logs map[st
 	return want.Allowed
 }
 
-// sums returns the cost of the checks for each subject.
+// sums returns the total cost of the checks for each subject.
 func sums(checks []window.Check, subjects []string) map[string]int64 {
 	sum := map[string]int64{}
 	for i, subject := range subjects {
@@ -148,10 +148,10 @@ func sums(checks []window.Check, subjects []string) map[string]int64 {
 	return sum
 }
 
-// TestJointUnderLoad runs many callers from addresses that they share. Most attempts are on an
-// account that is soon used up, every fourth on one that is not. The test checks that no limit is
-// passed, and that all units that were not admitted come back. It logs how many attempts were
-// denied although there was room for all their units.
+// TestJointUnderLoad runs many callers from shared addresses. Most attempts are on an account that
+// is soon used up, every fourth on one that is not. The test checks that no limit is exceeded, and
+// that all units of attempts that were not allowed come back. It logs how many attempts were denied
+// although there was room for all their units.
 func TestJointUnderLoad(t *testing.T) {
 	const callers, times = 16, 100
 	client := redistest.Cluster(t)
@@ -181,7 +181,7 @@ func TestJointUnderLoad(t *testing.T) {
 				if j.Allowed {
 					admitted[from]++
 					admitted[on]++
-				} else if len(j.Decisions) == 1 { // in an hour nothing is forgotten, so the address had room all the time
+				} else if len(j.Decisions) == 1 { // nothing is forgotten within an hour, so the address had room all the time
 					denied[on]++
 				}
 				mu.Unlock()
@@ -190,27 +190,27 @@ func TestJointUnderLoad(t *testing.T) {
 	}
 	group.Wait()
 	for subject, l := range limiters {
-		d := must(l.Peek(t.Context(), subject)) // would count one more
+		d := must(l.Peek(t.Context(), subject)) // would count one more unit
 		if used := d.Usage[0].Used; used != min(admitted[subject]+1, d.Usage[0].Limit.Max) || admitted[subject] > d.Usage[0].Limit.Max {
-			t.Errorf("%s counts %+v after %d admitted", subject, d.Usage, admitted[subject])
+			t.Errorf("%s counts %+v after %d allowed", subject, d.Usage, admitted[subject])
 		}
 	}
 	if admitted["used up"] != 5 || admitted["free"]+denied["free"] != callers*times/4 {
-		t.Errorf("admitted %v, denied %v", admitted, denied)
+		t.Errorf("allowed %v, denied %v", admitted, denied)
 	}
-	t.Logf("%d of %d attempts were denied though there was room, for charges of others on their way back", denied["free"], callers*times/4)
+	t.Logf("%d of %d attempts were denied although there was room, because of other attempts' units being refunded", denied["free"], callers*times/4)
 }
 
-// joint holds two limiters, each on a server of its own.
+// joint holds two limiters, each on its own server.
 type joint struct {
 	servers  [2]*redistest.Server
 	clients  [2]rueidis.Client
 	limiters [2]*window.Limiter
-	between  func() // called when the first has decided
+	between  func() // called after the first has decided
 }
 
-// newJoint returns two limiters. The first has time enough for an answer on a crowded machine, the
-// second this Timeout.
+// newJoint returns two limiters. The first has enough time for an answer on a busy machine, the
+// second has this Timeout.
 func newJoint(t *testing.T, timeout time.Duration) *joint {
 	t.Helper()
 	j := &joint{between: func() {}}
@@ -237,14 +237,14 @@ func (j *joint) fill(t *testing.T) {
 }
 
 // TestJointReturnsWhatItTook ends a joint attempt in every possible way after its first check has
-// counted 2 units, and checks how many units stay counted.
+// counted 2 units, and checks how many of them stay counted.
 func TestJointReturnsWhatItTook(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name    string
 		trouble func(t *testing.T, j *joint, cancel func())
 		allowed bool
-		err     error // that the returned error must match
+		err     error // the returned error must match this
 		says    string
 		stay    int64 // of the 2 units
 	}{
@@ -275,7 +275,7 @@ func TestJointReturnsWhatItTook(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			timeout := 10 * time.Second // enough for an answer on a crowded machine
+			timeout := 10 * time.Second // enough for an answer on a busy machine
 			if errors.Is(tt.err, window.ErrUncertain) {
 				timeout = 500 * time.Millisecond
 			}
@@ -298,14 +298,14 @@ func TestJointReturnsWhatItTook(t *testing.T) {
 	}
 }
 
-// TestJointTogether checks that units of a check that was asked together with one that denies are
-// given back. If the check may have counted without a reply, the error beside the denial says so.
+// TestJointTogether checks that the units of a check asked together with one that denies are given
+// back. If the check may have counted without a reply, an error says so in addition to the denial.
 func TestJointTogether(t *testing.T) {
 	t.Parallel()
 	for _, hangs := range []bool{false, true} {
 		j := newJoint(t, redistest.UnlessShort(time.Second, 500*time.Millisecond))
 		must(j.limiters[0].AllowN(t.Context(), "e", 2))
-		must(j.limiters[1].Peek(t.Context(), "e")) // so that it is connected, and knows the script
+		must(j.limiters[1].Peek(t.Context(), "e")) // so that it is connected and has the script loaded
 		if hangs {
 			j.servers[1].Pause(t)
 		}
@@ -341,8 +341,8 @@ func countedOf(j window.JointDecision) (units int64) {
 	return units
 }
 
-// TestJointKeepsDenialsThatCount checks that a limiter that counts denied attempts keeps the one
-// that it denied, and that no other limiter does.
+// TestJointKeepsDenialsThatCount checks that a limiter that counts denied attempts keeps the
+// attempt that it denied, and that no other limiter does.
 func TestJointKeepsDenialsThatCount(t *testing.T) {
 	first := must(window.NewLocal(window.Config{Name: "first", Limits: parsed("9/1h"), CountDenied: true}))
 	second := must(window.NewLocal(window.Config{Name: "second", Limits: parsed("1/1h"), CountDenied: true}))
@@ -354,7 +354,7 @@ func TestJointKeepsDenialsThatCount(t *testing.T) {
 	}
 }
 
-// TestJointDegraded checks that units that a Fallback counted are given back there.
+// TestJointDegraded checks that units that a Fallback counted are refunded to that Fallback.
 func TestJointDegraded(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -383,8 +383,8 @@ func TestJointRefuses(t *testing.T) {
 		want   string
 	}{
 		{t.Context(), nil, "slidegate: AllowAll has no checks; give it at least one"},
-		{t.Context(), []window.Check{valid, {Event: "e", N: 1}}, "slidegate: check 2 of AllowAll has no Limiter from New or NewLocal; make one"},
-		{t.Context(), []window.Check{valid, {Limiter: &window.Limiter{}, Event: "e", N: 1}}, "slidegate: check 2 of AllowAll has no Limiter from New or NewLocal; make one"},
+		{t.Context(), []window.Check{valid, {Event: "e", N: 1}}, "slidegate: check 2 of AllowAll has no Limiter from New or NewLocal; create one"},
+		{t.Context(), []window.Check{valid, {Limiter: &window.Limiter{}, Event: "e", N: 1}}, "slidegate: check 2 of AllowAll has no Limiter from New or NewLocal; create one"},
 		{t.Context(), []window.Check{valid, {Limiter: l, N: 1}}, `slidegate: limiter "l": ` + window.ErrEmptyEvent.Error() + " (check 2 of AllowAll)"},
 		{t.Context(), []window.Check{valid, {Limiter: l, Event: "e", N: -1}}, `slidegate: limiter "l": ` + window.ErrInvalidCost.Error() + ", not -1 (check 2 of AllowAll)"},
 		{t.Context(), []window.Check{valid, {Limiter: l, Event: "e"}, {Limiter: l, Event: "e"}}, `slidegate: limiter "l": 3 units under 2/1h: ` + window.ErrExceedsLimit.Error() + " (check 3 of AllowAll)"},
@@ -412,7 +412,7 @@ func TestCheckOfOneUnit(t *testing.T) {
 	}
 }
 
-// TestJointWhenTheProcessDies runs this binary again, and ends that process between the two checks
+// TestJointWhenTheProcessDies runs this binary again, and kills that process between the two checks
 // of a joint attempt. The units that it counted stay until they are forgotten, and no longer.
 func TestJointWhenTheProcessDies(t *testing.T) {
 	t.Parallel()
@@ -422,7 +422,7 @@ func TestJointWhenTheProcessDies(t *testing.T) {
 		cfg.Observe = func(context.Context, window.Observation) { os.Exit(3) }
 		l := must(window.New(window.On(client), cfg))
 		_, err := window.AllowAll(t.Context(), window.Check{Limiter: l, Event: "e", N: 1}, window.Check{Limiter: l, Event: "other", N: 1})
-		t.Fatalf("it goes on: %v", err)
+		t.Fatalf("the process did not die: %v", err)
 	}
 	server := redistest.Start(t)
 	again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestJointWhenTheProcessDies$")
@@ -435,6 +435,6 @@ func TestJointWhenTheProcessDies(t *testing.T) {
 	counted := must(l.Inspect(t.Context(), "e")).Limits[0].Buckets
 	d := must(l.Wait(t.Context(), "e"))
 	if len(counted) != 1 || d.At.Sub(counted[0].Last) < 2*time.Second {
-		t.Errorf("counted %v, and admitted again at %v", counted, d.At)
+		t.Errorf("counted %v, and allowed again at %v", counted, d.At)
 	}
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestAllocations checks that a decision makes two allocations, its key and its Usage, beside those
-// of rueidis for a bare EVALSHA.
+// TestAllocations checks that a decision makes two allocations, its key and its Usage, in addition
+// to those that rueidis makes for a bare EVALSHA.
 func TestAllocations(t *testing.T) {
 	if testing.Short() {
-		t.Skip("under the race detector, pools forget at random")
+		t.Skip("under the race detector, pools drop items at random")
 	}
 	client := redistest.Client(t)
 	bare := rueidis.NewLuaScript("return {1, 1700000000000, 1, 0, 3600000, 1, 0, 3600000, 1, 0, 3600000}")

@@ -11,7 +11,7 @@ import (
 	"github.com/slidegate/slidegate/lua"
 )
 
-const maxTime = 1 << 47 // the first ms that the script refuses, in the year 6429
+const maxTime = 1 << 47 // the first ms that the script rejects, in the year 6429
 
 // engine converts the configuration into the form that limiters of every kind share.
 func (cfg Config) engine() engine.Config {
@@ -43,7 +43,7 @@ func appendEngine(to []engine.Limit, limits []Limit, countDenied bool) []engine.
 	return to
 }
 
-// limitText formats a limit for people.
+// limitText formats a limit for messages.
 func limitText(e engine.Limit) string {
 	l := Limit{Max: e.Max, Per: clock.Milliseconds(e.Per)}
 	if width := clock.Milliseconds(e.Fine); width != l.resolution(false) {

@@ -58,8 +58,8 @@ func awaitConnection(t *testing.T, c *window.Connection) {
 	}
 }
 
-// TestStartWhileRedisIsDown checks that before there is a connection each call returns ErrOutage, and
-// that Redis decides afterwards.
+// TestStartWhileRedisIsDown checks that each call returns ErrOutage until there is a connection,
+// and that Redis decides afterwards.
 func TestStartWhileRedisIsDown(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -98,7 +98,7 @@ func TestStartWhileRedisIsDown(t *testing.T) {
 }
 
 // TestFallbackUntilConnected checks that the Fallback of each kind of limiter decides until their
-// shared Connection is made.
+// shared Connection is up.
 func TestFallbackUntilConnected(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -140,7 +140,7 @@ func TestDialCluster(t *testing.T) {
 	}
 }
 
-// TestCloseOfOn checks that the client that was passed to On stays open.
+// TestCloseOfOn checks that a client that was passed to On stays open.
 func TestCloseOfOn(t *testing.T) {
 	client := redistest.NewClient(t, nil)
 	window.On(client).Close()
@@ -149,7 +149,7 @@ func TestCloseOfOn(t *testing.T) {
 	}
 }
 
-// TestMistakes checks that errors about mistakes that never heal say what to correct.
+// TestMistakes checks that errors about permanent mistakes say what to correct.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	one, other, cluster := redistest.Start(t).Addr(), redistest.Start(t).Addr(), redistest.Start(t, "--cluster-enabled", "yes").Addr()

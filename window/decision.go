@@ -4,20 +4,20 @@ import "time"
 
 // Decision is the answer to one attempt.
 type Decision struct {
-	Allowed bool // whether the attempt may happen
+	Allowed bool // whether the attempt may proceed
 
-	// RetryAfter is how soon the same request could be admitted: the longest wait of all limits; 0
-	// if Allowed. Example: under 1/5s, an attempt 2 s after an admitted one has a RetryAfter of 3
-	// s. At 2999 ms it would still be denied.
+	// RetryAfter is how soon the same request could be allowed: the longest wait of all limits, or
+	// 0 if Allowed. Example: under 1/5s, an attempt 2 s after an allowed one has a RetryAfter of 3
+	// s. After 2999 ms it would still be denied.
 	RetryAfter time.Duration
 
-	Granted   int64 // units that may happen: all or none, except after AllowUpTo or Charge
-	Remaining int64 // units that can still be admitted after this decision, under the tightest limit
+	Granted   int64 // units that may be used: all or none, except after AllowUpTo or Charge
+	Remaining int64 // units that can still be allowed after this decision, under the tightest limit
 	Counted   int64 // units that this call counted: those granted, or all if denials count; 0 for a peek
 
 	// At is the time of the decision, in UTC, on the clock that decided. If that clock stepped back
-	// and reads earlier than the newest bucket, At is the time of that bucket. If the limits then
-	// differ, it is the earliest of their times.
+	// and reads earlier than the newest bucket, At is the time of that bucket. If the limits have
+	// different times, At is the earliest of them.
 	At time.Time
 
 	// Degraded reports whether the Fallback decided, by its own limits and its own clock. Redis may
@@ -28,15 +28,15 @@ type Decision struct {
 	// Like Observation.Err, it holds no event. ReasonOf returns its Reason.
 	Cause error `json:"-"`
 
-	// Override is what an override did with the attempt; "" if none did. Of OverrideLimits, Usage has
-	// its limits. Of the others, nothing was counted, and Usage says that all of each limit is free, or
-	// none, until the override ends.
+	// Override is the override that applied to the attempt, or "" if none did. With OverrideLimits,
+	// Usage has its limits. With the others, nothing was counted, and Usage shows each limit as
+	// entirely free or entirely used until the override ends.
 	Override OverrideMode
 
-	Usage []Usage // one per limit, in the order of Config.Limits; if Degraded, per limit of the Fallback
+	Usage []Usage // one per limit, in the order of Config.Limits; if Degraded, those of the Fallback
 }
 
-// takeBack changes an allowed decision about n units to what holds once these are not counted.
+// takeBack changes an allowed decision about n units to one that did not count them.
 func (d *Decision) takeBack(n int64) {
 	if !d.Allowed {
 		return
@@ -55,19 +55,19 @@ func (d *Decision) takeBack(n int64) {
 // Usage is how much of one limit is used, after the decision.
 type Usage struct {
 	Limit      Limit         // as in Config.Limits
-	Used       int64         // units counted; above Max where denials count, or where Max was lowered
-	Remaining  int64         // units that can still be admitted, never below 0
-	RetryAfter time.Duration // until this limit alone would admit the same request again; 0 if now
+	Used       int64         // units counted; above Max if denials count, or if Max was lowered
+	Remaining  int64         // units that can still be allowed, never below 0
+	RetryAfter time.Duration // until this limit alone would allow the same request again; 0 if now
 	ResetAfter time.Duration // until this limit is as if never used
 }
 
-// Result is the answer of AllowEach or PeekEach about one event: a Decision, or an error.
+// Result is the answer of AllowEach or PeekEach for one event: a Decision, or an error.
 type Result struct {
-	Decision       // the zero Decision if there is an Err
+	Decision       // zero if Err is not nil
 	Err      error // as from AllowN or PeekN; nil if there is a Decision
 }
 
-// Snapshot is the state of one event, for people.
+// Snapshot is the full state of one event, for diagnosis.
 type Snapshot struct {
 	Event  string       // as the caller named it
 	Key    string       // the key in Redis
@@ -75,8 +75,8 @@ type Snapshot struct {
 	Limits []LimitState // in the order of Config.Limits
 
 	// Others are the windows that callers with other limits count for the event, in order of Per.
-	// One that is forgotten can still be listed, with Used 0. A record does not hold the Max of a
-	// limit. So only the Per of their Limit is known, and Remaining and RetryAfter are 0.
+	// One that is forgotten can still be listed, with Used 0. A record does not store the Max of a
+	// limit, so only the Per of their Limit is known, and Remaining and RetryAfter are 0.
 	Others []LimitState
 }
 
@@ -86,14 +86,14 @@ type LimitState struct {
 	Buckets []Bucket // oldest first
 }
 
-// Bucket is a slice of time in a window. It is forgotten when Last is Per old.
+// Bucket is a slice of time in a window. It is forgotten once Last is Per ago.
 type Bucket struct {
 	Last  time.Time // its last event
 	Units int64     // units that it counts
 }
 
 // Tightest returns the usage of the limit that denies for the longest. If Allowed, it returns that
-// of the limit with the fewest units remaining. Of equals it returns the first.
+// of the limit with the fewest units remaining. Ties go to the first limit.
 func (d Decision) Tightest() Usage {
 	var tightest Usage
 	for i, u := range d.Usage {

@@ -19,8 +19,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// guarded is a limiter with a denial cache on a server of its own, and a second client that the
-// limiter does not know.
+// guarded is a limiter with a denial cache on its own server, and a second client that the limiter
+// does not know about.
 type guarded struct {
 	*window.Limiter
 	client    rueidis.Client
@@ -41,12 +41,12 @@ func newGuarded(t *testing.T, limits []window.Limit, change func(*rueidis.Client
 	return guarded{must(window.New(window.On(client), cfg)), client, server, server.Client(t), cacheOffs}
 }
 
-// other returns the same limiter as if in another process.
+// other returns the same limiter, as another process would have it.
 func (g guarded) other(limits []window.Limit) *window.Limiter {
 	return must(window.New(window.On(g.admin), window.Config{Name: "guarded", Limits: limits}))
 }
 
-// commands returns how often the server received some commands.
+// commands returns how many of some commands the server received.
 func (g guarded) commands(t *testing.T, names ...string) (calls int) {
 	t.Helper()
 	info := must(g.admin.Do(t.Context(), g.admin.B().Info().Section("commandstats").Build()).ToString())
@@ -66,7 +66,7 @@ func (g guarded) commands(t *testing.T, names ...string) (calls int) {
 
 var cacheCommands = []string{"evalsha", "eval", "get", "multi", "exec", "pttl", "client|caching"}
 
-// denied attempts event e until the denial is cached, and nothing is sent for it any more.
+// denied attempts event e until the denial is cached and nothing more is sent for it.
 func (g guarded) denied(t *testing.T) window.Decision {
 	t.Helper()
 	for range 1000 {
@@ -76,11 +76,11 @@ func (g guarded) denied(t *testing.T) window.Decision {
 			return d
 		}
 	}
-	t.Fatal("no denial is remembered")
+	t.Fatal("no denial is cached")
 	return window.Decision{}
 }
 
-// TestDenialsCostNothingUnderLoad checks that 64 callers of one denied event send nothing.
+// TestDenialsCostNothingUnderLoad checks that 64 callers on one denied event send nothing.
 func TestDenialsCostNothingUnderLoad(t *testing.T) {
 	g := newGuarded(t, parsed("5/1h"), nil)
 	g.denied(t)
@@ -105,8 +105,8 @@ func TestDenialsCostNothingUnderLoad(t *testing.T) {
 	}
 }
 
-// TestFirstDenialsUnderLoad checks that many callers that come at once for a denied event make few
-// calls, also right after the wait is over.
+// TestFirstDenialsUnderLoad checks that many callers that arrive at once for a denied event make
+// few calls, including right after the wait is over.
 func TestFirstDenialsUnderLoad(t *testing.T) {
 	g := newGuarded(t, parsed("1/200ms"), nil)
 	g.denied(t)
@@ -126,7 +126,7 @@ func TestFirstDenialsUnderLoad(t *testing.T) {
 	callers.Wait()
 	rounds := int(time.Since(begin)/(200*time.Millisecond)) + 2
 	if sent := g.commands(t, cacheCommands...) - before; sent > 100*rounds || admitted.Load() < 2 || admitted.Load() > int64(rounds) {
-		t.Errorf("%d commands for %d windows, %d admitted", sent, rounds, admitted.Load())
+		t.Errorf("%d commands for %d windows, %d allowed", sent, rounds, admitted.Load())
 	}
 }
 
@@ -154,7 +154,7 @@ func TestRememberedDenial(t *testing.T) {
 	}
 	for late := time.Now().Add(10 * time.Second); must(g.Allow(t.Context(), "e")).RetryAfter > here.RetryAfter-50*time.Millisecond; {
 		if time.Now().After(late) {
-			t.Fatal("its wait does not end")
+			t.Fatal("its wait never ends")
 		}
 	}
 	if d := must(g.Allow(t.Context(), "e")); d.Usage[1].ResetAfter > here.Usage[1].ResetAfter-50*time.Millisecond {
@@ -202,7 +202,7 @@ func TestCallersWhoLeaveUnderLoad(t *testing.T) {
 }
 
 // TestConnectingUnderLoad checks that calls end in time while the server hangs and other callers
-// make a connection that the cache needs.
+// are opening a connection that the cache needs.
 func TestConnectingUnderLoad(t *testing.T) {
 	t.Parallel()
 	server, faults := redistest.Start(t), &redistest.Faults{}
@@ -217,7 +217,7 @@ func TestConnectingUnderLoad(t *testing.T) {
 	server.Pause(t)
 	faults.Cut()
 	var callers sync.WaitGroup
-	for range 16 { // one of the connections is that of the cache
+	for range 16 { // one of the connections belongs to the cache
 		callers.Go(func() { _, _ = other.Allow(context.Background(), "e") })
 	}
 	for range 3 {
@@ -226,7 +226,7 @@ func TestConnectingUnderLoad(t *testing.T) {
 				called := time.Now()
 				_, _ = l.Allow(context.Background(), "e")
 				if took := time.Since(called); took > faulttest.Timeout+faulttest.Slack {
-					t.Errorf("%v, %v after the beginning", took, called.Sub(begin))
+					t.Errorf("%v, %v after the start", took, called.Sub(begin))
 				}
 			}
 		})
@@ -265,8 +265,8 @@ func TestObserverPanics(t *testing.T) {
 	}
 }
 
-// TestWhatEndsADenial checks that an admission, or an answer of Redis, follows each of these
-// changes.
+// TestWhatEndsADenial checks that each of these changes is followed by an allowed attempt, or by an
+// answer from Redis.
 func TestWhatEndsADenial(t *testing.T) {
 	t.Parallel()
 	limits := parsed("2/1h")
@@ -297,7 +297,7 @@ func TestWhatEndsADenial(t *testing.T) {
 				}
 				admitted = d.Allowed
 			}
-			t.Logf("admitted after %v and %d denials", time.Since(begin).Round(time.Microsecond), denials-1)
+			t.Logf("allowed after %v and %d denials", time.Since(begin).Round(time.Microsecond), denials-1)
 			if strings.HasSuffix(name, " here") && denials > 1 {
 				t.Errorf("%d denials", denials-1)
 			}
@@ -305,8 +305,8 @@ func TestWhatEndsADenial(t *testing.T) {
 	}
 }
 
-// TestAdmissionElsewhereEndsADenial lets a process with a higher Max admit, and checks that Redis
-// is then asked again, which denies.
+// TestAdmissionElsewhereEndsADenial lets a process with a higher Max allow an attempt. It checks
+// that Redis is then asked again, and denies.
 func TestAdmissionElsewhereEndsADenial(t *testing.T) {
 	g := newGuarded(t, parsed("1/1h"), nil)
 	must(g.Allow(t.Context(), "e"))
@@ -336,7 +336,7 @@ func TestClosedConnectionEndsADenial(t *testing.T) {
 }
 
 // TestSilentConnectionEndsADenial checks that a silent connection ends a cached denial once the
-// client gives it up, and a call has waited for its Timeout.
+// client gives up on it and a call has waited for its Timeout.
 func TestSilentConnectionEndsADenial(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t, parsed("1/1h"), func(o *rueidis.ClientOption) {
@@ -375,7 +375,7 @@ func TestAllowedCostsNoMore(t *testing.T) {
 	}
 }
 
-// TestCacheThatIsNone checks that, with a client that caches nothing, Redis decides about denials,
+// TestCacheThatIsNone checks that, with a client that caches nothing, Redis decides every denial,
 // and KindCacheOff is reported once.
 func TestCacheThatIsNone(t *testing.T) {
 	g := newGuarded(t, parsed("1/1h"), func(o *rueidis.ClientOption) { o.DisableCache = true })
@@ -394,7 +394,7 @@ func TestCacheThatIsNone(t *testing.T) {
 	}
 }
 
-// TestDenialCacheRefuses checks the errors for settings that do not go with DenialCache.
+// TestDenialCacheRefuses checks the errors for settings that cannot be combined with DenialCache.
 func TestDenialCacheRefuses(t *testing.T) {
 	cfg := window.Config{Name: "x", Limits: parsed("1/1h"), DenialCache: 1}
 	_, local := window.NewLocal(cfg)
@@ -411,7 +411,7 @@ func TestDenialCacheRefuses(t *testing.T) {
 	}
 }
 
-// TestOutageUnderLoad checks that callers that wait for one another's attempt learn in time that
+// TestOutageUnderLoad checks that callers waiting for one another's attempt learn in time that
 // Redis hangs.
 func TestOutageUnderLoad(t *testing.T) {
 	t.Parallel()
@@ -446,8 +446,8 @@ func TestOutageUnderLoad(t *testing.T) {
 	faulttest.AwaitRecovery(t, l)
 }
 
-// TestCachedReadsUnderLoad checks that a server that refuses scripts, and still answers the GETs
-// of the denial cache, is one single outage.
+// TestCachedReadsUnderLoad checks that a server that rejects scripts, but still answers the GETs of
+// the denial cache, causes exactly one outage.
 func TestCachedReadsUnderLoad(t *testing.T) {
 	server := redistest.Start(t)
 	var began, ended atomic.Int32
@@ -480,8 +480,8 @@ func TestCachedReadsUnderLoad(t *testing.T) {
 	}
 }
 
-// TestDenialsAreRightUnderLoad has callers that leave at random moments, and another process that
-// resets and admits. Once the client knows of all changes, it denies only if Redis denies.
+// TestDenialsAreRightUnderLoad runs callers that leave at random moments, and another process that
+// resets and attempts. Once the client knows of all changes, it denies only if Redis denies.
 func TestDenialsAreRightUnderLoad(t *testing.T) {
 	client, admin := redistest.Client(t), redistest.NewClient(t, nil)
 	for range redistest.UnlessShort(200, 20) {

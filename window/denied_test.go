@@ -14,7 +14,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// noted is a hook that appends what it gets.
+// noted returns a hook that appends what it receives.
 func noted(to *[]window.Denial) func(context.Context, window.Denial) {
 	return func(_ context.Context, d window.Denial) { *to = append(*to, d) }
 }
@@ -37,7 +37,7 @@ func TestOnDenied(t *testing.T) {
 		b.AllowEach(ctx, []string{"c", "c", "c", "d"})
 		must(window.AllowAll(ctx, window.Check{Limiter: b.Limiter, Event: "e"}, window.Check{Limiter: b.Limiter, Event: "c"}))
 		if _, err := b.Wait(ctx, "a"); err == nil {
-			b.Error("Wait waited for an hour")
+			b.Error("Wait waited although the wait is an hour")
 		}
 		_, _ = b.AllowN(ctx, "f", 4)
 		must(with(b.Limiter, "1/1d").Allow(ctx, "b"))
@@ -120,7 +120,7 @@ func TestOnDeniedJointly(t *testing.T) {
 	calls.Several.Store(0)
 	must(window.AllowAll(t.Context(), window.Check{Limiter: limiters[0], Event: "e"}, window.Check{Limiter: limiters[1], Event: "e"}, window.Check{Limiter: limiters[2], Event: "e"}))
 	if len(seen) != 2 || seen[0].Limiter != limiters[1].Name() || seen[1].Limiter != limiters[2].Name() || seen[0].Event != keys.Tag(secret, "e") || calls.Several.Load() != 1 {
-		t.Errorf("%+v in %d script calls about several events", seen, calls.Several.Load())
+		t.Errorf("%+v in %d script calls for several events", seen, calls.Several.Load())
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestEachIsAsOneByOne checks that batches are decided like calls of Allow one after the other, and
-// peeked at like calls of Peek. Many of their events occur more than once.
+// TestEachIsAsOneByOne checks that batches are decided like successive calls of Allow, and peeked
+// at like successive calls of Peek. Many of their events occur more than once.
 func TestEachIsAsOneByOne(t *testing.T) {
 	t.Parallel()
 	for _, countDenied := range []bool{false, true} {
@@ -52,12 +52,12 @@ func TestEachIsAsOneByOne(t *testing.T) {
 			c.pass(time.Duration(rand.IntN(2000)) * time.Millisecond)
 		}
 		if calls.Several.Load() == before {
-			t.Error("a poor test: no script call is about several events")
+			t.Error("weak test: no script call is about several events")
 		}
 	}
 }
 
-// singly calls a method for each event.
+// singly calls a method once for each event.
 func singly(t *testing.T, decide func(context.Context, string) (window.Decision, error), events []string) []window.Result {
 	results := make([]window.Result, len(events))
 	for i, event := range events {

@@ -16,7 +16,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestBadAttempts checks the errors of attempts that can never be admitted.
+// TestBadAttempts checks the errors of attempts that can never be allowed.
 func TestBadAttempts(t *testing.T) {
 	both(t, limits("5/1m", "9/1h"), func(b bench) {
 		ctx := b.Context()
@@ -60,7 +60,7 @@ func TestZeroLimiter(t *testing.T) {
 		for _, l := range []*window.Limiter{nil, {}} {
 			func() {
 				defer func() {
-					if said := recover(); said != "slidegate: this limiter is nil or zero; make it with window.New or NewLocal" {
+					if said := recover(); said != "slidegate: this limiter is nil or zero; create one with window.New or NewLocal" {
 						t.Errorf("%s: %v", name, said)
 					}
 				}()
@@ -91,8 +91,8 @@ func TestClockOutOfRange(t *testing.T) {
 	})
 }
 
-// TestForeignValues puts other values where a record should be. Each verb must name the key, and
-// leave it alone.
+// TestForeignValues stores other values where a record should be. Each verb must name the key in
+// its error, and leave the value alone.
 func TestForeignValues(t *testing.T) {
 	client := redistest.Client(t)
 	l := must(window.New(window.On(client), window.Config{Name: redistest.Key(t), Limits: parsed("5/1m", "9/1h"), Timeout: time.Minute}))
@@ -114,8 +114,8 @@ func TestForeignValues(t *testing.T) {
 	b.refuses("list", key, true)
 }
 
-// refuses checks that each verb names the key and changes nothing. Reset may remove a damaged
-// record of ours.
+// refuses checks that the error of each verb names the key, and that nothing changes. Reset may
+// remove a damaged record of ours.
 func (b bench) refuses(event, key string, foreign bool) {
 	b.Helper()
 	before := redistest.Stored(b.T, b.redis, key)
@@ -137,8 +137,8 @@ func (b bench) refuses(event, key string, foreign bool) {
 	}
 }
 
-// FuzzForeignValueAdmitsNothing stores any bytes and asks. An error must name the key and change
-// nothing. An admission must keep the limits.
+// FuzzForeignValueAdmitsNothing stores arbitrary bytes and then attempts. An error must name the
+// key and change nothing. An allowed attempt must respect the limits.
 func FuzzForeignValueAdmitsNothing(f *testing.F) {
 	client, name := redistest.Client(f), redistest.Key(f)
 	l := must(window.New(window.On(client), window.Config{Name: name, Limits: parsed("5/5s", "9/1h", "200/1d"), Timeout: time.Minute}))
@@ -162,7 +162,7 @@ func FuzzForeignValueAdmitsNothing(f *testing.F) {
 		}
 		for _, u := range d.Usage {
 			if d.Allowed && u.Used > u.Limit.Max {
-				t.Fatalf("admitted, though %d are used of %v", u.Used, u.Limit)
+				t.Fatalf("allowed, although %d are used of %v", u.Used, u.Limit)
 			}
 		}
 	})
@@ -195,7 +195,7 @@ func FuzzEventsNeverShareAKey(f *testing.F) {
 		}
 		wellFormed(t, name, a)
 		if d := must(l.Allow(t.Context(), event)); !d.Allowed {
-			t.Fatalf("%q is counted before it came", event)
+			t.Fatalf("%q is counted before its first attempt", event)
 		}
 		if d := must(l.Allow(t.Context(), other)); d.Allowed != (event != other) {
 			t.Fatalf("%q and %q share a count, or %q has two", event, other, event)
@@ -203,7 +203,7 @@ func FuzzEventsNeverShareAKey(f *testing.F) {
 	})
 }
 
-// TestOtherRefusals checks that after any error reply nothing was counted, since the script writes
+// TestOtherRefusals checks that nothing is counted after any error reply, since the script writes
 // last.
 func TestOtherRefusals(t *testing.T) {
 	server := redistest.Start(t, "--maxmemory", "1", "--maxmemory-policy", "noeviction")
@@ -219,28 +219,29 @@ func TestOtherRefusals(t *testing.T) {
 	}
 }
 
-// TestEviction shows that volatile-lru evicts limiters first: every key of a limiter has an expiry,
-// and the keys that fill the memory have none.
+// TestEviction checks that volatile-lru evicts limiters first: every key of a limiter has an
+// expiry, and the keys that fill the memory have none.
 func TestEviction(t *testing.T) {
 	events := redistest.UnlessShort(1000, 200)
 	for policy, want := range map[string]int{"noeviction": 0, "volatile-lru": events} {
 		client := redistest.Start(t, "--maxmemory", "20mb", "--maxmemory-policy", policy).Client(t)
 		l := must(window.New(window.On(client), window.Config{Name: "evicted", Limits: parsed("1/1d"), Timeout: time.Minute}))
 		if n := countAdmitted(t, l, events); n != events {
-			t.Fatalf("%s: %d of %d new events are admitted", policy, n, events)
+			t.Fatalf("%s: %d of %d new events are allowed", policy, n, events)
 		}
 		fill(t, client, policy)
 		client.Do(t.Context(), client.B().Arbitrary("CONFIG", "SET", "maxmemory", "0").Build())
 		n := countAdmitted(t, l, events)
-		t.Logf("%s: %d of %d used-up events are admitted again", policy, n, events)
+		t.Logf("%s: %d of %d used-up events are allowed again", policy, n, events)
 		if n != want {
 			t.Errorf("%s: %d, not %d", policy, n, want)
 		}
 	}
 }
 
-// fill writes keys without an expiry until the server refuses them and evicts nothing more. Redis
-// 8.6 refuses some writes while keys with an expiry are still there, because it samples for these.
+// fill writes keys without an expiry until the server rejects them and evicts nothing more. Redis
+// 8.6 rejects some writes while keys with an expiry are still there, because it finds these by
+// sampling.
 func fill(t *testing.T, client rueidis.Client, policy string) {
 	t.Helper()
 	for i, done := 0, false; !done; i++ {
@@ -252,7 +253,7 @@ func fill(t *testing.T, client rueidis.Client, policy string) {
 	}
 }
 
-// countAdmitted returns how many of some events are admitted.
+// countAdmitted returns how many of some events are allowed.
 func countAdmitted(t *testing.T, l *window.Limiter, events int) (n int) {
 	t.Helper()
 	for i := range events {
@@ -287,7 +288,7 @@ func TestFIPS(t *testing.T) {
 	}
 }
 
-// TestTooManyDenials counts denials up to 2^53, where integers end.
+// TestTooManyDenials counts denials up to 2^53, the largest integer that a record can hold.
 func TestTooManyDenials(t *testing.T) {
 	most := int64(1 << 53)
 	both(t, window.Config{Limits: []window.Limit{window.PerHour(most), window.PerDay(most)}, CountDenied: true}, func(b bench) {

@@ -9,9 +9,9 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// exactLog is the model with which limiters are compared. It keeps every counted attempt of one
-// event under its own date, computes every answer anew from the whole log, and finds a wait by
-// trying. It shares no code with window.
+// exactLog is the model that limiters are compared with. It keeps every counted attempt of one
+// event under its own date, computes every answer from the whole log, and finds a wait by trying.
+// It shares no code with window.
 type exactLog struct {
 	windows map[int64][]*entry // by Per in ms, in the order they were counted
 	buckets int                // how many were ever opened
@@ -20,9 +20,9 @@ type exactLog struct {
 // entry is one attempt in one window.
 type entry struct {
 	at, units int64
-	bucket    int   // attempts of one bucket are forgotten together
+	bucket    int   // attempts in one bucket are forgotten together
 	width     int64 // the Resolution under which the bucket was opened
-	shut      bool  // a later bucket was opened, though it may be gone: only an attempt at the same instant joins
+	shut      bool  // a later bucket was opened, even if it is gone: only an attempt at the same instant joins
 }
 
 // rule is a limit in ms.
@@ -129,8 +129,8 @@ func sum(log []*entry) (units int64) {
 	return units
 }
 
-// forget drops the entries that are forgotten under these rules, and other windows once they are
-// empty.
+// forget drops the entries that are forgotten under these rules, and drops other windows once they
+// are empty.
 func (x *exactLog) forget(rules []rule, now int64) {
 	for per, log := range x.windows {
 		ours := slices.ContainsFunc(rules, func(r rule) bool { return r.per == per })
@@ -159,7 +159,7 @@ func (x *exactLog) fits(r rule, n, now int64) bool {
 	return sum(alive(x.windows[r.per], r.per, now))+n <= r.max
 }
 
-// wait returns how soon the rule admits n units. It tries every moment at which something is
+// wait returns how soon the rule allows n units. It tries every moment at which something is
 // forgotten.
 func (x *exactLog) wait(r rule, n, now int64) int64 {
 	if x.fits(r, n, now) {
@@ -175,7 +175,7 @@ func (x *exactLog) wait(r rule, n, now int64) int64 {
 	return soonest - now
 }
 
-// granted returns how many units every rule admits: all or none, or as many as fit.
+// granted returns how many units every rule allows: all or none, or as many as fit.
 func (x *exactLog) granted(rules []rule, verb string, n, now int64) int64 {
 	fit := n
 	for _, r := range rules {
@@ -187,7 +187,7 @@ func (x *exactLog) granted(rules []rule, verb string, n, now int64) int64 {
 	return fit
 }
 
-// decide returns the right answer to AllowN, PeekN, AllowUpTo or Charge.
+// decide returns the correct answer to AllowN, PeekN, AllowUpTo or Charge.
 func (x *exactLog) decide(limits []window.Limit, verb string, n, now int64, countDenied bool) window.Decision {
 	if verb == "peek" {
 		x = x.clone()
@@ -225,7 +225,7 @@ func (x *exactLog) decide(limits []window.Limit, verb string, n, now int64, coun
 	return d
 }
 
-// date returns when the attempt takes place: under the rule whose clock is the earliest.
+// date returns when the attempt takes place, under the rule whose clock is the earliest.
 func (x *exactLog) date(rules []rule, now int64) time.Time {
 	at := int64(1 << 62)
 	for _, r := range rules {
@@ -244,7 +244,8 @@ func (x *exactLog) usage(l window.Limit, r rule, n, now int64) window.Usage {
 	return u
 }
 
-// refund takes back the units that d counted, in every limit that counted them and still has them.
+// refund takes back the units that d counted, from every limit that counted them and still has
+// them.
 func (x *exactLog) refund(limits []window.Limit, d window.Decision, now int64) {
 	changed, since := false, d.At.UnixMilli()
 	for _, r := range rulesOf(limits, false) {
@@ -267,7 +268,8 @@ func (x *exactLog) refund(limits []window.Limit, d window.Decision, now int64) {
 	}
 }
 
-// take removes units from a bucket. The time of its last event stays, as long as any unit does.
+// take removes units from a bucket. The time of its last event stays as long as any of its units
+// do.
 func (x *exactLog) take(per int64, bucket int, units int64) {
 	log := x.windows[per]
 	last := lastOf(log, log[slices.IndexFunc(log, func(e *entry) bool { return e.bucket == bucket })])
@@ -283,7 +285,7 @@ func (x *exactLog) take(per int64, bucket int, units int64) {
 		}
 	}
 	if len(kept) > 0 && wasOpen && kept[len(kept)-1].bucket != bucket {
-		kept[len(kept)-1].shut = true // what came after it may be gone, yet nothing joins it
+		kept[len(kept)-1].shut = true // a later bucket may be gone, yet nothing joins this one
 	}
 	x.windows[per] = kept
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// How do several servers share one limit? Each makes a limiter of the same Name on the same Redis
+// How do several servers share one limit? Each creates a limiter of the same Name on the same Redis
 // or Redis Cluster.
 func ExampleNew() {
 	for _, server := range []string{"server 1", "server 2"} {
@@ -37,7 +37,7 @@ func ExampleLimiter_Allow() {
 	for range 2 {
 		d, err := limiter.Allow(context.Background(), "198.51.100.7")
 		switch {
-		case errors.Is(err, window.ErrUncertain): // no reply came: Redis may have counted the attempt
+		case errors.Is(err, window.ErrUncertain): // no reply: Redis may have counted the attempt
 			fmt.Println("Redis is in trouble:", err)
 		case err != nil: // nothing was counted: allow or deny, as you choose
 			fmt.Println("not decided:", err)
@@ -60,7 +60,7 @@ func ExampleConfig_fallback() {
 		panic(err)
 	}
 	cfg.Fallback = local
-	limiter, err := window.New(window.Dial("redis://127.0.0.1:1"), cfg) // no Redis is there
+	limiter, err := window.New(window.Dial("redis://127.0.0.1:1"), cfg) // no Redis listens here
 	if err != nil {
 		panic(err)
 	}

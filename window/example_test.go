@@ -63,7 +63,7 @@ func ExampleLimiter_With() {
 	// allowed false, 4 used of 2/1h
 }
 
-// How do I decide about many keys in one call?
+// How do I check many keys in one call?
 func ExampleLimiter_AllowEach() {
 	limiter, err := window.NewLocal(window.Config{Name: "mail", Limits: []window.Limit{window.PerDay(1)}}) // or window.New
 	if err != nil {
@@ -97,7 +97,7 @@ func ExampleLimiter_AllowUpTo() {
 	// Output: send 100 now, and more after 1m0s
 }
 
-// How do I limit the tokens of a language model, if their number is known only afterwards? Charge
+// How do I limit the tokens of a language model, if their number is only known afterwards? Charge
 // an estimate, then settle it.
 func ExampleLimiter_Settle() {
 	ctx := context.Background()
@@ -106,7 +106,7 @@ func ExampleLimiter_Settle() {
 		panic(err)
 	}
 	for _, actual := range []int64{1_200, 9_500, 100} {
-		const estimate = 3_000 // such as the length of the prompt and the most tokens of the answer
+		const estimate = 3_000 // for example, the length of the prompt plus the maximum length of the answer
 		d, err := limiter.AllowN(ctx, "customer 17", estimate)
 		if err != nil {
 			panic(err)
@@ -131,7 +131,7 @@ func ExampleLimiter_Settle() {
 	// denied
 }
 
-// How do I limit by cost, such as $2,000 a day, and give back what was not used?
+// How do I limit by cost, such as $2,000 a day, and refund what was not used?
 func ExampleLimiter_Refund() {
 	l, _ := window.NewLocal(window.Config{Name: "transfers", Limits: []window.Limit{window.PerDay(2000_00)}})
 	ctx := context.Background()
@@ -205,8 +205,8 @@ func ExampleParseLimit() {
 	// limit "5 per hour": has no slash; write units per time, as in 5/1h
 }
 
-// How does a message count for its sender and for its receiver, or for neither? AllowAll asks the
-// sender's limiter first. A sender without units left therefore takes none of the receiver's.
+// How does a message count for both its sender and its receiver, or for neither? AllowAll asks the
+// sender's limiter first. A sender without units left therefore uses up none of the receiver's.
 func ExampleAllowAll() {
 	senders, err := window.NewLocal(window.Config{Name: "senders", Limits: []window.Limit{window.PerHour(2)}})
 	if err != nil {

@@ -1,4 +1,4 @@
 package window
 
-// Under does what a decision does to find the override of an event.
+// Under looks up the override of an event, as a decision does, and reports whether there is one.
 func (l *Limiter) Under(event string) bool { return l.under(event) != l }

@@ -15,8 +15,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestFull checks that a new event without room is denied or admitted, as configured, and counts
-// nowhere. Known events go on.
+// TestFull checks that a new event without room is denied or allowed, as configured, and counted
+// nowhere. Known events are not affected.
 func TestFull(t *testing.T) {
 	for _, admit := range []bool{false, true} {
 		full := 0
@@ -31,7 +31,7 @@ func TestFull(t *testing.T) {
 		for range 3 {
 			d := must(l.Allow(t.Context(), "new"))
 			if d.Allowed != admit || d.Granted != 0 != admit || d.Counted != 0 || len(d.Usage) != 2 || d.Usage[0].Used != 0 || (d.RetryAfter == time.Second) == admit {
-				t.Errorf("admit %v: %+v", admit, d)
+				t.Errorf("allow when full %v: %+v", admit, d)
 			}
 		}
 		if d := must(l.Allow(t.Context(), "known 3")); !d.Allowed || d.Usage[0].Used != 2 {
@@ -49,28 +49,28 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestFullVerbs checks the answers to all verbs when there is no room. Used units are never lost
-// without an error.
+// TestFullVerbs checks the answers to all verbs when there is no room. Units that were used are
+// never lost without an error.
 func TestFullVerbs(t *testing.T) {
 	for _, admit := range []bool{false, true} {
 		l := must(window.NewLocal(window.Config{Name: "full", Limits: parsed("5/1h"), MaxEvents: 1, AllowWhenFull: admit}))
 		must(l.Allow(t.Context(), "known"))
 		if d := must(l.Peek(t.Context(), "new")); d.Allowed != admit {
-			t.Errorf("admit %v: a peek: %+v", admit, d)
+			t.Errorf("allow when full %v: a peek: %+v", admit, d)
 		}
 		if d := must(l.AllowUpTo(t.Context(), "new", 1000)); d.Allowed != admit || admit && d.Granted != 5 {
-			t.Errorf("admit %v: a part: %+v", admit, d)
+			t.Errorf("allow when full %v: a part: %+v", admit, d)
 		}
 		if _, err := l.Charge(t.Context(), "new", 3); err == nil || !strings.Contains(err.Error(), "MaxEvents says; raise it") {
-			t.Errorf("admit %v: a charge: %v", admit, err)
+			t.Errorf("allow when full %v: a charge: %v", admit, err)
 		}
 		if d := must(l.Charge(t.Context(), "known", 3)); d.Counted != 3 {
-			t.Errorf("admit %v: a charge of a known event: %+v", admit, d)
+			t.Errorf("allow when full %v: a charge of a known event: %+v", admit, d)
 		}
 	}
 }
 
-// TestFullUnderLoad checks that peeks of new events and Resets of unknown ones take no place, not
+// TestFullUnderLoad checks that peeks at new events and Resets of unknown ones take up no room, not
 // even for a moment.
 func TestFullUnderLoad(t *testing.T) {
 	l := must(window.NewLocal(window.Config{Name: "full", Limits: parsed("5/1h"), MaxEvents: 50}))
@@ -104,8 +104,7 @@ func TestFullUnderLoad(t *testing.T) {
 	group.Wait()
 }
 
-// TestForgottenMakeRoom checks that forgotten events make room, also by a clock of the limiter's
-// own.
+// TestForgottenMakeRoom checks that forgotten events make room, also under Config.Now.
 func TestForgottenMakeRoom(t *testing.T) {
 	c := &clock{}
 	c.set(noon)
@@ -126,7 +125,7 @@ func TestForgottenMakeRoom(t *testing.T) {
 // TestFallbackIsBounded checks that a Fallback without MaxEvents holds 1,048,576 events.
 func TestFallbackIsBounded(t *testing.T) {
 	if testing.Short() {
-		t.Skip("makes a million events")
+		t.Skip("creates a million events")
 	}
 	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1/1h")}))
 	must(window.New(window.On(redistest.Client(t)), window.Config{Name: "bounded", Limits: parsed("1/1h"), Fallback: local, Timeout: time.Minute}))
@@ -141,8 +140,8 @@ func TestFallbackIsBounded(t *testing.T) {
 }
 
 // TestFlood sends 33,000 new addresses a second, from four senders for eight seconds of fake time,
-// to a limiter for 100,000 events. Memory does not grow after the limiter is full, and known events
-// keep their counts.
+// to a limiter for 100,000 events. Memory must not grow once the limiter is full, and known events
+// must keep their counts.
 func TestFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most, known = 100_000, 1000

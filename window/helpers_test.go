@@ -70,7 +70,7 @@ func with(l *window.Limiter, texts ...string) *window.Limiter {
 
 func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// noon is when tests begin.
+// noon is the time at which tests start.
 var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
 // clock is a clock that a test sets.
@@ -141,7 +141,7 @@ func (b bench) give(event string, d window.Decision) {
 }
 
 // stored returns the value and the expiry of the event's key in Redis. In memory it returns the
-// snapshot.
+// snapshot instead.
 func (b bench) stored(event string) string {
 	b.Helper()
 	s := b.inspect(event)
@@ -151,7 +151,7 @@ func (b bench) stored(event string) string {
 	return redistest.Stored(b.T, b.redis, s.Key)
 }
 
-// decide calls the method of a limiter that a verb names.
+// decide calls the method that a verb names.
 func decide(ctx context.Context, l *window.Limiter, verb, event string, n int64) (window.Decision, error) {
 	switch verb {
 	case "peek":
@@ -198,7 +198,7 @@ func wellFormed(t *testing.T, name, key string) {
 	}
 }
 
-// hostile holds events that broke other limiters, or could.
+// hostile holds events that broke other limiters, or could have.
 var hostile = []string{
 	"}", "{", "}x", "{}", "{a}b", "a}b{c}", "a}:w", "%7D", "%", "~", "~a", " ", "\x00", "\xff\xfe", "ü", "\r\n*1\r\n$4\r\nQUIT\r\n",
 	strings.Repeat("x", 128), strings.Repeat("x", 129), strings.Repeat("x", 10<<20), strings.Repeat("\xff", 128), "KEYS[1]", "'..'", "a:w", "*", "a b",
@@ -219,7 +219,7 @@ func usedOf(t *testing.T, l *window.Limiter, event string) int64 {
 	return must(l.Inspect(t.Context(), event)).Limits[0].Used
 }
 
-// admitted is an attempt that was admitted and not refunded.
+// admitted is an attempt that was allowed and not refunded.
 type admitted struct {
 	at    time.Time
 	units int64

@@ -25,7 +25,7 @@ const (
 // plan is a kind of history.
 type plan struct {
 	name    string
-	callers [][]window.Limit // each caller has limits of its own; all share one name
+	callers [][]window.Limit // each caller has its own limits; all share one name
 	denials bool             // denied attempts count
 	jumps   bool             // the clock steps back and jumps ahead, by 1 ms to 1 year
 }
@@ -47,8 +47,8 @@ var plans = []plan{
 	{name: "large", callers: [][]window.Limit{{{Max: 1 << 53, Per: time.Hour}, {Max: 70_000, Per: 100 * time.Second, Resolution: 400 * time.Millisecond}}}},
 }
 
-// TestHistories runs random histories in memory, and the first of them also on Redis. It compares
-// every answer with the exact log.
+// TestHistories runs random histories in memory, and the first of each plan also on Redis. It
+// compares every answer with the exact log.
 func TestHistories(t *testing.T) {
 	for _, p := range plans {
 		t.Run(p.name, func(t *testing.T) {
@@ -72,7 +72,7 @@ func (p plan) contenders(t *testing.T, c *clock, onRedis bool) []contender {
 	remote, local := contender{name: "redis", clock: c}, contender{name: "local", clock: c}
 	cfg := window.Config{Name: redistest.Key(t), Limits: p.callers[0], CountDenied: p.denials, Now: c.now, Timeout: time.Minute}
 	remote.limiters, local.limiters = p.callersOf(must(window.New(window.On(redistest.Client(t)), cfg))), p.callersOf(must(window.NewLocal(cfg)))
-	for i := 1; i < len(p.callers); i += 2 { // every other one is another process
+	for i := 1; i < len(p.callers); i += 2 { // every second caller is in another process
 		cfg.Limits = p.callers[i]
 		remote.limiters[i] = must(window.New(window.On(redistest.Client(t)), cfg))
 	}
@@ -82,7 +82,7 @@ func (p plan) contenders(t *testing.T, c *clock, onRedis bool) []contender {
 	return []contender{remote, local}
 }
 
-// callersOf returns the limiters of all callers. The first caller's limiter is given.
+// callersOf returns the limiters of all callers, given the first caller's limiter.
 func (p plan) callersOf(first *window.Limiter) (limiters []*window.Limiter) {
 	for _, limits := range p.callers {
 		limiters = append(limiters, must(first.With(limits...)))
@@ -118,7 +118,7 @@ type history struct {
 	steps      []string
 }
 
-// step lets time pass and does one thing.
+// step lets time pass and performs one operation.
 func (h *history) step(t *testing.T) (decisions int) {
 	h.pass()
 	caller := h.rng.IntN(len(h.plan.callers))
@@ -147,12 +147,12 @@ func (h *history) step(t *testing.T) (decisions int) {
 	return 0
 }
 
-// pass moves the clock, usually a little. If the plan says so, it also jumps ahead and back.
+// pass moves the clock, usually a little. If the plan has jumps, it also jumps ahead and back.
 func (h *history) pass() {
 	limits := h.plan.callers[h.rng.IntN(len(h.plan.callers))]
 	per := limits[h.rng.IntN(len(limits))].Per.Milliseconds()
 	h.clock.ms.Add(h.rng.Int64N(max(2, per/int64(1+h.rng.IntN(8)))))
-	if h.rng.IntN(4) == 0 { // at the very edge of a window
+	if h.rng.IntN(4) == 0 { // exactly at the edge of a window
 		h.clock.ms.Add(per - per/2)
 	}
 	if !h.plan.jumps || h.rng.IntN(6) > 0 {
@@ -220,7 +220,7 @@ func (h *history) settle(t *testing.T, caller int) {
 	h.decided = append(h.decided, want)
 }
 
-// draw removes and returns one of the last decisions that counted something.
+// draw removes and returns one of the latest decisions that counted something.
 func (h *history) draw() (d window.Decision, ok bool) {
 	if len(h.decided) == 0 {
 		return d, false
@@ -231,8 +231,8 @@ func (h *history) draw() (d window.Decision, ok bool) {
 	return d, true
 }
 
-// same fails the test unless the contender answered as it should. Using cmp.Diff alone would take
-// longer than Redis.
+// same fails the test unless the contender answered as it should. It calls cmp.Diff only for
+// different answers, since that takes longer than Redis.
 func (c contender) same(t *testing.T, want, got any, err error) {
 	t.Helper()
 	if err == nil && reflect.DeepEqual(want, got) {

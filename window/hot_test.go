@@ -21,7 +21,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestHotEventsMerge checks that 64 callers on one event cost at most one script call for eight
+// TestHotEventsMerge checks that 64 callers on one event need at most one script call for eight
 // decisions.
 func TestHotEventsMerge(t *testing.T) {
 	for name, cfg := range map[string]window.Config{
@@ -55,7 +55,7 @@ func TestHotEventsMerge(t *testing.T) {
 }
 
 // TestHotEventInTenProcesses lets 260 callers in ten processes ask about one event until an hour's
-// units are used up. Exactly these units must be admitted. No interval of the other limit may hold
+// units are used up. Exactly these units must be allowed. No interval of the other limit may hold
 // more than its Max.
 func TestHotEventInTenProcesses(t *testing.T) {
 	const most = 20_000
@@ -84,12 +84,12 @@ func TestHotEventInTenProcesses(t *testing.T) {
 		holds(t, l, log)
 	}
 	if len(log) != most {
-		t.Errorf("%d of %d are admitted", len(log), most)
+		t.Errorf("%d of %d are allowed", len(log), most)
 	}
 }
 
 // useUp prints that it is ready, and waits for the end of its input. Then 26 callers ask until the
-// second limit is used up. In the end it prints when each unit was admitted.
+// second limit is used up. Finally it prints when each unit was allowed.
 func useUp(t *testing.T, l *window.Limiter) {
 	must(l.Peek(t.Context(), "e"))
 	fmt.Println("ready")
@@ -114,7 +114,7 @@ func useUp(t *testing.T, l *window.Limiter) {
 	}
 }
 
-// A process is this binary again, in the test that starts it.
+// A process runs this binary again, in the test that starts it.
 type process struct {
 	*exec.Cmd
 	start  io.Closer // the process waits until this is closed
@@ -123,7 +123,7 @@ type process struct {
 
 func startAgain(t *testing.T, address string) *process {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // so that a hang names itself
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // so that a hang is reported here
 	t.Cleanup(cancel)
 	p := &process{Cmd: exec.CommandContext(ctx, os.Args[0], "-test.run=^"+t.Name()+"$")}
 	p.Env = append(os.Environ(), "SLIDEGATE_TEST_HOT="+address)
@@ -139,7 +139,7 @@ func (p *process) awaitReady(t *testing.T) {
 	}
 }
 
-// log returns the units that the process had admitted, once it has ended.
+// log returns the units that were allowed in the process, once it has ended.
 func (p *process) log(t *testing.T) (log []admitted) {
 	t.Helper()
 	for p.output.Scan() {

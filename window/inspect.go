@@ -10,11 +10,10 @@ import (
 	"github.com/slidegate/slidegate/internal/engine"
 )
 
-// errNoSnapshot is returned for a reply that no Slidegate script gives.
-var errNoSnapshot = errors.New("the reply to inspect is not as the head of window.lua says; remove the script that Redis holds under this hash")
+// errNoSnapshot is returned for a reply that no Slidegate script sends.
+var errNoSnapshot = errors.New("the reply to inspect does not match the header of window.lua; remove the script that Redis holds under this hash")
 
-// snapshot returns the state in a reply to inspect, whose form is described at the head of
-// window.lua.
+// snapshot converts a reply to inspect, whose form is described in the header of window.lua.
 func (l *Limiter) snapshot(reply []int64) (Snapshot, error) {
 	if len(reply) < 2 {
 		return Snapshot{}, errNoSnapshot

@@ -20,8 +20,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// jointLimits are those of the keys that callers share. Each has a limit more that denies nothing, whose
-// counts show in which order a crowd was decided, and what was left by all of them.
+// jointLimits holds the limits of the keys that callers share. Each has one more limit that never
+// denies. Its counts show in which order concurrent callers were decided, and what they all left.
 var (
 	jointLimits = [][]window.Limit{withAll("3/40ms"), withAll("2/15ms", "9/200ms"), withAll("30/1s@100ms"), withAll("4/60ms", "200/2s"), withAll("1/5ms")}
 	onlyAll     = withAll()
@@ -31,15 +31,15 @@ func withAll(texts ...string) []window.Limit {
 	return append(parsed(texts...), window.Limit{Max: 1 << 53, Per: time.Hour})
 }
 
-// jointSetting says who plays a joint history. Callers are spread over processes, which are Connections of
-// their own, and over subjects of five keys, ten callers to each. With ten processes, no two callers of one
-// use the same keys, so all decisions are joint.
+// jointSetting says who plays a joint history. Callers are spread over processes, each with its own
+// Connection, and over subjects of five keys with ten callers each. With ten processes, no two
+// callers of one process use the same keys, so all decisions are joint.
 type jointSetting struct {
 	name               string
 	callers, processes int
-	calls              int  // in all, and in a short run a tenth
+	calls              int  // in total; a short run makes a tenth of them
 	exact              bool // exact logs replay all answers, since their order is known
-	ahead              bool // single attempts come from a clock that is ahead, as if that of the server had stepped back
+	ahead              bool // single attempts use a clock that is ahead, as if the server's clock had stepped back
 }
 
 var (
@@ -59,15 +59,15 @@ var (
 		{name: "100 callers of one process", callers: 100, processes: 1, calls: 10_000},
 	}
 	amidFaults = []jointSetting{
-		{name: "one caller", callers: 1, processes: 1, calls: 80}, // most faults take a second each time
+		{name: "one caller", callers: 1, processes: 1, calls: 80}, // most faults take a second each
 		{name: "100 callers", callers: 100, processes: 10, calls: 6_000},
 	}
 )
 
-// TestJointAgainstLogs plays random joint decisions, with single ones, Refund and Settle between, by the clock
-// of the server. If the setting is exact, an exact log of each key replays the decisions in their order, and
-// must agree with all answers. Otherwise calls give units back while others ask. Then the keys must count in
-// the end what was allowed and nothing else, and no interval may hold more than Max.
+// TestJointAgainstLogs mixes random joint decisions with single ones, Refund and Settle, on the
+// server's clock. If the setting is exact, an exact log of each key replays the decisions in their
+// order, and must agree with all answers. Otherwise calls refund units while others ask. In the
+// end, the keys must count exactly what was allowed, and no interval may hold more than Max.
 func TestJointAgainstLogs(t *testing.T) {
 	t.Parallel()
 	for _, s := range jointSettings {
@@ -98,8 +98,9 @@ func TestJointAgainstLogsInMemory(t *testing.T) {
 	}
 }
 
-// TestJointAgainstLogsWhileSlotsMove does the same on a cluster, where the slot of all keys moves from master to
-// master and back. Calls are refused for a moment, as their keys are on two masters.
+// TestJointAgainstLogsWhileSlotsMove does the same on a cluster, where the slot of all keys moves
+// from one master to another and back. Calls are refused for a moment, while their keys are on two
+// masters.
 func TestJointAgainstLogsWhileSlotsMove(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.Replicated(t)
@@ -114,7 +115,7 @@ func TestJointAgainstLogsWhileSlotsMove(t *testing.T) {
 			h.play(t)
 			stop()
 			if refused := tryAgains(t, nodes) - before; refused == 0 && s.processes > 1 {
-				t.Error("a poor test: no call was refused as its keys were on two masters")
+				t.Error("weak test: no call was refused because its keys were on two masters")
 			} else {
 				t.Logf("%d calls were refused for a moment", refused)
 			}
@@ -122,8 +123,8 @@ func TestJointAgainstLogsWhileSlotsMove(t *testing.T) {
 	}
 }
 
-// moveSlot moves the slot of all keys to another master and back, until the stop that it returns is called. It
-// waits between, since a slot that moves twice within milliseconds can be lost.
+// moveSlot moves the slot of all keys to another master and back, until the returned stop is
+// called. It waits in between, since a slot that moves twice within milliseconds can be lost.
 func moveSlot(t *testing.T, nodes *redistest.Nodes) (stop func()) {
 	home, other := nodes.MasterOf(t, jointSlot), nodes.MasterOf(t, 0)
 	over := make(chan struct{})
@@ -150,18 +151,18 @@ func moveSlot(t *testing.T, nodes *redistest.Nodes) (stop func()) {
 	}
 }
 
-// tryAgains returns how many calls the nodes refused since they were about keys on two masters.
+// tryAgains returns how many calls the nodes refused because their keys were on two masters.
 func tryAgains(t *testing.T, nodes *redistest.Nodes) (sum int) {
 	for _, s := range nodes.All {
 		var n int
 		_, rest, _ := strings.Cut(must(s.Do(t.Context(), "INFO", "errorstats").ToString()), "errorstat_TRYAGAIN:count=")
-		_, _ = fmt.Sscan(rest, &n) // 0, if there is none
+		_, _ = fmt.Sscan(rest, &n) // 0 if there is none
 		sum += n
 	}
 	return sum
 }
 
-// A jointFault breaks something while callers ask, and mends it when they have ended.
+// A jointFault breaks something while callers ask, and repairs it when they are done.
 type jointFault struct {
 	name   string
 	strike func(t *testing.T, h *jointHistory)
@@ -180,7 +181,7 @@ var jointFaults = []jointFault{
 	{
 		name:   "server killed",
 		strike: func(t *testing.T, h *jointHistory) { h.server.Kill(t) },
-		mend: func(t *testing.T, h *jointHistory) { // all that was counted is lost
+		mend: func(t *testing.T, h *jointHistory) { // everything counted is lost
 			h.server.Restart(t)
 			for _, c := range h.callers {
 				h.failed.Add(int64(len(slices.DeleteFunc(c.calls, func(call jointCall) bool { return call.err == nil }))))
@@ -205,7 +206,7 @@ var jointFaults = []jointFault{
 	},
 	{
 		name: "ACL",
-		strike: func(t *testing.T, h *jointHistory) { // forbids one key
+		strike: func(t *testing.T, h *jointHistory) { // makes one key inaccessible
 			command := []string{"ACL", "SETUSER", "default", "resetkeys", "~*:{warm-*", "~*:p"}
 			h.each(func(k *jointKey) {
 				if k != h.subjects[0][2] {
@@ -218,9 +219,10 @@ var jointFaults = []jointFault{
 	},
 }
 
-// TestJointAmidFaults plays histories in which something breaks while callers ask jointly. Each call also
-// counts units of a key of its caller alone, a bit of its own, which shows afterwards whether the call was
-// counted there. If so, all its keys must count it, and otherwise none.
+// TestJointAmidFaults plays histories in which something breaks while callers ask jointly. Each
+// call also counts units of a key that only its caller uses. They are one bit of that key's total,
+// which shows afterwards whether the call was counted there. If so, all its keys must count it, and
+// otherwise none.
 func TestJointAmidFaults(t *testing.T) {
 	t.Parallel()
 	for _, f := range jointFaults {
@@ -228,23 +230,23 @@ func TestJointAmidFaults(t *testing.T) {
 			t.Run(f.name+", "+s.name, func(t *testing.T) {
 				t.Parallel()
 				h := s.history(t)
-				h.fault, h.calls = &f, redistest.UnlessShort(s.calls, s.calls/10) // each fault must meet a call
+				h.fault, h.calls = &f, redistest.UnlessShort(s.calls, s.calls/10) // each fault must hit a call
 				h.onServer(t, redistest.Start(t, "--maxmemory-policy", "noeviction"), 2*time.Second)
 				h.play(t)
-				t.Logf("after %d joint calls without an answer, %d were counted; %d one by one without one; %d other errors", h.uncertain.Load(), h.counted.Load(), h.unclear.Load(), h.failed.Load())
+				t.Logf("%d joint calls had no answer, of which %d were counted; %d single calls had none; %d other errors", h.uncertain.Load(), h.counted.Load(), h.unclear.Load(), h.failed.Load())
 				if s.callers > 1 && h.uncertain.Load()+h.unclear.Load()+h.failed.Load() == 0 {
-					t.Error("a poor test: the fault disturbed nothing")
+					t.Error("weak test: the fault affected no call")
 				}
 			})
 		}
 	}
 }
 
-// jointHistory is what callers do, and what their keys must count.
+// jointHistory holds what callers do, and what their keys must count.
 type jointHistory struct {
 	jointSetting
 	names    []string
-	limiters [][]*window.Limiter // two of each process, of different names, and on a server the same by the clock
+	limiters [][]*window.Limiter // two for each process, with different names; on a server, the same two also by the test's clock
 	clock    clock
 	subjects [][]*jointKey // keys that callers share
 	callers  []*jointCaller
@@ -254,16 +256,16 @@ type jointHistory struct {
 	server    *redistest.Server
 	faults    redistest.Faults
 	fault     *jointFault    // nil: none
-	countdown atomic.Int64   // how many joint calls until it strikes
-	striking  sync.WaitGroup // until it has
+	countdown atomic.Int64   // joint calls left until it strikes
+	striking  sync.WaitGroup // done when it has struck
 
-	done, asked, allowed                atomic.Int64 // calls, joint ones, and allowed ones of these
+	done, asked, allowed                atomic.Int64 // all calls, joint calls, and allowed joint calls
 	uncertain, counted, unclear, failed atomic.Int64 // see TestJointAmidFaults
 }
 
 // jointKey is a key, and what it must hold.
 type jointKey struct {
-	of     int // which of the limiters of a process
+	of     int // index of its limiter in a process
 	event  string
 	name   string // in Redis
 	limits []window.Limit
@@ -272,9 +274,9 @@ type jointKey struct {
 	log     *exactLog
 	ops     []jointOp
 	refunds []jointRefund
-	units   int64      // that single attempts counted, without what was given back
-	slack   int64      // that can be counted beyond what must be
-	allowed []admitted // less than 0 units if they were given back
+	units   int64      // counted by single attempts, minus what was refunded
+	slack   int64      // that may be counted in addition
+	allowed []admitted // with negative units for those refunded
 }
 
 // jointOp is a decision about a key.
@@ -284,7 +286,7 @@ type jointOp struct {
 	got    window.Decision
 }
 
-// jointRefund is what a call gave back that began and ended at these times.
+// jointRefund is a decision that was refunded by a call between these times.
 type jointRefund struct {
 	window.Decision
 	began, ended time.Time
@@ -292,9 +294,9 @@ type jointRefund struct {
 
 // jointCall is a joint call.
 type jointCall struct {
-	keys   []int // of the caller
+	keys   []int // indices of the caller's keys
 	checks []window.Check
-	bit    int // of the units of the caller's own key
+	bit    int // which bit of the total of the caller's own key
 	got    window.JointDecision
 	err    error
 }
@@ -305,12 +307,12 @@ type jointCaller struct {
 	rng      *rand.Rand
 	keys     []*jointKey // its own last
 	limiters []*window.Limiter
-	calls    []jointCall  // of this round
-	given    []jointGiven // by this phase
-	bits     int          // of the units of its own key that calls of this round took
+	calls    []jointCall  // in this round
+	given    []jointGiven // in this phase
+	bits     int          // bits of the total of its own key that calls of this round used
 }
 
-// jointGiven is what the caller can give back.
+// jointGiven is a decision that the caller can refund.
 type jointGiven struct {
 	key int
 	window.Decision
@@ -319,7 +321,7 @@ type jointGiven struct {
 // jointSlot is the hash slot of all keys of a history.
 const jointSlot = 6000
 
-// jointEvents are events of that slot.
+// jointEvents holds events of that slot.
 var jointEvents = sync.OnceValue(func() (events []string) {
 	for i := 0; len(events) < 150; i++ {
 		if event := fmt.Sprint("e", i); keys.Slot("{"+event+"}") == jointSlot {
@@ -352,8 +354,8 @@ func (s jointSetting) history(t *testing.T) *jointHistory {
 	return h
 }
 
-// chargedAt is the key of a *time.Time in a context, for when Settle charged: its decision has the time of
-// the one that it settles.
+// chargedAt is the context key of a *time.Time that receives the time at which Settle charged,
+// because the decision that Settle returns keeps the time of the one that it settles.
 type chargedAt struct{}
 
 func noteCharge(ctx context.Context, o window.Observation) {
@@ -400,7 +402,7 @@ func (h *jointHistory) do(t *testing.T, command ...string) {
 	}
 }
 
-// each does something with all keys.
+// each calls do for each key, one by one.
 func (h *jointHistory) each(do func(*jointKey)) {
 	for _, s := range h.subjects {
 		for _, k := range s {
@@ -412,7 +414,7 @@ func (h *jointHistory) each(do func(*jointKey)) {
 	}
 }
 
-// together does something with all callers at once.
+// together calls do for all callers concurrently.
 func (h *jointHistory) together(do func(*jointCaller)) {
 	var group sync.WaitGroup
 	for _, c := range h.callers {
@@ -436,13 +438,13 @@ func (h *jointHistory) play(t *testing.T) {
 		}
 	}
 	asked, allowed := h.asked.Load(), h.allowed.Load()
-	t.Logf("%d calls in %v, %d of them joint; of these %d allowed", h.done.Load(), time.Since(began).Round(time.Millisecond), asked, allowed)
+	t.Logf("%d calls in %v, %d of them joint, of which %d were allowed", h.done.Load(), time.Since(began).Round(time.Millisecond), asked, allowed)
 	if h.fault == nil && allowed < asked/20 || allowed > asked*19/20 {
 		t.Error("a poor test")
 	}
 }
 
-// round plays some phases on new keys, and checks what they left.
+// round plays some phases on new keys, and checks the state that they leave.
 func (h *jointHistory) round(t *testing.T) {
 	phases, steps := 4, 5
 	if len(h.callers) == 1 {
@@ -485,7 +487,7 @@ func (h *jointHistory) breakSomething(t *testing.T, steps int) {
 				}()
 			}
 			c.askJointly(t)
-			if strikes { // otherwise all calls can have ended when a slow strike comes
+			if strikes { // otherwise all calls can be over before a slow fault strikes
 				h.striking.Wait()
 				c.askJointly(t)
 			}
@@ -531,7 +533,7 @@ func (c *jointCaller) askJointly(t *testing.T) {
 	c.take(t, call)
 }
 
-// take notes the answer to a joint call.
+// take records the answer to a joint call.
 func (c *jointCaller) take(t *testing.T, call jointCall) {
 	if call.err != nil && c.fault == nil {
 		t.Error(call.err)
@@ -550,7 +552,7 @@ func (c *jointCaller) take(t *testing.T, call jointCall) {
 	}
 }
 
-// give notes that a decision counted units of a key, which can be given back.
+// give records that a decision counted units of a key, which can be refunded.
 func (c *jointCaller) give(key int, d window.Decision) {
 	k := c.keys[key]
 	k.mu.Lock()
@@ -559,8 +561,8 @@ func (c *jointCaller) give(key int, d window.Decision) {
 	c.given = append(c.given, jointGiven{key, d})
 }
 
-// order notes the decisions of a joint call for the logs. Those in memory are made one by one: what comes
-// before a denial is given back, and what comes after it is looked at.
+// order records the decisions of a joint call for the logs. In memory they are made one by one:
+// units counted before a denial are refunded, and checks after it are peeked at.
 func (c *jointCaller) order(t *testing.T, call jointCall) {
 	if len(call.got.Decisions) != len(call.checks) {
 		t.Errorf("%+v, %v for %d checks", call.got, call.err, len(call.checks))
@@ -592,8 +594,8 @@ func (c *jointCaller) order(t *testing.T, call jointCall) {
 	}
 }
 
-// fails reports whether a call about n units of a key failed, which it may do amid faults: a machine can
-// be busy for longer than the Timeout.
+// fails reports whether a call for n units of a key failed. It may fail only amid faults: a
+// machine can be busy for longer than the Timeout.
 func (c *jointCaller) fails(t *testing.T, k *jointKey, n int64, err error) bool {
 	if err != nil && c.fault == nil {
 		t.Error(err)
@@ -628,7 +630,7 @@ func (c *jointCaller) askAhead(t *testing.T) {
 	c.takeOne(t, key, n, c.clock.now(), d, err)
 }
 
-// takeOne notes the answer to a single attempt.
+// takeOne records the answer to a single attempt.
 func (c *jointCaller) takeOne(t *testing.T, key int, n int64, now time.Time, d window.Decision, err error) {
 	k := c.keys[key]
 	c.done.Add(1)
@@ -642,7 +644,7 @@ func (c *jointCaller) takeOne(t *testing.T, key int, n int64, now time.Time, d w
 	}
 }
 
-// charge settles a decision to more, or nothing to something.
+// charge settles a decision to more units, or charges units without a decision.
 func (c *jointCaller) charge(t *testing.T) {
 	g, n := jointGiven{key: c.rng.IntN(len(c.keys) - 1)}, 1+c.rng.Int64N(2)
 	if last := len(c.given) - 1; last >= 0 {
@@ -668,8 +670,8 @@ func (k *jointKey) add(units int64) {
 	k.units += units
 }
 
-// giveBack gives back some of what the phase gave: some of it at once by UndoAll, the rest by Refund or
-// Settle.
+// giveBack refunds some of what was counted in this phase: some of it at once by UndoAll, the
+// rest by Refund or Settle.
 func (c *jointCaller) giveBack(t *testing.T) {
 	several := c.rng.IntN(len(c.given) + 1)
 	c.giveBackTogether(t, c.given[:several])
@@ -691,7 +693,8 @@ func (c *jointCaller) giveBack(t *testing.T) {
 	c.given = nil
 }
 
-// canGiveBack reports, for half of what was given, whether it can be told what giving it back does.
+// canGiveBack picks half of what was given. In an exact history, it also excludes units that a
+// limit may forget at that moment, because the result could not be predicted.
 func (c *jointCaller) canGiveBack(g jointGiven, now time.Time) bool {
 	return c.rng.IntN(2) == 0 && (!c.exact || !c.keys[g.key].isDue(g.At, now, now.Add(5*time.Millisecond)))
 }
@@ -708,7 +711,7 @@ func (c *jointCaller) giveBackTogether(t *testing.T, given []jointGiven) {
 	}
 }
 
-// gaveBack notes that all that a decision still counts was given back.
+// gaveBack records that all that a decision still counts was refunded.
 func (c *jointCaller) gaveBack(t *testing.T, g jointGiven, began time.Time, err error) {
 	k := c.keys[g.key]
 	c.done.Add(1)
@@ -717,7 +720,7 @@ func (c *jointCaller) gaveBack(t *testing.T, g jointGiven, began time.Time, err 
 	}
 }
 
-// isDue reports whether a limit forgets at some time between two what was counted at a time.
+// isDue reports whether a limit forgets units of the given time between from and to.
 func (k *jointKey) isDue(counted, from, to time.Time) bool {
 	return slices.ContainsFunc(k.limits, func(l window.Limit) bool {
 		due := counted.Add(l.Per)
@@ -756,14 +759,14 @@ func (h *jointHistory) replay(t *testing.T) {
 	})
 }
 
-// compare orders decisions of one key, none of which was given back: each that counted shows how many units
-// were counted up to then, and others come between.
+// compare orders decisions of one key, none of which was refunded. Each that counted shows how
+// many units were counted up to then, and the others come in between.
 func (a jointOp) compare(b jointOp) int {
 	all := len(a.got.Usage) - 1
 	return cmp.Or(cmp.Compare(a.got.Usage[all].Used, b.got.Usage[all].Used), cmp.Compare(b.got.Counted, a.got.Counted), a.got.At.Compare(b.got.At))
 }
 
-// want returns the right answer.
+// want returns the correct answer.
 func (k *jointKey) want(op jointOp) window.Decision {
 	switch op.verb {
 	case "taken":
@@ -777,7 +780,7 @@ func (k *jointKey) want(op jointOp) window.Decision {
 	case "denied":
 		k.log.repair(op.now)
 		d := k.log.clone().decide(k.limits, "allow", op.n, op.now, false)
-		if d.Allowed { // it would fit, and is as it stands
+		if d.Allowed { // it would fit, and Usage shows the current state
 			for i, r := range rulesOf(k.limits, false) {
 				d.Usage[i] = k.log.usage(k.limits[i], r, op.n, op.now)
 			}
@@ -788,7 +791,7 @@ func (k *jointKey) want(op jointOp) window.Decision {
 	return k.log.decide(k.limits, op.verb, op.n, op.now, false)
 }
 
-// asItStands returns an allowed decision about n units as it is once these are not counted.
+// asItStands returns an allowed decision about n units without these units.
 func asItStands(d window.Decision, n int64) window.Decision {
 	for i := range d.Usage {
 		u := &d.Usage[i]
@@ -798,8 +801,8 @@ func asItStands(d window.Decision, n int64) window.Decision {
 	return d
 }
 
-// replayRefunds gives back in the logs what the callers gave back. If it is unknown what a limit still had of
-// it, the key begins anew.
+// replayRefunds replays the callers' refunds in the logs. If it is unknown how much of one a limit
+// still had, the key is reset.
 func (h *jointHistory) replayRefunds(t *testing.T) {
 	h.each(func(k *jointKey) {
 		due := false
@@ -820,7 +823,7 @@ func (h *jointHistory) forget(t *testing.T, k *jointKey) {
 	k.log, k.allowed, k.units, k.slack = newExactLog(), nil, 0, 0
 }
 
-// reset makes all keys new.
+// reset resets all keys.
 func (h *jointHistory) reset(t *testing.T) {
 	h.each(func(k *jointKey) { h.forget(t, k) })
 	for _, c := range h.callers {
@@ -839,7 +842,7 @@ func (h *jointHistory) check(t *testing.T) {
 			mask &^= bit
 		}
 		if mask != 0 {
-			t.Errorf("%s counts calls that there were not: %b", own.name, mask)
+			t.Errorf("%s counts calls that were never made: %b", own.name, mask)
 		}
 	}
 	for _, s := range h.subjects {
@@ -870,7 +873,7 @@ func (h *jointHistory) checkKey(t *testing.T, k *jointKey) {
 		t.Errorf("%s counts %d units, not %d and up to %d more", k.name, used, k.units, k.slack)
 	}
 	slices.SortFunc(k.allowed, func(a, b admitted) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.units, b.units)) })
-	for _, l := range k.limits { // what was given back comes before all other units of its millisecond
+	for _, l := range k.limits { // units refunded sort before all other units of the same millisecond
 		holds(t, l, k.allowed)
 	}
 }
@@ -881,7 +884,7 @@ func (c *jointCaller) account(t *testing.T, call jointCall, counted bool) {
 	switch says := fmt.Sprint(call.err); {
 	case call.err == nil:
 		if counted != call.got.Allowed {
-			t.Errorf("counted: %v, though the answer was %+v", counted, call.got)
+			t.Errorf("counted: %v, although the answer was %+v", counted, call.got)
 		}
 	case errors.Is(call.err, window.ErrUncertain) && strings.Contains(says, "(checks 1 to "):
 		c.uncertain.Add(1)
@@ -894,7 +897,7 @@ func (c *jointCaller) account(t *testing.T, call jointCall, counted bool) {
 	default:
 		c.failed.Add(1)
 		if counted {
-			t.Errorf("counted, though the answer was %v", call.err)
+			t.Errorf("counted, although the answer was %v", call.err)
 		}
 	}
 	for i, n := range call.keys {

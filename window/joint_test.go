@@ -17,8 +17,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// awaitJoint waits until it is proved, for each of the limiters as the first, that one server has the
-// keys of all.
+// awaitJoint waits until it is proved, with each of the limiters as the first one, that one server
+// has the keys of all of them.
 func awaitJoint(tb testing.TB, calls *redistest.Calls, limiters ...*window.Limiter) {
 	tb.Helper()
 	var checks []window.Check
@@ -27,15 +27,15 @@ func awaitJoint(tb testing.TB, calls *redistest.Calls, limiters ...*window.Limit
 	}
 	for range checks {
 		calls.AwaitSeveral(tb, func([]string) {
-			_, _ = window.AllowAll(tb.Context(), checks...) // an error, as long as a circuit breaker is open
+			_, _ = window.AllowAll(tb.Context(), checks...) // fails while a circuit breaker is open
 			<-time.After(5 * time.Millisecond)
 		})
 		checks = append(checks[1:], checks[0])
 	}
 }
 
-// TestJointFailures checks that nothing is counted if one of the keys cannot be, and that the error is
-// about that one.
+// TestJointFailures checks that nothing is counted if one of the keys cannot be counted, and that
+// the error is about that key.
 func TestJointFailures(t *testing.T) {
 	t.Parallel()
 	calls := &redistest.Calls{}
@@ -67,8 +67,8 @@ func TestJointFailures(t *testing.T) {
 	}
 }
 
-// TestJointAmongFailures lets 100 callers ask at once, jointly and about single events, a third of which have
-// a foreign value. Each gets the error about its own key, and nobody else's.
+// TestJointAmongFailures lets 100 callers ask at once, jointly and about single events. A third of
+// the events have a foreign value. Each caller gets the error about its own key only.
 func TestJointAmongFailures(t *testing.T) {
 	t.Parallel()
 	calls := &redistest.Calls{}
@@ -106,8 +106,8 @@ func TestJointAmongFailures(t *testing.T) {
 	group.Wait()
 }
 
-// TestJointRefusedWrites checks that a joint call is an outage of all limiters if the server refuses its
-// writes, so that their circuit breakers open.
+// TestJointRefusedWrites checks that a joint call is an outage of all its limiters if the server
+// rejects its writes, so that their circuit breakers open.
 func TestJointRefusedWrites(t *testing.T) {
 	t.Parallel()
 	calls, server := &redistest.Calls{}, redistest.Start(t, "--maxmemory-policy", "noeviction")
@@ -135,13 +135,14 @@ func TestJointRefusedWrites(t *testing.T) {
 	}
 }
 
-// TestJointInAnOutage checks that the Fallbacks decide in order if a joint call fails, up to a denial, whose
-// units are given back, and that without one the error names all checks.
+// TestJointInAnOutage checks that the Fallbacks decide in order if a joint call fails, up to a
+// denial, and that their units are then refunded. A limiter without a Fallback returns an error
+// that names all checks.
 func TestJointInAnOutage(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		checks   []int // the limiters; the last one has no Fallback
-		usedUp   bool  // the Fallback of the second one is
+		checks   []int // indices of the limiters; the last one has no Fallback
+		usedUp   bool  // whether the Fallback of the second one is used up
 		allowed  bool
 		asked    int
 		counted0 int64 // by the Fallback of the first one
@@ -185,8 +186,8 @@ func TestJointInAnOutage(t *testing.T) {
 	}
 }
 
-// TestJointAsksTheDenialCache checks that a denial that is remembered costs Redis nothing, and has the wait
-// of its own check.
+// TestJointAsksTheDenialCache checks that a cached denial costs Redis nothing, and has the wait of
+// its own check.
 func TestJointAsksTheDenialCache(t *testing.T) {
 	t.Parallel()
 	calls := &redistest.Calls{}
@@ -207,9 +208,10 @@ func TestJointAsksTheDenialCache(t *testing.T) {
 	}
 }
 
-// BenchmarkJoint measures what a joint call about five keys costs the server, beside five calls of Allow,
-// from callers with events of their own: CPU of the server and time, as the median ratio of rounds that
-// alternate. With 64 callers, the script calls of both are about many events.
+// BenchmarkJoint measures what a joint call for five keys costs, compared with five calls of
+// Allow, from callers with their own events. It reports the median ratio, over alternating rounds,
+// of the server's CPU and of the time. With 64 callers, the script calls of both are about many
+// events.
 func BenchmarkJoint(b *testing.B) {
 	for _, limits := range [][]string{{"1000000/1h"}, {"1000000/1s", "1000000/1m", "1000000/1h"}} {
 		for _, callers := range []int{1, 64} {
@@ -263,8 +265,8 @@ func oneByOne(b *testing.B, limiters []*window.Limiter) func(event string) {
 	}
 }
 
-// cost lets callers ask for 200 ms, and returns the CPU that the server used and the time, for each
-// time that they asked.
+// cost lets callers ask for 200 ms. It returns the server's CPU and the time that each call of ask
+// took.
 func cost(b *testing.B, client rueidis.Client, callers int, ask func(event string)) (cpu, took float64) {
 	before, began := serverCPU(b, client), time.Now()
 	var asked atomic.Int64

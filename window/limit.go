@@ -11,26 +11,26 @@ import (
 	"github.com/slidegate/slidegate/internal/engine"
 )
 
-// Limit bounds admission: at most Max units in any span of length Per.
+// Limit is a rate limit: it allows at most Max units in any span of length Per.
 //
 // Up to a Max of 60 it is exact: a unit is forgotten when it is Per old. A larger limit, or one
 // that counts denied attempts, counts in buckets of Per/60, rounded up to a whole millisecond. A
 // whole bucket is forgotten when its last event is Per old. So its first units are forgotten up to
-// that much late: under 61 a day, up to 24 minutes. It never admits more than Max.
+// one bucket late: under 61 a day, up to 24 minutes. It never allows more than Max.
 //
 // Set Resolution for other buckets: wider ones save memory, finer ones forget sooner, and 1 ms is
 // exact. A limit may need at most 256 buckets, so 200 an hour can be exact, and 1000 an hour can
-// have buckets of 15 s. Charges can need as many more.
+// have buckets of 15 s. Charges can need as many buckets again.
 type Limit struct {
-	Max        int64         // most units admitted in any span of Per, from 1 to 2^53
+	Max        int64         // most units allowed in any span of Per, from 1 to 2^53
 	Per        time.Duration // length of the window, in whole milliseconds, from one to 100 years
-	Resolution time.Duration // width of a bucket, in whole milliseconds, from 1 ms to Per; 0: the default described here
+	Resolution time.Duration // width of a bucket, in whole milliseconds, from 1 ms to Per; 0 means the default described here
 }
 
 const (
 	day       = 24 * time.Hour
-	maxUnits  = 1 << 53 // beyond it the doubles of the script skip integers
-	exactMax  = 60      // up to this Max a limit is exact by default
+	maxUnits  = 1 << 53 // above it, the script's doubles skip integers
+	exactMax  = 60      // up to this Max, a limit is exact by default
 	maxBucket = 256     // most buckets that a limit may hold
 )
 
@@ -49,10 +49,10 @@ func PerDay(units int64) Limit { return Limit{Max: units, Per: day} }
 // Every returns a limit of one unit in any span of d: a minimum distance between two events.
 func Every(d time.Duration) Limit { return Limit{Max: 1, Per: d} }
 
-// ParseLimit parses a limit in the form "5/1h": Max, a slash, Per. A duration is written as Go
-// writes it, also with days and weeks: "90s", "1h30m", "1d12h", "2w". A unit alone means one of it,
-// as in "5/h". A Resolution follows an @, as in "5/1h@10m". ParseLimit returns an error for a limit
-// that New would refuse in a Config without CountDenied.
+// ParseLimit parses a limit in the form "5/1h": Max, a slash, Per. A duration is written as in Go,
+// but can also have days and weeks: "90s", "1h30m", "1d12h", "2w". A unit alone means one of it, as
+// in "5/h". A Resolution follows an @, as in "5/1h@10m". ParseLimit returns an error for a limit
+// that New would reject in a Config without CountDenied.
 func ParseLimit(s string) (Limit, error) {
 	l, err := parseLimit(s)
 	if err == nil {
@@ -85,13 +85,13 @@ func parseLimit(s string) (Limit, error) {
 		err = errors.New("has a Resolution of 0; leave out the @ for the default")
 	}
 	if l.Max > exactMax && l.Resolution == l.defaultResolution() {
-		l.Resolution = 0 // what String shows for 0
+		l.Resolution = 0 // as String shows it for 0
 	}
 	return l, err
 }
 
-// parseDuration parses a duration as time.ParseDuration does, also with weeks and days, and a unit
-// alone as one of it.
+// parseDuration parses a duration like time.ParseDuration. It also accepts weeks and days, and a
+// unit alone as one of it.
 func parseDuration(s string) (time.Duration, error) {
 	text := s
 	if text != "" && !strings.ContainsRune(".+-0123456789", rune(text[0])) {
@@ -108,7 +108,7 @@ func parseDuration(s string) (time.Duration, error) {
 	return days + d, nil
 }
 
-// cutDays returns the weeks and days that begin a duration, and the rest.
+// cutDays returns the weeks and days at the start of a duration, and the rest.
 func cutDays(text string) (d time.Duration, rest string, valid bool) {
 	for _, unit := range []struct {
 		name string
@@ -127,9 +127,9 @@ func cutDays(text string) (d time.Duration, rest string, valid bool) {
 	return d, text, true
 }
 
-// String formats the limit as ParseLimit reads it, with days but no weeks: "10/7d". It shows the
-// Resolution in force unless that is 1 ms. If Resolution is 0, it shows that of a limiter that does
-// not count denied attempts.
+// String formats the limit so that ParseLimit can read it, with days but no weeks: "10/7d". It
+// shows the Resolution in force unless that is 1 ms. If Resolution is 0, it shows the default of a
+// limiter that does not count denied attempts.
 func (l Limit) String() string {
 	if l.Resolution == 0 && l.Max <= exactMax {
 		return l.Label()
@@ -155,7 +155,7 @@ func (l *Limit) UnmarshalText(text []byte) error {
 	return err
 }
 
-// resolution returns the width of a bucket that is in force.
+// resolution returns the bucket width in force.
 func (l Limit) resolution(countDenied bool) time.Duration {
 	switch {
 	case l.Resolution != 0:
@@ -166,8 +166,8 @@ func (l Limit) resolution(countDenied bool) time.Duration {
 	return l.defaultResolution()
 }
 
-// coarse returns the width of a bucket whose units Max does not bound, such as those of Charge. It
-// keeps the limit within maxBucket.
+// coarse returns the bucket width for units that Max does not bound: charges and counted denials.
+// It keeps the limit within maxBucket.
 func (l Limit) coarse() time.Duration { return max(l.resolution(true), l.finest()) }
 
 // defaultResolution returns Per/60, rounded up to a whole millisecond.
@@ -175,7 +175,7 @@ func (l Limit) defaultResolution() time.Duration {
 	return clock.Milliseconds((l.Per.Milliseconds() + 59) / 60)
 }
 
-// check returns what is wrong with the limit, and what to do about it.
+// check returns an error that says what is wrong with the limit, and what to do about it.
 func (l Limit) check(countDenied bool) error {
 	if err := engine.CheckRange(l.Max, maxUnits, "2^53", l.Per); err != nil {
 		return err

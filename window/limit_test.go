@@ -104,7 +104,7 @@ func TestLimitInText(t *testing.T) {
 		t.Errorf("%v (-want +got)\n%s", err, diff)
 	}
 	if err := json.Unmarshal([]byte(`["5 per hour"]`), &got); err == nil {
-		t.Error("a bad limit is read from JSON")
+		t.Error("a bad limit in JSON is accepted")
 	}
 }
 
@@ -123,13 +123,13 @@ func FuzzParseLimitAndString(f *testing.F) {
 			t.Fatalf("%q is %+v, shown as %s, which is %+v, %v", s, l, l, again, err)
 		}
 		if _, err := window.NewLocal(window.Config{Name: "x", Limits: []window.Limit{l}}); err != nil {
-			t.Fatalf("%q is read, but refused: %v", s, err)
+			t.Fatalf("%q is parsed, but rejected by New: %v", s, err)
 		}
 	})
 }
 
-// TestConfigRefuses checks that New and NewLocal refuse a bad Config, with the value and the
-// remedy.
+// TestConfigRefuses checks that New and NewLocal reject a bad Config with an error that has the
+// value and the remedy.
 func TestConfigRefuses(t *testing.T) {
 	limits := func(all ...window.Limit) window.Config { return window.Config{Name: "x", Limits: all} }
 	counting := func(l window.Limit) window.Config {
@@ -182,8 +182,8 @@ func TestConfigRefuses(t *testing.T) {
 	}
 }
 
-// TestFinestResolution checks that the Resolution that the error about too many buckets names is
-// accepted, and none finer.
+// TestFinestResolution checks that the Resolution named in the error about too many buckets is
+// accepted, and no finer one is.
 func TestFinestResolution(t *testing.T) {
 	for _, per := range []time.Duration{time.Millisecond, 255 * time.Millisecond, 256 * time.Millisecond, time.Second, time.Hour, 1000 * time.Hour} {
 		finest := ms((per.Milliseconds() + 254) / 255)

@@ -14,8 +14,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestLocalForgets counts many events and lets them be forgotten. Then calls on one other event
-// must release all their memory. It runs on the fake time of synctest.
+// TestLocalForgets counts many events and lets them be forgotten. Calls about one other event must
+// then release all their memory. It runs on the fake time of synctest.
 func TestLocalForgets(t *testing.T) {
 	synctest.Test(t, forgets)
 }
@@ -33,15 +33,15 @@ func forgets(t *testing.T) {
 		must(l.Peek(t.Context(), "another"))
 	}
 	left := heap() - empty
-	t.Logf("%d events held %d bytes each; %d bytes in all are left", events, full/events, left)
+	t.Logf("%d events held %d bytes each; %d bytes are left in total", events, full/events, left)
 	if smallMaps := 64 * 4096; full < 100*events || left > smallMaps { // 64 shards keep a map each
-		t.Errorf("%d bytes are left of %d", left, full)
+		t.Errorf("%d of %d bytes are left", left, full)
 	}
 	runtime.KeepAlive(l)
 }
 
-// TestLocalStaysSmall sends new events all the time, as under an attack from many addresses. The
-// limiter must hold about as many as still count.
+// TestLocalStaysSmall keeps sending new events, as in an attack from many addresses. The limiter
+// must hold only about as many as still count.
 func TestLocalStaysSmall(t *testing.T) {
 	l := must(window.NewLocal(window.Config{Name: "x", Limits: parsed("5/10ms")}))
 	begin := heap()
@@ -62,7 +62,7 @@ func TestLocalStaysSmall(t *testing.T) {
 }
 
 // TestLocalWithAClockForgetsNothing checks that a limiter with Now keeps events, because its clock
-// may step back. Far ahead, other events come and go, and then it does.
+// may step back. Its clock jumps far ahead, other events come and go, and then it steps back.
 func TestLocalWithAClockForgetsNothing(t *testing.T) {
 	c := &clock{}
 	c.set(noon)
@@ -78,8 +78,8 @@ func TestLocalWithAClockForgetsNothing(t *testing.T) {
 	}
 }
 
-// TestLocalKeepsNothingOfLongEvents checks that memory holds a hash of events above 128 bytes, and
-// no part of the caller's strings.
+// TestLocalKeepsNothingOfLongEvents checks that memory holds only a hash of events above 128 bytes,
+// and no part of the caller's strings.
 func TestLocalKeepsNothingOfLongEvents(t *testing.T) {
 	l := must(window.NewLocal(window.Config{Name: "x", Limits: parsed("1/1h")}))
 	begin := heap()
@@ -97,8 +97,8 @@ func TestLocalKeepsNothingOfLongEvents(t *testing.T) {
 	runtime.KeepAlive(l)
 }
 
-// TestLocalUnderLoad checks that counts are exact while goroutines share events, and while a sweep
-// removes records around them.
+// TestLocalUnderLoad checks that counts are exact while goroutines share events and a sweep removes
+// other records.
 func TestLocalUnderLoad(t *testing.T) {
 	c := &clock{}
 	c.set(noon)
@@ -122,7 +122,7 @@ func TestLocalUnderLoad(t *testing.T) {
 	wg.Wait()
 	for event, n := range allowed {
 		if n != 40 {
-			t.Errorf("%s was admitted %d times, not 40", event, n)
+			t.Errorf("%s was allowed %d times, not 40", event, n)
 		}
 	}
 }

@@ -16,8 +16,8 @@ type counts struct {
 }
 
 // record is the state of one event. It has a section for each limit under which the event was
-// counted, in the order of their first counts. Callers can have different limits. A section belongs
-// to the limits of its Per.
+// counted, in the order of their first counts. Callers can have different limits. They share the
+// section of limits with the same Per.
 type record struct{ sections []section }
 
 // section is the state of one limit of one event. Times are in ms.
@@ -49,7 +49,7 @@ func (m *counts) Decide(_ context.Context, l *engine.Limits, v engine.Verb, even
 		return r, err
 	}
 	defer e.Close()
-	var few [5]view // no allocation, unless there are more limits
+	var few [5]view // avoids an allocation unless there are more limits
 	limits := l.All()
 	views, repaired := e.Record.views(few[:0], limits, e.Now)
 	answer(&r, views, limits, v, n, e.Now)
@@ -66,7 +66,7 @@ func (m *counts) Decide(_ context.Context, l *engine.Limits, v engine.Verb, even
 	return r, nil
 }
 
-// A view is a section as it reads now, for one limit.
+// A view is the state of a section at the time of a decision, for one limit.
 type view struct {
 	per     int64
 	section *section // nil if there is none; a copy if its dates needed repair
@@ -117,7 +117,7 @@ func answer(r *engine.Reply, views []view, limits []engine.Limit, v engine.Verb,
 	for i := range limits {
 		fit = min(fit, limits[i].Max-views[i].total)
 	}
-	again, adds := n, n // units that the waits are for, and that the rows count
+	again, adds := n, n // units that the waits are for, and units that Usage includes
 	switch fit = max(0, fit); {
 	case v == engine.Some:
 		again, adds = 1, fit
@@ -167,7 +167,8 @@ func (m *counts) count(e *memory.Event[record], views []view, limits []engine.Li
 	return nil
 }
 
-// newSections returns an empty section for each limit. Their first buckets are one allocation.
+// newSections returns an empty section for each limit. It allocates all their first buckets at
+// once.
 func newSections(limits []engine.Limit) []section {
 	sections, buckets := make([]section, len(limits)), make([]bucket, len(limits))
 	for i := range sections {
@@ -176,7 +177,7 @@ func newSections(limits []engine.Limit) []section {
 	return sections
 }
 
-// others returns the number of other limits that the record counts, beyond those of views.
+// others returns how many limits the record counts in addition to those of views.
 func (r *record) others(views []view, now int64) (n int) {
 	for i := range r.sections {
 		if !r.sections[i].forgotten(now) && !among(views, r.sections[i].per) {
@@ -186,7 +187,7 @@ func (r *record) others(views []view, now int64) (n int) {
 	return n
 }
 
-// store writes the sections as they read now.
+// store writes the views back to their sections.
 func (r *record) store(views []view, now int64) {
 	for i := range views {
 		if views[i].section != nil {
@@ -196,7 +197,8 @@ func (r *record) store(views []view, now int64) {
 	r.carry(views, now)
 }
 
-// take returns the section of a view, with the view's contents. It adds a section if there is none.
+// take returns the section of a view, updated to the view's contents. It adds a section if there is
+// none.
 func (r *record) take(v *view) *section {
 	k := r.index(v.per, 0)
 	if k < 0 {
@@ -223,8 +225,8 @@ func (r *record) carry(views []view, now int64) {
 	}
 }
 
-// read reads a section, without its forgotten buckets. It merges buckets dated more than Per ahead
-// into one at now + Per. It leaves the section itself unchanged.
+// read makes v the view of a section, without its forgotten buckets. It merges buckets dated more
+// than Per ahead into one at now + Per. It leaves the section itself unchanged.
 func (v *view) read(s *section, now int64) {
 	v.section, v.total = s, s.total
 	if s.ahead(now) {
@@ -266,7 +268,7 @@ func (v *view) buckets() []bucket {
 	return v.section.buckets[v.from:]
 }
 
-// date returns when an attempt happens under the limit: now, but not before the newest bucket.
+// date returns when an attempt takes place under the limit: now, but not before the newest bucket.
 func (v *view) date(now int64) int64 {
 	if v.section == nil {
 		return now
@@ -274,8 +276,8 @@ func (v *view) date(now int64) int64 {
 	return max(now, v.section.last())
 }
 
-// usage returns how much of a limit is used after some units were added. It also returns how long
-// until the limit admits the next request, and how long until it is as if never used.
+// usage returns how much of a limit is used after adding some units. It also returns how long until
+// the limit allows the next request, and how long until it is as if never used.
 func (v *view) usage(most, again, added, date, now int64) (used, retry, reset int64) {
 	used = v.total + added
 	last := date
@@ -291,8 +293,8 @@ func (v *view) usage(most, again, added, date, now int64) (used, retry, reset in
 	return used, retry, reset
 }
 
-// freed returns the date of the bucket with which the oldest units leave. Units added at date are
-// the newest. If they joined the last bucket, that has this date.
+// freed returns the date of the bucket whose expiry frees the given number of the oldest units.
+// Units added at date are the newest. If they joined the last bucket, its date is that date.
 func (v *view) freed(units, date int64, added bool) int64 {
 	buckets := v.buckets()
 	for i, b := range buckets {
@@ -312,7 +314,7 @@ func (s *section) joins(date int64) bool {
 	return n > 0 && (s.buckets[n-1].last == date || s.resolution > 1 && s.buckets[n-1].last/s.resolution == date/s.resolution)
 }
 
-// add adds units at date. If they do not join the last bucket, they open one of the width.
+// add adds units at date. If they do not join the last bucket, they open one of the given width.
 func (s *section) add(units, date, width int64) {
 	s.total += units
 	if n := len(s.buckets); s.joins(date) {
@@ -344,7 +346,7 @@ func (m *counts) Refund(_ context.Context, event string, c engine.Counted) error
 	return nil
 }
 
-// refund takes the units from the first bucket not before since.
+// refund takes the units from the first bucket that is not before since.
 func (s *section) refund(n, since int64) bool {
 	i := slices.IndexFunc(s.buckets, func(b bucket) bool { return b.last >= since })
 	if i < 0 {

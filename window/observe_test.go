@@ -44,8 +44,8 @@ func TestObserve(t *testing.T) {
 	})
 }
 
-// TestObserveTrouble checks the kinds of attempts that Redis fails, and of attempts that the
-// Fallback answers. All of them have the cause, without the event.
+// TestObserveTrouble checks the kinds of attempts that fail in Redis, and of attempts that the
+// Fallback answers. All of them have the cause, but not the event.
 func TestObserveTrouble(t *testing.T) {
 	server, faults := redistest.Start(t), &redistest.Faults{}
 	var seen []window.Observation
@@ -78,8 +78,8 @@ func TestObserveTrouble(t *testing.T) {
 	}
 }
 
-// TestObserveHow checks that an Observation says how Redis was asked, and comes with the context of
-// the call.
+// TestObserveHow checks that an Observation describes the Redis call, and comes with the context of
+// the caller.
 func TestObserveHow(t *testing.T) {
 	type mark struct{}
 	ctx := context.WithValue(t.Context(), mark{}, "of the caller")
@@ -96,7 +96,7 @@ func TestObserveHow(t *testing.T) {
 	l.AllowEach(ctx, []string{"f", "f"})
 	last, slot := seen[7], keys.Slot(must(l.Inspect(ctx, "e")).Key)
 	if last.Kind != window.KindDenied || !last.Remembered || last.InRedis != 0 {
-		t.Errorf("not remembered: %+v", last)
+		t.Errorf("not from the cache: %+v", last)
 	}
 	for i, o := range seen {
 		if sent := o.InRedis > 0 && o.InRedis <= o.Took; sent == o.Remembered || sent != (o.Batch == 1) || o.Merged != (i >= 8) || i < 8 && o.SlotRange != slot/256 {
@@ -128,7 +128,7 @@ func TestObserveBatch(t *testing.T) {
 	}
 }
 
-// TestSlots checks that our slot of a key is the slot that rueidis uses.
+// TestSlots checks that we compute the same slot for a key as rueidis.
 func TestSlots(t *testing.T) {
 	client := redistest.Cluster(t)
 	l := must(window.New(window.On(client), window.Config{Name: redistest.Key(t), Limits: parsed("1/1h"), Timeout: time.Minute}))
@@ -142,11 +142,11 @@ func TestSlots(t *testing.T) {
 		if got, want := keys.Slot(key), int(command.Slot()); got != want {
 			t.Fatalf("%q is in slot %d, not %d", key, got, want)
 		}
-		client.Do(t.Context(), command) // a command that is built has to be sent
+		client.Do(t.Context(), command) // a command must be sent once it is built
 	}
 }
 
-// TestBadFallback checks the errors for a Fallback that cannot be one.
+// TestBadFallback checks the errors for an invalid Fallback.
 func TestBadFallback(t *testing.T) {
 	cfg := window.Config{Name: "bad", Limits: parsed("1/1h")}
 	local := must(window.NewLocal(cfg))

@@ -10,7 +10,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// What limiters do while Redis fails, on rueidis. The tests are in internal/faulttest.
+// The following tests check what limiters on rueidis do while Redis fails. They are in
+// internal/faulttest.
 
 func TestTrouble(t *testing.T) { faulttest.Trouble(t, faulttest.Rueidis) }
 

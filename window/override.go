@@ -12,30 +12,30 @@ import (
 	"github.com/slidegate/slidegate/internal/engine"
 )
 
-// Override gives one event other limits for a time, in all processes whose limiter of this Name has
-// Config.Overrides. See Limiter.Override.
+// Override gives one event other limits for some time, in all processes whose limiter of this Name
+// has Config.Overrides. See Limiter.Override.
 type Override struct {
 	Mode   OverrideMode
-	Limits []Limit // of OverrideLimits: 1 to 31, without a Resolution; otherwise empty
+	Limits []Limit // for OverrideLimits: 1 to 31, without a Resolution; otherwise empty
 	Why    string  // 1 to 200 bytes
-	By     string  // who set it: up to 64 bytes, or none
+	By     string  // who set it: up to 64 bytes; may be empty
 
-	// What Limiter.Overrides adds. Limiter.Override ignores it.
+	// Limiter.Overrides fills in the following fields. Limiter.Override ignores them.
 
-	Event string    // as the caller named it; "" if Redis has a hash of it: it is long, or the limiter has a Secret
-	Tag   string    // the event as it is in keys
-	Since time.Time // when it was set, in UTC, on the clock of Redis
+	Event string    // as the caller named it; "" if Redis holds only a hash, because the event is long or there is a Secret
+	Tag   string    // the event as it appears in keys
+	Since time.Time // when it was set, in UTC, on the Redis clock
 	Until time.Time // when it ends
 }
 
-// OverrideMode says what an Override does.
+// OverrideMode is what an Override does.
 type OverrideMode string
 
 // The modes of an Override.
 const (
 	OverrideLimits    OverrideMode = "limits"    // its Limits replace those of the event
-	OverrideBlock     OverrideMode = "block"     // denies all until its end, and asks Redis nothing; a Charge still counts
-	OverrideUnlimited OverrideMode = "unlimited" // allows all, counts nothing, and asks Redis nothing
+	OverrideBlock     OverrideMode = "block"     // denies everything until its end without asking Redis; a Charge still counts
+	OverrideUnlimited OverrideMode = "unlimited" // allows everything, counts nothing, and does not ask Redis
 )
 
 const (
@@ -44,13 +44,13 @@ const (
 	longestBy       = 64  // bytes
 )
 
-// Override gives the event other limits from now on, for a time from 1 ms to 366 days. It replaces an
-// override that the event has. Other processes notice within 5 s and a round trip, as they decide;
-// this limiter does with its next decisions.
+// Override gives the event other limits, starting now, for 1 ms to 366 days. It replaces any
+// override that the event has. Other processes notice within 5 s and a round trip if they are
+// deciding; this limiter notices at its next decisions.
 //
-// Limits replace all limits of the event, those of With too. As with With, a limit whose Per stays
-// keeps its counts. A Name has at most 1,000 overrides. After ErrUncertain, set it again. Errors are
-// as those of AllowN, or about o. Config.Overrides must be set.
+// Limits replace all limits of the event, including those of With. As with With, a limit whose Per
+// stays keeps its counts. A Name has at most 1,000 overrides. After ErrUncertain, set it again.
+// Errors are those of AllowN, or about o. Config.Overrides must be set.
 func (l *Limiter) Override(ctx context.Context, event string, o Override, d time.Duration) error {
 	if err := o.check(d); err != nil {
 		return l.made().Wrap(err)
@@ -60,14 +60,14 @@ func (l *Limiter) Override(ctx context.Context, event string, o Override, d time
 	return err
 }
 
-// EndOverride removes the override of an event, and reports whether there was one. Errors are as those
+// EndOverride removes the override of an event, and reports whether there was one. Errors are those
 // of AllowN. Config.Overrides must be set.
 func (l *Limiter) EndOverride(ctx context.Context, event string) (bool, error) {
 	return l.changeOverride(ctx, "end", event)
 }
 
-// Overrides returns all overrides of the limiter's Name, in the order in which they were set. Errors are
-// as those of AllowN. Config.Overrides must be set.
+// Overrides returns all overrides of the limiter's Name, in the order in which they were set.
+// Errors are those of AllowN. Config.Overrides must be set.
 func (l *Limiter) Overrides(ctx context.Context) ([]Override, error) {
 	if err := l.checkOverrides(); err != nil {
 		return nil, err
@@ -76,7 +76,8 @@ func (l *Limiter) Overrides(ctx context.Context) ([]Override, error) {
 	return list.all, err
 }
 
-// changeOverride makes a call about the override of an event. This limiter then reads all of them anew.
+// changeOverride calls the script to change the override of an event. This limiter then reads all
+// of them again.
 func (l *Limiter) changeOverride(ctx context.Context, verb, event string, rest ...string) (bool, error) {
 	if err := l.checkOverrides(); err != nil {
 		return false, err
@@ -91,12 +92,13 @@ func (l *Limiter) changeOverride(ctx context.Context, verb, event string, rest .
 
 func (l *Limiter) checkOverrides() error {
 	if l.made(); l.overrides == nil {
-		return l.engine.Wrap(errors.New("it was made without Overrides; set Config.Overrides, on Redis"))
+		return l.engine.Wrap(errors.New("it was created without Overrides; set Config.Overrides, on Redis"))
 	}
 	return nil
 }
 
-// check returns what is wrong with an override for a time, and what to do.
+// check returns an error that says what is wrong with an override for the duration d, and what to
+// do.
 func (o *Override) check(d time.Duration) error {
 	switch {
 	case d < time.Millisecond || d > longestOverride:
@@ -140,7 +142,7 @@ func (o *Override) what() string {
 	return strings.Join(numbers, " ")
 }
 
-// setWhat is the opposite of what. It reports false for a text that this version does not know.
+// setWhat is the inverse of what. It returns false for a text that this version does not know.
 func (o *Override) setWhat(what string) bool {
 	if o.Mode = OverrideMode(what); o.Mode == OverrideBlock || o.Mode == OverrideUnlimited {
 		return true
@@ -158,8 +160,7 @@ func (o *Override) setWhat(what string) bool {
 	return len(numbers) == 0 && len(o.Limits) > 0 && !slices.ContainsFunc(o.Limits, func(l Limit) bool { return l.check(true) != nil })
 }
 
-// under returns the limiter that decides about an event: l or, if the event has an override, one that
-// decides by that.
+// under returns the limiter that decides on an event: l, or the one of the event's override.
 func (l *Limiter) under(event string) *Limiter {
 	if l.overrides == nil {
 		return l
@@ -171,8 +172,8 @@ func (l *Limiter) under(event string) *Limiter {
 	return l.by(t.of(l, event), t)
 }
 
-// underEach returns under of each event, or nil if that is l for all of them. An event that occurs twice
-// gets the same twice.
+// underEach returns the result of under for each event, or nil if that is l for all of them. An
+// event that occurs twice gets the same limiter twice.
 func (l *Limiter) underEach(events []string) []*Limiter {
 	if l.overrides == nil {
 		return nil
@@ -189,7 +190,7 @@ func (l *Limiter) underEach(events []string) []*Limiter {
 	return each
 }
 
-// by returns the limiter that decides by an override, or l if that is nil.
+// by returns the limiter that decides by an override, or l if o is nil.
 func (l *Limiter) by(o *override, t *overrideTable) *Limiter {
 	if o == nil {
 		return l
@@ -202,7 +203,7 @@ func (l *Limiter) by(o *override, t *overrideTable) *Limiter {
 	return &by
 }
 
-// isFixed reports whether an override answers requests of a verb, without a count.
+// isFixed reports whether an override answers requests of a verb without counting.
 func (l *Limiter) isFixed(v engine.Verb) bool {
 	return l.override != nil && (l.override.mode == OverrideUnlimited || l.override.mode == OverrideBlock && v != engine.Charge)
 }
@@ -239,8 +240,9 @@ func (l *Limiter) fixed(n int64) Decision {
 	return d
 }
 
-// nap returns how long a waiter sleeps after a denial. One that a block denies looks now and then whether
-// it was ended early, unless ctx ends before the block does.
+// nap returns how long a waiter sleeps after a denial. If an override blocks the event, the waiter
+// wakes every 5 s to check whether the block was ended early, unless ctx ends before the block
+// does.
 func nap(ctx context.Context, d *Decision) time.Duration {
 	deadline, bounded := ctx.Deadline()
 	if d.Override != OverrideBlock || bounded && time.Until(deadline) < d.RetryAfter {

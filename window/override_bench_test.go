@@ -9,7 +9,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// withOverrides returns a limiter with so many overrides, none of which is of the event "198.51.100.7".
+// withOverrides returns a limiter with many overrides, none of which is for the event
+// "198.51.100.7".
 func withOverrides(tb testing.TB, name string, many int, on bool, secret []byte) *window.Limiter {
 	tb.Helper()
 	client := redistest.Client(tb)
@@ -27,11 +28,11 @@ func withOverrides(tb testing.TB, name string, many int, on bool, secret []byte)
 	return l
 }
 
-// TestOverrideAllocations checks that Overrides add no allocation to a decision, with none set and with
-// 1,000, and that a block makes two: its limiter and its Usage.
+// TestOverrideAllocations checks that Overrides add no allocation to a decision, with none set and
+// with 1,000, and that a block makes two allocations: its limiter and its Usage.
 func TestOverrideAllocations(t *testing.T) {
 	if testing.Short() {
-		t.Skip("under the race detector, pools forget at random")
+		t.Skip("under the race detector, pools drop items at random")
 	}
 	count := func(l *window.Limiter, event string) float64 {
 		return testing.AllocsPerRun(1000, func() { must(l.Allow(t.Context(), event)) })
@@ -64,7 +65,8 @@ func BenchmarkOverrides(b *testing.B) {
 	}
 }
 
-// BenchmarkOverrideLookup measures what Overrides add to a decision: to look whether the event has one.
+// BenchmarkOverrideLookup measures what Overrides add to a decision: the lookup of the event's
+// override.
 func BenchmarkOverrideLookup(b *testing.B) {
 	for _, of := range []struct {
 		name   string

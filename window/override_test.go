@@ -47,7 +47,7 @@ func (n night) override(event string, o window.Override) {
 	n.awaits(event, o.Mode, o.Limits...)
 }
 
-// end ends the override of an event, and waits until this limiter has no override of it.
+// end ends the override of an event, and waits until this limiter no longer has it.
 func (n night) end(event string) {
 	n.Helper()
 	if ended, err := n.EndOverride(n.Context(), event); !ended || err != nil {
@@ -56,7 +56,7 @@ func (n night) end(event string) {
 	n.awaits(event, "")
 }
 
-// awaits waits until an override of this mode, and with these limits, answers peeks.
+// awaits waits until peeks are answered by an override of this mode with these limits.
 func (n night) awaits(event string, mode window.OverrideMode, limits ...window.Limit) {
 	n.Helper()
 	ctx, cancel := context.WithTimeout(n.Context(), time.Minute)
@@ -113,13 +113,13 @@ func TestOverride(t *testing.T) {
 	}
 }
 
-// TestOverrideOfAnotherProcess checks that a limiter notices a block and its end as it decides, and that
-// one without Overrides does not.
+// TestOverrideOfAnotherProcess checks that a limiter notices a block and its end while it decides,
+// and that one without Overrides does not.
 func TestOverrideOfAnotherProcess(t *testing.T) {
 	t.Parallel()
 	n, client := newNight(t, window.On(redistest.Client(t)), nil), redistest.Client(t)
 	other := newNight(t, window.On(client), func(cfg *window.Config) { cfg.Name = n.Name() })
-	other.attempts("e", 1) // it reads that there is none
+	other.attempts("e", 1) // it learns that there is none
 	n.override("e", window.Override{Mode: window.OverrideBlock})
 	began := time.Now()
 	other.awaits("e", window.OverrideBlock)
@@ -130,8 +130,8 @@ func TestOverrideOfAnotherProcess(t *testing.T) {
 	}
 }
 
-// TestOverrideVerbs checks what each verb does under a block and without limits: nothing is counted, except
-// what a Charge counts under a block.
+// TestOverrideVerbs checks the answers of each verb under a block and under OverrideUnlimited.
+// Nothing is counted, except by a Charge under a block.
 func TestOverrideVerbs(t *testing.T) {
 	n := newNight(t, window.On(redistest.Client(t)), nil)
 	n.override("all", window.Override{Mode: window.OverrideUnlimited})
@@ -179,8 +179,8 @@ func TestOverrideVerbs(t *testing.T) {
 	}
 }
 
-// TestOverrideRefund checks that a decision under the limits of an override is given back in these, also
-// after the override has ended. A Settle charges what is missing.
+// TestOverrideRefund checks that a decision under the limits of an override is refunded under
+// these, even after the override has ended. A Settle charges what is missing.
 func TestOverrideRefund(t *testing.T) {
 	n := newNight(t, window.On(redistest.Client(t)), nil)
 	n.override("e", window.Override{Limits: parsed("9/1m")})
@@ -196,7 +196,7 @@ func TestOverrideRefund(t *testing.T) {
 	}
 }
 
-// TestOverrideEach checks a call about many events with overrides among them, and twice the same.
+// TestOverrideEach checks a call for many events, some with overrides, some repeated.
 func TestOverrideEach(t *testing.T) {
 	n := newNight(t, window.On(redistest.Client(t)), nil)
 	n.override("more", window.Override{Limits: parsed("3/1h", "9/1m")})
@@ -219,8 +219,8 @@ func TestOverrideEach(t *testing.T) {
 	}
 }
 
-// TestOverrideAll checks AllowAll: a block denies before anything is asked, what is unlimited is not asked,
-// and errors name the checks of the call.
+// TestOverrideAll checks AllowAll: a block denies before anything is asked, an unlimited event is
+// not asked, and errors name the checks of the call.
 func TestOverrideAll(t *testing.T) {
 	n := newNight(t, window.On(redistest.Client(t)), func(cfg *window.Config) { cfg.Now = nil })
 	n.override("more", window.Override{Limits: parsed("3/1h")})
@@ -272,8 +272,8 @@ func TestOverrideWait(t *testing.T) {
 	check(t, <-waited)
 }
 
-// TestOverrideInOutage checks that overrides that were read before an outage hold in it: limits in the
-// Fallback, and the others without one.
+// TestOverrideInOutage checks that overrides read before an outage stay in force during it: limits
+// in the Fallback, the others even without one.
 func TestOverrideInOutage(t *testing.T) {
 	server := redistest.Start(t)
 	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1/1h")}))
@@ -294,7 +294,7 @@ func TestOverrideInOutage(t *testing.T) {
 	}
 }
 
-// TestOverrideAndDenialCache checks that a remembered denial is not told under other limits.
+// TestOverrideAndDenialCache checks that a cached denial is not returned under other limits.
 func TestOverrideAndDenialCache(t *testing.T) {
 	n := newNight(t, window.On(redistest.Client(t)), func(cfg *window.Config) { cfg.Now, cfg.DenialCache = nil, 10 })
 	n.attempts("e", 6)
@@ -304,7 +304,8 @@ func TestOverrideAndDenialCache(t *testing.T) {
 	}
 }
 
-// TestOverridesList checks what is listed, and that with a Secret neither key nor value holds an event.
+// TestOverridesList checks what is listed, and that with a Secret neither key nor value contains an
+// event.
 func TestOverridesList(t *testing.T) {
 	client := redistest.Client(t)
 	long := strings.Repeat("x", 200)
@@ -372,12 +373,12 @@ func TestOverrideMistakes(t *testing.T) {
 		t.Error(err)
 	}
 	plain := must(window.New(conn, window.Config{Name: "plain", Limits: parsed("1/1h")}))
-	if _, err := plain.Overrides(t.Context()); err == nil || !strings.Contains(err.Error(), "it was made without Overrides; set Config.Overrides") {
+	if _, err := plain.Overrides(t.Context()); err == nil || !strings.Contains(err.Error(), "it was created without Overrides; set Config.Overrides") {
 		t.Error(err)
 	}
 }
 
-// TestOverrideObserved checks what is observed of a decision that an override made.
+// TestOverrideObserved checks what Observe receives about a decision that an override made.
 func TestOverrideObserved(t *testing.T) {
 	var last window.Observation
 	n := newNight(t, window.On(redistest.Client(t)), func(cfg *window.Config) { cfg.Observe = func(_ context.Context, o window.Observation) { last = o } })
@@ -388,8 +389,8 @@ func TestOverrideObserved(t *testing.T) {
 	}
 }
 
-// TestOverrideAddsNoCommand checks that a limiter reads its overrides once in 5 s, and that a block sends
-// nothing.
+// TestOverrideAddsNoCommand checks that a limiter reads its overrides once every 5 s, and that a
+// block sends nothing.
 func TestOverrideAddsNoCommand(t *testing.T) {
 	server := redistest.Start(t)
 	n, began := newNight(t, window.On(server.Client(t)), nil), time.Now()

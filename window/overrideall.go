@@ -7,7 +7,7 @@ import (
 	"github.com/slidegate/slidegate/internal/engine"
 )
 
-// underAll returns the checks with the limiters that decide about their events: see under.
+// underAll returns the checks with the limiters that decide on their events: see under.
 func underAll(checks []Check) []Check {
 	var with []Check
 	for i, c := range checks {
@@ -30,8 +30,8 @@ func underAll(checks []Check) []Check {
 // isFixed reports whether an override answers the check.
 func (c Check) isFixed() bool { return c.Limiter.isFixed(engine.Allow) }
 
-// allowSome decides about checks of which some are fixed: it denies all of them if one is blocked, and
-// otherwise asks the others.
+// allowSome decides on checks some of which are fixed: it denies all of them if one is blocked,
+// and otherwise asks the others.
 func allowSome(ctx context.Context, checks []Check) (JointDecision, error) {
 	f := &fixedChecks{checks: checks, decisions: make([]Decision, len(checks))}
 	if err := f.fix(ctx); err != nil {
@@ -50,7 +50,7 @@ func allowSome(ctx context.Context, checks []Check) (JointDecision, error) {
 	return d, err
 }
 
-// fixedChecks are checks of which some are fixed.
+// fixedChecks are checks some of which are fixed.
 type fixedChecks struct {
 	checks    []Check
 	decisions []Decision // about all checks
@@ -58,12 +58,12 @@ type fixedChecks struct {
 	asked  []Check // the others, and the index of each
 	places []int
 
-	blocked    int // the first check after those that are blocked; 0 if none is
+	blocked    int // the end of the checks up to the last blocked one; 0 if none is blocked
 	retryAfter time.Duration
 }
 
-// fix answers the checks that are fixed, and gathers the others. One that was Together with a fixed one is
-// not asked with the check before that, unless both were Together.
+// fix answers the checks that are fixed, and gathers the others. A check that was Together with a
+// fixed one is asked Together with the check before that only if the fixed one was Together, too.
 func (f *fixedChecks) fix(ctx context.Context) (err error) {
 	together := true
 	for i, c := range f.checks {

@@ -14,21 +14,22 @@ import (
 	"github.com/slidegate/slidegate/lua"
 )
 
-// overridesEvery is how old a copy of the overrides is when the next decision begins to read them anew.
+// overridesEvery is the age at which the next decision starts to refresh a copy of the overrides.
 const overridesEvery = 5 * time.Second
 
-// overrides are the overrides of a limiter's Name: in Redis, and the copy that decisions use.
+// overrides holds the overrides of a limiter's Name: their access to Redis, and the copy that
+// decisions use.
 type overrides struct {
 	engine      *engine.Limiter // calls the script
 	limiter     *engine.Limiter // decides
 	countDenied bool
 	clock       func() time.Time
 
-	due   atomic.Bool                   // the next decision begins to read; it makes that false
+	due   atomic.Bool                   // the next decision starts a refresh and sets this to false
 	table atomic.Pointer[overrideTable] // the copy; nil if there are none
 
-	reading sync.Mutex  // held while they are read
-	timer   *time.Timer // makes due true
+	reading sync.Mutex  // held during a refresh
+	timer   *time.Timer // sets due
 }
 
 // overrideTable is a copy of all overrides. It never changes.
@@ -36,20 +37,20 @@ type overrideTable struct {
 	version   int64
 	overrides map[string]*override // by tag
 	clock     func() time.Time
-	local     time.Time // when it was read, or a later reply said that it is still current, by clock
-	server    time.Time // the same by the clock of Redis
+	local     time.Time // when it was read or last confirmed to be current, by the local clock
+	server    time.Time // the same by the Redis clock
 }
 
-// override is one that decides.
+// override is an override in the form that decides.
 type override struct {
 	mode   OverrideMode
-	end    time.Time // by the clock of Redis
+	end    time.Time // by the Redis clock
 	engine engine.Limiter
 	limits []Limit
 }
 
-// newOverrides returns the overrides of a limiter. They have a circuit breaker of their own, whose outages
-// nobody observes.
+// newOverrides returns the overrides of a limiter. They have their own circuit breaker, whose
+// outages are not observed.
 func newOverrides(conn *Connection, l *engine.Limiter) (*overrides, error) {
 	cfg := engine.Config{Kind: "o", Script: lua.Overrides, Name: l.Name, Clock: l.Clock, Timeout: max(0, l.Timeout), MaxUnits: 1, Text: limitText}
 	e, err := engine.New((*pipeline.Connection)(conn), cfg, []engine.Limit{{Max: 1, Per: 1}})
@@ -63,8 +64,8 @@ func newOverrides(conn *Connection, l *engine.Limiter) (*overrides, error) {
 	return o, err
 }
 
-// current returns the copy, or nil if there are no overrides. If the copy is old, it begins to read them
-// anew, and does not wait for that.
+// current returns the copy, or nil if there are no overrides. If the copy is old, current starts a
+// refresh without waiting for it.
 func (o *overrides) current() *overrideTable {
 	if o.due.Load() && o.due.CompareAndSwap(true, false) {
 		go o.refresh()
@@ -72,7 +73,7 @@ func (o *overrides) current() *overrideTable {
 	return o.table.Load()
 }
 
-// refresh reads the overrides, and schedules the next time. On an error, the copy stays.
+// refresh reads the overrides, and schedules the next refresh. On an error, the copy stays.
 func (o *overrides) refresh() {
 	o.reading.Lock()
 	defer o.reading.Unlock()
@@ -93,7 +94,7 @@ func (o *overrides) refresh() {
 	}
 }
 
-// deciding returns overrides in the form that decides.
+// deciding converts overrides into the form that decides.
 func (o *overrides) deciding(all []Override) map[string]*override {
 	of := make(map[string]*override, len(all))
 	for _, from := range all {
@@ -106,7 +107,7 @@ func (o *overrides) deciding(all []Override) map[string]*override {
 	return of
 }
 
-// of returns the override that an event of a limiter has now, or nil.
+// of returns the current override of an event, or nil.
 func (t *overrideTable) of(l *Limiter, event string) *override {
 	o := t.overrides[l.engine.Tag(event)]
 	if o == nil || t.left(o) <= 0 {
@@ -123,12 +124,12 @@ func (t *overrideTable) left(o *override) time.Duration {
 
 // overrideList is the reply to list.
 type overrideList struct {
-	at      time.Time // by the clock of Redis
+	at      time.Time // by the Redis clock
 	version int64
 	all     []Override
 }
 
-// list reads the overrides, unless Redis still has the version that is known.
+// list reads the overrides, unless Redis still has the known version.
 func (o *overrides) list(ctx context.Context, known int64) (list overrideList, err error) {
 	reply, err := o.call(ctx, "list", []string{strconv.FormatInt(known, 10)})
 	if err != nil {
@@ -144,10 +145,10 @@ func (o *overrides) list(ctx context.Context, known int64) (list overrideList, e
 	return list, nil
 }
 
-// errOverrides is returned for a reply that no Slidegate script gives.
-var errOverrides = errors.New("the reply is not as the head of overrides.lua says; remove the script that Redis holds under this hash")
+// errOverrides is returned for a reply that no Slidegate script sends.
+var errOverrides = errors.New("the reply does not match the header of overrides.lua; remove the script that Redis holds under this hash")
 
-// call makes a call of the script.
+// call calls the script.
 func (o *overrides) call(ctx context.Context, verb string, rest []string) (engine.CallReply, error) {
 	reply, err := o.engine.Call(ctx, engine.Call{Verb: verb, Event: "overrides", Rest: rest, Reads: verb == "list", InText: true})
 	if err == nil && len(reply.Integers) < 3 {

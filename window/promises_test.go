@@ -17,12 +17,12 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Each promise of docs/guarantees.md has a test of its name here, which tries to break it directly.
-// TestHistories checks all of them at once, against an exact log.
+// Each promise of docs/guarantees.md has a test of the same name here, which tries to break it
+// directly. TestHistories checks all of them at once, against an exact log.
 
 // TestBounded attacks at the edges of windows and buckets, with any cost, and with refunds or a
-// clock that steps back. Each attempt has the date under which the limit counted it: the clock's,
-// or that of its newest bucket if that is later.
+// clock that steps back. Each attempt has the date under which the limit counted it: that of the
+// clock, or that of its newest bucket if that is later.
 func TestBounded(t *testing.T) {
 	t.Parallel()
 	both(t, limits("3/1s", "9/10s@3s", "80/1m"), func(b bench) {
@@ -52,8 +52,8 @@ func TestBounded(t *testing.T) {
 	})
 }
 
-// TestBoundedUnderLoad lets 64 goroutines ask about one event, or about some, all the time, on the
-// real clock. On Redis, script calls are about several of these.
+// TestBoundedUnderLoad lets 64 goroutines keep asking about one event, or about a few, on the real
+// clock. On Redis, script calls are about several of them.
 func TestBoundedUnderLoad(t *testing.T) {
 	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("5/20ms", "40/1s@50ms", "200/1h"), Timeout: time.Minute}
 	calls := &redistest.Calls{}
@@ -65,7 +65,7 @@ func TestBoundedUnderLoad(t *testing.T) {
 			t.Run(fmt.Sprint(name, ", events: ", len(events)), func(t *testing.T) {
 				for event, log := range attemptAtOnce(t, l, 64, 150, events) {
 					if len(log) < 5 {
-						t.Fatalf("only %d of %s were admitted", len(log), event)
+						t.Fatalf("only %d of %s were allowed", len(log), event)
 					}
 					for _, limit := range cfg.Limits {
 						holds(t, limit, log)
@@ -75,12 +75,12 @@ func TestBoundedUnderLoad(t *testing.T) {
 		}
 	}
 	if calls.Several.Load() == before {
-		t.Error("a poor test: no script call is about several events")
+		t.Error("weak test: no script call is about several events")
 	}
 }
 
-// attemptAtOnce lets some goroutines attempt random events at the same time, each as often as times
-// says. It returns the attempts on each event that were admitted.
+// attemptAtOnce lets several goroutines attempt random events at the same time, each the given
+// number of times. It returns the allowed attempts for each event.
 func attemptAtOnce(t *testing.T, l *window.Limiter, goroutines, times int, events []string) map[string][]admitted {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -107,7 +107,7 @@ func attemptAtOnce(t *testing.T, l *window.Limiter, goroutines, times int, event
 }
 
 // TestPrompt checks when units are forgotten: not before Per, not after Per + Resolution, and at
-// Per if their bucket has no others.
+// exactly Per if they are alone in their bucket.
 func TestPrompt(t *testing.T) {
 	t.Parallel()
 	coarse := limit("1000/10s@700ms")
@@ -138,7 +138,7 @@ func TestPrompt(t *testing.T) {
 	})
 }
 
-// younger returns how many units were admitted less than age ago.
+// younger returns how many units were allowed less than age ago.
 func younger(log []admitted, now time.Time, age time.Duration) (units int64) {
 	for _, a := range log {
 		if now.Sub(a.at) < age {
@@ -159,7 +159,7 @@ func TestAllOrNone(t *testing.T) {
 			after := b.inspect("e")
 			for i := range after.Limits {
 				if grown := after.Limits[i].Used - before.Limits[i].Used; grown != d.Counted {
-					b.Fatalf("%v: %d units more, though the decision counted %d", after.Limits[i].Limit, grown, d.Counted)
+					b.Fatalf("%v: %d more units, although the decision counted %d", after.Limits[i].Limit, grown, d.Counted)
 				}
 			}
 			if fits := before.Limits[0].Remaining >= n && before.Limits[1].Remaining >= n && before.Limits[2].Remaining >= n; d.Allowed != fits {
@@ -199,7 +199,7 @@ func TestFreeDenialByChoice(t *testing.T) {
 		}
 		b.clock.pass(9999 * time.Millisecond)
 		if d := b.allow("e", 1); d.Allowed || d.Usage[0].Used != 5 {
-			b.Fatalf("a client that keeps retrying is admitted: %+v", d)
+			b.Fatalf("a client that keeps retrying is allowed: %+v", d)
 		}
 		b.give("e", d)
 		if s := b.inspect("e"); s.Limits[0].Used != 3 {
@@ -218,7 +218,7 @@ func TestFreeLook(t *testing.T) {
 			b.peek(event, 2)
 			b.inspect(event)
 			if after := b.stored(event); after != before {
-				b.Fatalf("looking changed %s to %s", before, after)
+				b.Fatalf("a read changed %s to %s", before, after)
 			}
 		}
 		look("nobody")
@@ -227,9 +227,9 @@ func TestFreeLook(t *testing.T) {
 			look("e")
 			b.clock.pass(300 * time.Millisecond)
 		}
-		b.clock.pass(-30 * time.Minute) // where an attempt would repair a date
+		b.clock.pass(-30 * time.Minute) // an attempt would repair a date now
 		look("e")
-		b.clock.pass(24 * time.Hour) // when all is forgotten
+		b.clock.pass(24 * time.Hour) // now everything is forgotten
 		look("e")
 	})
 }
@@ -259,8 +259,8 @@ func TestExactRetry(t *testing.T) {
 	}
 }
 
-// retries checks that the request is admitted after the wait of d, and not 1 ms before. It checks
-// each limit alone likewise.
+// retries checks that the request is allowed after the wait of d, and not 1 ms earlier. It does the
+// same for each limit alone.
 func (b bench) retries(event string, n int64, d window.Decision) {
 	b.Helper()
 	defer b.clock.set(b.clock.now())
@@ -277,8 +277,8 @@ func (b bench) retries(event string, n int64, d window.Decision) {
 	}
 }
 
-// TestOneKey runs every verb on a cluster, for events and limiters of any slot. Each event and
-// limiter must have one key, all limiters of an event one slot, and no call may fail.
+// TestOneKey runs every verb on a cluster, for events and limiters in any slot. Each pair of event
+// and limiter must have one key, all limiters of an event one slot, and no call may fail.
 func TestOneKey(t *testing.T) {
 	t.Parallel()
 	client := redistest.Cluster(t)
@@ -374,7 +374,7 @@ func TestNoTimeTravel(t *testing.T) {
 	both(t, limits("1/10s", "2/1m@1m", "3/1h"), neverLockedOut)
 }
 
-// neverLockedOut moves the clock by anything up to a year and back, and then waits for RetryAfter.
+// neverLockedOut moves the clock by up to a year, ahead and back, and then waits for RetryAfter.
 func neverLockedOut(b bench) {
 	for seed := range uint64(60) {
 		rng, event := rand.New(rand.NewPCG(seed, 6)), fmt.Sprint(seed)
@@ -449,7 +449,7 @@ func TestKeptOnChange(t *testing.T) {
 		{[]string{"20/1h", "5/1m"}, []int64{4, 4}},                // reordered, Resolution changed
 		{[]string{"2/1m", "9/1d", "300/1h"}, []int64{4, 0, 4}},    // lowered, added, raised
 		{[]string{"5/1m@30s", "20/1h@1h"}, []int64{4, 4}},         // Resolution again
-		{[]string{"100/2h"}, []int64{0}},                          // others
+		{[]string{"100/2h"}, []int64{0}},                          // all replaced
 		{[]string{"20/1h@10m", "5/1m", "1/5s"}, []int64{4, 4, 0}}, // added
 	} {
 		if diff := cmp.Diff(step.want, used(with(step.limits...))); diff != "" {
@@ -457,13 +457,14 @@ func TestKeptOnChange(t *testing.T) {
 		}
 	}
 	if d := with("2/1m", "9/1d").allow("e", 1); d.Allowed || d.RetryAfter != time.Minute {
-		t.Errorf("a lowered Max admits: %+v", d)
+		t.Errorf("a lowered Max allows: %+v", d)
 	}
-	// A new caller counts in its own limits and carries the other along, until that is forgotten.
+	// A new caller counts under its own limits and carries the other one along until that is
+	// forgotten.
 	young := with("1/5s", "20/1h")
 	young.allow("e", 1)
 	if diff := cmp.Diff([]int64{4, 5}, used(old)); diff != "" {
-		t.Errorf("after an admission of a caller who does not know 5/1m (-want +got)\n%s", diff)
+		t.Errorf("after an allowed attempt of a caller that does not have 5/1m (-want +got)\n%s", diff)
 	}
 	c.pass(time.Minute)
 	young.allow("e", 1)
@@ -497,7 +498,7 @@ func TestHonestOutage(t *testing.T) {
 	if err := b.Reset(t.Context(), "e"); !errors.Is(err, window.ErrUncertain) {
 		t.Fatalf("a lost reset: %v", err)
 	}
-	b.inspect("e") // else a third failure in a row would begin an outage
+	b.inspect("e") // otherwise a third failure in a row would start an outage
 
 	faults.Refuse(3)
 	faults.Cut()
@@ -529,7 +530,7 @@ func TestHonestOutage(t *testing.T) {
 	}
 }
 
-// afterCut attempts again on a connection that was just cut, until an attempt does not meet the
+// afterCut attempts again on a connection that was just cut, until an attempt no longer hits the
 // broken one.
 func afterCut(b bench) (d window.Decision, err error) {
 	for range 100 {

@@ -42,7 +42,7 @@ func (l *Limiter) finish(ctx context.Context, d *Decision, v engine.Verb, event 
 	return err
 }
 
-// conclude writes the reply by a limiter, l or its Fallback, to a Decision, and calls Observe.
+// conclude writes the reply of a limiter, l or its Fallback, to a Decision, and calls Observe.
 func (l *Limiter) conclude(ctx context.Context, d *Decision, v engine.Verb, n int64, by *Limiter, reply *engine.Reply, err error, began time.Time) error {
 	if err == nil {
 		by.fill(d, n, reply)
@@ -53,7 +53,7 @@ func (l *Limiter) conclude(ctx context.Context, d *Decision, v engine.Verb, n in
 	return err
 }
 
-// mark notes that an override replaced the limits, if it did.
+// mark records in the Decision that an override replaced the limits, if one did.
 func (l *Limiter) mark(d *Decision) {
 	if l.override != nil && l.override.mode == OverrideLimits {
 		d.Override = OverrideLimits
@@ -71,8 +71,8 @@ func (l *Limiter) report(ctx context.Context, d *Decision, v engine.Verb, n int6
 	}
 }
 
-// degraded returns the Fallback, under the limits by which it decides for l. It is nil if there is
-// none.
+// degraded returns the Fallback, under the limits that it uses when it decides for l. It returns
+// nil if there is none.
 func (l *Limiter) degraded() *Limiter {
 	if l.fallback == nil || !l.derived {
 		return l.fallback
@@ -96,7 +96,7 @@ func (l *Limiter) fill(d *Decision, n int64, reply *engine.Reply) {
 	}
 }
 
-// set sets a Usage to a row of a reply about a limit: units used, and two waits in ms.
+// set sets a Usage from the row of a reply about a limit: units used, and two waits in ms.
 func (u *Usage) set(limit *Limit, row []int64) {
 	u.Limit, u.Used, u.Remaining = *limit, row[0], max(0, limit.Max-row[0])
 	u.RetryAfter, u.ResetAfter = clock.Milliseconds(row[1]), clock.Milliseconds(row[2])
@@ -122,5 +122,5 @@ func (l *Limiter) counted(d Decision) engine.Counted {
 	return c
 }
 
-// isOf reports whether a Usage is of a limit with the same Per.
+// isOf reports whether a Usage belongs to a limit with the same Per.
 func isOf(u Usage, limit engine.Limit) bool { return u.Limit.Per.Milliseconds() == limit.Per }

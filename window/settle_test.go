@@ -18,8 +18,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestAllowUpTo checks that as many units are granted as every limit admits, and when one more can
-// be.
+// TestAllowUpTo checks that as many units are granted as every limit allows, and the wait for one
+// more.
 func TestAllowUpTo(t *testing.T) {
 	both(t, limits("10/1m", "25/1h"), func(b bench) {
 		for _, step := range []struct{ ask, granted, used int64 }{{7, 7, 7}, {7, 3, 10}, {1 << 60, 0, 10}} {
@@ -45,8 +45,8 @@ func TestAllowUpTo(t *testing.T) {
 	})
 }
 
-// TestAllowUpToCountsDenied checks that with CountDenied all units count, and that Granted says how
-// many may happen.
+// TestAllowUpToCountsDenied checks that with CountDenied all units count, and that Granted is how
+// many may be used.
 func TestAllowUpToCountsDenied(t *testing.T) {
 	cfg := limits("10/1m")
 	cfg.CountDenied = true
@@ -60,7 +60,7 @@ func TestAllowUpToCountsDenied(t *testing.T) {
 	})
 }
 
-// TestCharge charges units above Max. Nothing may be admitted until enough units are forgotten.
+// TestCharge charges units above Max. Nothing may be allowed until enough units are forgotten.
 func TestCharge(t *testing.T) {
 	both(t, limits("5/1h"), func(b bench) {
 		if d := b.good(b.Charge(b.Context(), "e", 3)); !d.Allowed || d.Granted != 3 || d.Counted != 3 || d.RetryAfter != 0 {
@@ -98,7 +98,7 @@ func TestChargesStayFew(t *testing.T) {
 }
 
 // TestChargedBuckets checks that charged units are in buckets of a sixtieth of the window, together
-// with units that are admitted meanwhile. A unit is forgotten with the last of its bucket.
+// with units that are allowed meanwhile. A unit is forgotten with the last one of its bucket.
 func TestChargedBuckets(t *testing.T) {
 	both(t, limits("9/1h"), func(b bench) {
 		b.good(b.Charge(b.Context(), "e", 1))
@@ -130,7 +130,7 @@ func TestSettle(t *testing.T) {
 		}
 		denied := b.allow("e", 1)
 		if d := b.good(b.Settle(b.Context(), "e", denied, 2)); d.Counted != 2 || d.Usage[0].Used != 20 {
-			b.Errorf("a denied one that happened: %+v", d)
+			b.Errorf("a denied attempt that happened anyway: %+v", d)
 		}
 		if _, err := b.Settle(b.Context(), "e", denied, -1); !errors.Is(err, window.ErrInvalidCost) || !strings.Contains(err.Error(), "-1") {
 			b.Error(err)
@@ -154,14 +154,14 @@ func TestChargeTooMuch(t *testing.T) {
 		}
 	})
 	defer func() {
-		if said := fmt.Sprint(recover()); !strings.Contains(said, "nil or zero; make it with window.New") {
+		if said := fmt.Sprint(recover()); !strings.Contains(said, "nil or zero; create one with window.New") {
 			t.Error(said)
 		}
 	}()
 	_, _ = (*window.Limiter)(nil).Settle(t.Context(), "e", window.Decision{Counted: 1, Degraded: true}, 2)
 }
 
-// TestSettleOfFallbackObserved checks that the limiter itself observes a Settle in its Fallback.
+// TestSettleOfFallbackObserved checks that the limiter itself reports a Settle in its Fallback.
 func TestSettleOfFallbackObserved(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client(t)
@@ -184,8 +184,8 @@ func TestSettleOfFallbackObserved(t *testing.T) {
 	}
 }
 
-// TestSettledRepeatedly settles one decision again and again, always by what Settle returned, as a
-// cost becomes known.
+// TestSettledRepeatedly settles one decision again and again, always with what Settle returned, as
+// a cost becomes known.
 func TestSettledRepeatedly(t *testing.T) {
 	both(t, limits("100/1h"), func(b bench) {
 		d := b.allow("e", 10)
@@ -200,8 +200,8 @@ func TestSettledRepeatedly(t *testing.T) {
 }
 
 // TestNeverLessThanUsedUnderLoad lets callers allow, settle and refund at once, while replies are
-// lost and connections cut. The counted units must never be fewer than the used ones, as far as
-// they were settled without an error. Script calls are about several events.
+// lost and connections cut. The counted units must never be fewer than the used ones that were
+// settled without an error. Script calls are about several events.
 func TestNeverLessThanUsedUnderLoad(t *testing.T) {
 	t.Parallel()
 	faults, calls := &redistest.Faults{}, &redistest.Calls{}
@@ -234,22 +234,22 @@ func TestNeverLessThanUsedUnderLoad(t *testing.T) {
 		t.Errorf("%d counted, %d used, and %d unsure", used, least, ledger.unsure.Load())
 	}
 	if together := calls.Several.Load() - before; ledger.lost.Load() == 0 || together == 0 {
-		t.Errorf("a poor test: %d replies lost, %d script calls about several events", ledger.lost.Load(), together)
+		t.Errorf("weak test: %d replies lost, %d script calls for several events", ledger.lost.Load(), together)
 	}
 }
 
-// A ledger holds what was used of some events.
+// A ledger records how many units of some events were used.
 type ledger struct {
 	limiter            *window.Limiter
 	events             []string
-	used, unsure, lost atomic.Int64 // unsure: units that may be counted, too
+	used, unsure, lost atomic.Int64 // unsure: units that may also be counted
 }
 
 // spend uses units of an event for an estimate, and settles.
 func (l *ledger) spend(t *testing.T, rng *rand.Rand) {
 	event, estimate, actual := l.events[rng.IntN(len(l.events))], 1+rng.Int64N(20), rng.Int64N(30)
 	d, err := l.limiter.AllowN(t.Context(), event, estimate)
-	if err != nil { // then the caller does nothing
+	if err != nil { // the caller then uses nothing
 		l.lose(t, err, estimate)
 		return
 	}
@@ -273,7 +273,7 @@ func (l *ledger) lose(t *testing.T, err error, units int64) {
 	}
 }
 
-// TestChargeObserved checks that Observe receives a Charge as Charged, not as an attempt.
+// TestChargeObserved checks that Observe receives a Charge as KindCharged, not as an attempt.
 func TestChargeObserved(t *testing.T) {
 	var kinds []string
 	cfg := window.Config{Name: "charged", Limits: parsed("2/1h")}

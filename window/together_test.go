@@ -18,10 +18,10 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// A place is a Redis, or this process's memory, where limiters count.
+// A place is where limiters count: a Redis, or the memory of this process.
 type place struct {
 	name   string
-	events int // the most of a history
+	events int // the maximum in a history
 	open   func(t *testing.T, calls *redistest.Calls) (newLimiter func(window.Config) *window.Limiter)
 }
 
@@ -36,7 +36,7 @@ var places = []place{
 	}},
 }
 
-// onServer makes limiters whose script calls can be about several events.
+// onServer creates limiters whose script calls can be about several events.
 func onServer(t *testing.T, calls *redistest.Calls) func(window.Config) *window.Limiter {
 	client := redistest.NewClient(t, calls.Count)
 	return func(cfg window.Config) *window.Limiter {
@@ -46,9 +46,9 @@ func onServer(t *testing.T, calls *redistest.Calls) func(window.Config) *window.
 	}
 }
 
-// TestMerged plays random histories in rounds. In each round up to 200 callers ask at once, and the
-// clock stands still. For each event there must be an order of the questions in which the exact log
-// gives all answers, and in the end the state that Inspect returns.
+// TestMerged plays random histories in rounds. In each round up to 200 callers ask at once, while
+// the clock stands still. For each event there must be an order of the questions in which the exact
+// log gives all the answers, and finally the state that Inspect returns.
 func TestMerged(t *testing.T) {
 	for _, p := range plans {
 		for _, at := range redistest.UnlessShort(places, places[:2]) {
@@ -64,7 +64,7 @@ func TestMerged(t *testing.T) {
 					together += calls.Several.Load() - before
 				}
 				if at.events > 12 && together == 0 {
-					t.Error("a poor test: no script call is about several events")
+					t.Error("weak test: no script call is about several events")
 				}
 				t.Logf("%d asked, %d script calls about %d events, %d of them about several", asked, calls.Scripts.Load(), calls.Events.Load(), together)
 			})
@@ -72,13 +72,13 @@ func TestMerged(t *testing.T) {
 	}
 }
 
-// rounds holds a history of some events.
+// rounds is a history of some events.
 type rounds struct {
 	*history
 	events   []string
 	limiters [][]*window.Limiter          // for each caller of the plan, two that share counts
-	logs     map[string][]*exactLog       // by event, each that explains all answers so far
-	given    map[string][]window.Decision // those that counted something, by event
+	logs     map[string][]*exactLog       // by event, each of which explains all answers so far
+	given    map[string][]window.Decision // decisions that counted something, by event
 }
 
 func newRounds(t *testing.T, p plan, at place, newLimiter func(window.Config) *window.Limiter, seed uint64) *rounds {
@@ -103,8 +103,8 @@ func newRounds(t *testing.T, p plan, at place, newLimiter func(window.Config) *w
 	return r
 }
 
-// numberOfEvents returns how many events a history has, at most most: one in half of the histories,
-// unless there shall be many.
+// numberOfEvents returns how many events a history has, up to most: one in half of the histories,
+// unless most is large.
 func numberOfEvents(rng *rand.Rand, most int) int {
 	if most > 12 {
 		return most/2 + rng.IntN(most/2)
@@ -127,31 +127,31 @@ func (r *rounds) play(t *testing.T) (asked int) {
 	return asked
 }
 
-// A question is a call of a method about an event.
+// A question is a call of a method for an event.
 type question struct {
 	verb   string // allow, peek, upTo, charge or refund
-	caller int    // of the plan: says under which limits
+	caller int    // index in the plan, which determines the limits
 	n      int64
 	refund window.Decision
 }
 
-// An ask is a question, and the answer to it.
+// An ask is a question and its answer.
 type ask struct {
 	question
 	event   string
-	chained bool // in an AllowEach
-	after   *ask // in the same AllowEach on the same event
+	chained bool // part of an AllowEach
+	after   *ask // the previous one on the same event in the same AllowEach
 	got     window.Decision
-	found   bool // its place in the order
+	found   bool // whether it has a place in the order
 }
 
-// A caller asks one thing, or several by AllowEach.
+// A caller asks one question, or several by AllowEach.
 type caller struct {
 	limiter *window.Limiter
 	asks    []*ask
 }
 
-// draw returns up to 200 random callers, and few in most rounds.
+// draw returns up to 200 random callers, and only a few in most rounds.
 func (r *rounds) draw() (callers []caller) {
 	refunded := map[string]bool{}
 	for range 1 + r.rng.IntN(200)>>r.rng.IntN(4) {
@@ -195,7 +195,7 @@ func (r *rounds) drawEach(who int) (asks []*ask) {
 }
 
 // drawRefund returns a refund of a random decision of an earlier round, or nothing. It returns at
-// most one for each event, since with several many orders would explain the same answers.
+// most one for each event, because with several, many orders would explain the same answers.
 func (r *rounds) drawRefund(who int, refunded map[string]bool) []*ask {
 	event := r.events[r.rng.IntN(len(r.events))]
 	given := r.given[event]
@@ -261,7 +261,7 @@ func byEvent(callers []caller) map[string][]*ask {
 
 // settle finds the order of the questions about an event, and continues the log. Several logs can
 // remain. If a refund empties a bucket, earlier questions decide whether later attempts join that
-// bucket, and no answer shows which at once.
+// bucket, and no answer shows immediately which is the case.
 func (r *rounds) settle(t *testing.T, event string, asks []*ask) {
 	t.Helper()
 	s := search{plan: r.plan, now: r.clock.ms.Load(), asks: asks, fewest: len(asks) + 1}
@@ -298,18 +298,18 @@ type search struct {
 	end     [][]window.LimitState // what Inspect returns afterwards, by caller of the plan
 	steps   int
 	place   int    // how many attempts that count something come before the refund
-	reached int    // how many of these had a place at once
-	fewest  int    // how many attempts the best try left
+	reached int    // the most of these that had a place at the same time
+	fewest  int    // the fewest attempts that any try left
 	report  string // of the best try
 }
 
-// tooLong is the most steps that a search takes. A search without a detour takes one for each
-// attempt.
+// tooLong is the maximum number of steps of a search. A search without a detour takes one step for
+// each attempt.
 const tooLong = 10_000
 
-// explain appends to the logs that remain those after all attempts, from one before them. First it
-// puts the refund last or first. If neither explains the answers, it tries all places, beginning
-// near the one where the first try ended.
+// explain appends to remain the possible logs after all attempts, starting from log. First it puts
+// the refund last or first. If neither explains the answers, it tries all places, starting near the
+// one where the first try ended.
 func (s *search) explain(remain []*exactLog, log *exactLog) []*exactLog {
 	counting, refunds := s.counting()
 	remain, explained := s.try(remain, log, counting)
@@ -353,13 +353,13 @@ func (s *search) try(remain []*exactLog, log *exactLog, place int) (after []*exa
 	return remain, true
 }
 
-// find returns the log after all attempts that have no place yet, or nil if there is no order.
+// find returns the log after all attempts that have no place yet, or nil if there is no such order.
 func (s *search) find(log *exactLog, left int) *exactLog {
 	if left == 0 {
 		return s.atEnd(log)
 	}
 	if s.steps++; s.steps > tooLong {
-		s.report = "it undecided, since the search takes too long"
+		s.report = "it undecided, because the search takes too long"
 		return nil
 	}
 	fit := s.next(log)
@@ -369,7 +369,7 @@ func (s *search) find(log *exactLog, left int) *exactLog {
 	for _, c := range fit {
 		c.found = true
 		end := s.find(c.log, left-1)
-		if c.found = end != nil; c.found || reflect.DeepEqual(log.clone().windows, c.log.windows) { // what changes nothing can come at once
+		if c.found = end != nil; c.found || reflect.DeepEqual(log.clone().windows, c.log.windows) { // an attempt that changes nothing can come at once
 			return end
 		}
 	}
@@ -377,7 +377,7 @@ func (s *search) find(log *exactLog, left int) *exactLog {
 }
 
 // atEnd returns the log if it equals what Inspect returned. Another order may explain the answers
-// as well, and leave another log: earlier questions can decide from which bucket a refund takes its
+// as well, but leave another log: earlier questions can decide from which bucket a refund takes its
 // units.
 func (s *search) atEnd(log *exactLog) *exactLog {
 	for i, limits := range s.plan.callers {
@@ -389,13 +389,13 @@ func (s *search) atEnd(log *exactLog) *exactLog {
 	return log
 }
 
-// A candidate can be the next in the order.
+// A candidate can come next in the order.
 type candidate struct {
 	*ask
 	answer
 }
 
-// next returns the candidates, or none if an answer can no longer come. Of equal questions with
+// next returns the candidates, or none if an answer has become impossible. Of equal questions with
 // equal answers it returns one, unless an order within an AllowEach makes a difference.
 func (s *search) next(log *exactLog) (fit []candidate) {
 	answers, tried, back := map[identity]answer{}, map[identity]bool{}, s.refundable()
@@ -434,7 +434,7 @@ func (s *search) counted() (n int) {
 	return n
 }
 
-// refundable returns how many units may still be refunded.
+// refundable returns how many units can still be refunded.
 func (s *search) refundable() (units int64) {
 	for _, a := range s.asks {
 		if !a.found {
@@ -444,8 +444,8 @@ func (s *search) refundable() (units int64) {
 	return units
 }
 
-// isOver reports whether an answer is no longer possible: a limit had less in use then than it will
-// ever have from now on, if back units come back.
+// isOver reports whether an answer has become impossible: a limit had less in use then than it can
+// ever have from now on, even if back units are refunded.
 func (a *ask) isOver(now window.Decision, back int64) bool {
 	for i := range a.got.Usage {
 		if a.usedBefore(a.got, i) < a.usedBefore(now, i)-back {
@@ -455,7 +455,7 @@ func (a *ask) isOver(now window.Decision, back int64) bool {
 	return false
 }
 
-// usedBefore returns how many units limit i had in use before the answer d.
+// usedBefore returns how many units of limit i were in use before the answer d.
 func (q question) usedBefore(d window.Decision, i int) int64 {
 	if q.verb == "peek" && d.Allowed {
 		return d.Usage[i].Used - q.n
@@ -463,7 +463,7 @@ func (q question) usedBefore(d window.Decision, i int) int64 {
 	return d.Usage[i].Used - d.Counted
 }
 
-// An identity is equal for questions with the same answer.
+// An identity is equal for questions that have the same answer.
 type identity struct {
 	verb           string
 	caller         int
@@ -474,7 +474,8 @@ func (q question) id() identity {
 	return identity{q.verb, q.caller, q.n, q.refund.At.UnixMilli(), q.refund.Counted}
 }
 
-// rank returns the order in which to try: first what counts nothing, then what others come after.
+// rank returns the order in which to try: first what counts nothing, then questions that others
+// follow.
 func (a *ask) rank() int {
 	switch {
 	case a.verb == "refund":
@@ -505,8 +506,8 @@ func (s *search) answer(log *exactLog, q question) (a answer) {
 	return a
 }
 
-// compact joins entries of one bucket and one date, which the log treats as one anyway. It keeps
-// the log short.
+// compact joins entries of one bucket and one date, which the log does not distinguish anyway. It
+// keeps the log short.
 func compact(x *exactLog) {
 	for per, log := range x.windows {
 		var joined []*entry
@@ -521,7 +522,7 @@ func compact(x *exactLog) {
 	}
 }
 
-// describe returns how the answers that are left differ from those of the log.
+// describe returns how the remaining answers differ from those of the log.
 func (s *search) describe(log *exactLog) string {
 	var text strings.Builder
 	shown := map[identity]bool{}

@@ -8,20 +8,22 @@ import (
 	"github.com/slidegate/slidegate/internal/engine"
 )
 
-// Undo is one of the calls of UndoAll: the Refund of a Decision or, without one, the Reset of the Event.
+// Undo is one operation of UndoAll: the Refund of a Decision or, without one, the Reset of the
+// Event.
 type Undo struct {
 	Limiter  *Limiter  // from New or NewLocal
-	Event    string    // of the Decision, or to be reset
-	Decision *Decision // what to refund; nil: Reset the Event
+	Event    string    // the event of the Decision, or the event to reset
+	Decision *Decision // the decision to refund; if nil, the Event is reset
 }
 
-// UndoAll refunds decisions and resets events, each as Limiter.Refund and Reset do, even if ctx has ended:
-// for example to give back what AllowAll counted. Each has an error of its own, in the order of
-// the arguments, or nil: those of Refund and Reset. One that fails does not keep others from being undone.
+// UndoAll refunds decisions and resets events, each like Limiter.Refund or Reset, even if ctx has
+// ended: for example to refund what AllowAll counted. It returns one error or nil for each
+// argument, in order: that of Refund or Reset. One that fails does not keep the others from being
+// undone.
 //
-// Up to 16 are undone by one script call where AllowAll could decide them jointly, and otherwise all at
-// the same time. So it takes one round trip, and at most the shortest Timeout of the limiters, or 5 s
-// where all are negative.
+// If AllowAll could decide them jointly, up to 16 are undone by one script call. Otherwise all are
+// undone concurrently. So UndoAll takes one round trip, and at most the shortest Timeout of the
+// limiters, or 5 s if all are negative.
 func UndoAll(ctx context.Context, undos ...Undo) []error {
 	errs, done := make([]error, len(undos)), make([]bool, len(undos))
 	together, indices := make([]engine.Undo, 0, len(undos)), make([]int, 0, len(undos))
@@ -44,7 +46,8 @@ func UndoAll(ctx context.Context, undos ...Undo) []error {
 	return errs
 }
 
-// inRedis returns what to undo in Redis. Its Limiter is nil if that is nothing, or no valid event.
+// inRedis returns what to undo in Redis. Its Limiter is nil if that is nothing, or the event is
+// invalid.
 func (u Undo) inRedis() (of engine.Undo) {
 	e := u.Limiter.made()
 	switch d := u.Decision; {
@@ -59,7 +62,7 @@ func (u Undo) inRedis() (of engine.Undo) {
 	return of
 }
 
-// do undoes one by itself.
+// do performs a single undo.
 func (u Undo) do(ctx context.Context) error {
 	if u.Decision != nil {
 		return u.Limiter.Refund(ctx, u.Event, *u.Decision)
@@ -69,7 +72,7 @@ func (u Undo) do(ctx context.Context) error {
 	return u.Limiter.Reset(ctx, u.Event)
 }
 
-// inFallback resets the event in the Fallback, if it is to be reset.
+// inFallback resets the event in the Fallback, if this undo is a reset.
 func (u Undo) inFallback(ctx context.Context) error {
 	if u.Decision != nil || u.Limiter.fallback == nil {
 		return nil

@@ -27,8 +27,8 @@ func newUndoers(t *testing.T, conn *window.Connection, change func(*window.Confi
 	return all
 }
 
-// count counts two units of the event under each limiter. It returns what refunds one of the first one,
-// resets the second one, and so on in turn.
+// count counts two units of the event under each limiter. It returns undos that alternate: the
+// first refunds a unit, the second resets, and so on.
 func (all undoers) count(t *testing.T, event string) (undos []window.Undo) {
 	t.Helper()
 	for i, l := range all {
@@ -59,7 +59,8 @@ func wantUnits(t *testing.T, where string, got, want []int64) {
 	}
 }
 
-// onOneServer returns such limiters on one server, of which this is proved, and the calls of their client.
+// onOneServer returns such limiters on one server, after that is proved, and the calls of their
+// client.
 func onOneServer(t *testing.T, server *redistest.Server, change func(*window.Config)) (undoers, *redistest.Calls) {
 	t.Helper()
 	calls := &redistest.Calls{}
@@ -68,8 +69,8 @@ func onOneServer(t *testing.T, server *redistest.Server, change func(*window.Con
 	return all, calls
 }
 
-// TestUndoAll checks that UndoAll refunds and resets, even after its context has ended: by one script call
-// on one server, and also on a cluster, in memory, and if a key comes twice.
+// TestUndoAll checks that UndoAll refunds and resets, even after its context has ended: by one
+// script call on one server, on a cluster, in memory, and if a key occurs twice.
 func TestUndoAll(t *testing.T) {
 	t.Parallel()
 	ended, cancel := context.WithCancel(t.Context())
@@ -92,7 +93,7 @@ func TestUndoAll(t *testing.T) {
 
 	undos = all.count(t, "twice")
 	undo(append(undos, window.Undo{Limiter: all[0], Event: "twice"}))
-	wantUnits(t, "a key comes twice", all.used(t, "twice"), []int64{0, 0, 1, 0})
+	wantUnits(t, "a key occurs twice", all.used(t, "twice"), []int64{0, 0, 1, 0})
 
 	all = newUndoers(t, window.On(redistest.Cluster(t)), same)
 	undo(all.count(t, "e"))
@@ -103,8 +104,8 @@ func TestUndoAll(t *testing.T) {
 	wantUnits(t, "one in memory", all.used(t, "memory"), append(want, 1))
 }
 
-// TestUndoneAlone checks that an Undo that fails fails alone: one that is invalid, and one whose key has a
-// foreign value. If no reply comes, each error names its own key.
+// TestUndoneAlone checks that an Undo fails alone if it is invalid, or if its key has a foreign
+// value. If no reply comes, each error names its own key.
 func TestUndoneAlone(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -135,8 +136,8 @@ func TestUndoneAlone(t *testing.T) {
 	}
 }
 
-// TestUndoInFallbacks checks that a Reset forgets an event in the Fallback as well, and that what a
-// Fallback decided is given back there.
+// TestUndoInFallbacks checks that a Reset also forgets the event in the Fallback, and that
+// decisions of a Fallback are refunded there.
 func TestUndoInFallbacks(t *testing.T) {
 	t.Parallel()
 	var fallbacks undoers

@@ -11,7 +11,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestWait checks on the fake time of synctest that Wait sleeps RetryAfter and at most 5 % more.
+// TestWait checks on the fake time of synctest that Wait sleeps for RetryAfter and at most 5 %
+// more.
 func TestWait(t *testing.T) {
 	for name, cfg := range map[string]window.Config{
 		"free": limits("1/5s", "3/1h"), "denials count": {Limits: parsed("1/5s", "3/1h"), CountDenied: true},
@@ -36,7 +37,7 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// TestWaitGivesUp checks that Wait ends at once if the deadline is sooner, or the caller goes away.
+// TestWaitGivesUp checks that Wait ends at once if the deadline is sooner, or the caller leaves.
 func TestWaitGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := must(window.NewLocal(window.Config{Name: "wait", Limits: parsed("1/1m")}))
@@ -56,13 +57,13 @@ func TestWaitGivesUp(t *testing.T) {
 			t.Errorf("after %v: %+v %v", time.Since(begin), d, err)
 		}
 		if _, err := l.Wait(gone, "e"); !errors.Is(err, context.Canceled) {
-			t.Errorf("a caller who has left: %v", err)
+			t.Errorf("a caller that has left: %v", err)
 		}
 	})
 }
 
-// TestWaitUnderLoad lets callers wait for one event on a real Redis, and checks that the limit
-// holds.
+// TestWaitUnderLoad lets callers wait for one event on a real Redis, and checks that the limit is
+// kept.
 func TestWaitUnderLoad(t *testing.T) {
 	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("3/30ms"), Timeout: time.Minute}
 	l := must(window.New(window.On(redistest.Client(t)), cfg))
@@ -86,15 +87,15 @@ func TestWaitUnderLoad(t *testing.T) {
 	holds(t, cfg.Limits[0], log)
 }
 
-// TestWaitAfterAStepBack checks that Wait repairs dates without being counted where denied attempts
-// count. So nobody waits for a clock that stepped back.
+// TestWaitAfterAStepBack checks that Wait repairs dates even if denied attempts count, though its
+// own do not. So no caller waits for a clock that stepped back.
 func TestWaitAfterAStepBack(t *testing.T) {
 	cfg := limits("5/1000s")
 	cfg.CountDenied = true
 	both(t, cfg, func(b bench) {
 		b.allow("e", 5)
 		b.clock.pass(-time.Hour)
-		soon, cancel := context.WithTimeout(b.Context(), 50*time.Second) // less than the wait, so none begins
+		soon, cancel := context.WithTimeout(b.Context(), 50*time.Second) // shorter than the wait, so no sleep starts
 		defer cancel()
 		d, err := b.Wait(soon, "e")
 		if !errors.Is(err, context.DeadlineExceeded) || d.Allowed || d.RetryAfter != 2000*time.Second || b.inspect("e").Limits[0].Used != 5 {

@@ -19,17 +19,17 @@
 //	}
 //
 // The parameter event of every method names the subject that is limited: an address, an account, an
-// API key. Each event has counts of its own, in one Redis key. All processes with the same Name on
+// API key. Each event has its own counts, in one Redis key. All processes with the same Name on
 // the same Redis share them.
 //
 // One call of a Lua script decides all limits of an event. It counts the attempt in every limit or
 // in none, so a denied attempt uses up nothing. No interval of length Per ever holds more than Max
-// admitted units. Retrying after exactly RetryAfter succeeds, unless another caller used the slot.
+// allowed units. Retrying after exactly RetryAfter succeeds, unless another caller used the slot.
 // All promises, with their exceptions:
 // https://github.com/slidegate/slidegate/blob/main/docs/guarantees.md
 //
 // Dial also takes Sentinels, the nodes of a cluster, TLS and a password. On takes a rueidis.Client,
-// and package goredisgate a client of go-redis. NewLocal makes a limiter that needs no Redis. Where
+// and package goredisgate a go-redis client. NewLocal creates a limiter that needs no Redis. Where
 // memory matters more than a strict limit, see package ar1.
 package window
 
@@ -43,118 +43,119 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// Config says what a Limiter counts, and under which name. Only Name and Limits are required.
+// Config holds the limits of a Limiter, and the name that it counts under. Only Name and Limits are
+// required.
 type Config struct {
-	// Name is the first part of the limiter's Redis keys: 1 to 64 bytes of A-Z a-z 0-9 . _ - :
-	// only. Limiters of the same Name share their counts.
+	// Name is the first part of the limiter's Redis keys: 1 to 64 bytes, only A-Z a-z 0-9 . _ - and
+	// :. Limiters of the same Name share their counts.
 	Name string
 
 	// Limits holds 1 to 31 limits, no two with the same Per. An attempt must fit all of them. To
-	// change them, deploy others under the same Name: limits whose Per stays keep their counts,
+	// change them, deploy others under the same Name: limits whose Per stays keep their counts, and
 	// added ones start at zero.
 	// https://github.com/slidegate/slidegate/blob/main/docs/guarantees.md#keptonchange
 	Limits []Limit
 
-	// CountDenied counts denied attempts too, in every limit and as if admitted. A client that
-	// keeps retrying then stays denied.
+	// CountDenied counts denied attempts too, in every limit, as if they were allowed. A client
+	// that keeps retrying then stays denied.
 	CountDenied bool
 
-	// Secret, if set, replaces each event in its key by the HMAC-SHA256 under this secret. Readers
-	// of keys then learn no events, and clients cannot choose their shard. It needs 16 random bytes
-	// or more; a shorter one is refused. A leaked secret lets short events be guessed.
+	// Secret, if set, replaces each event in its key by the HMAC-SHA256 under this secret. Then the
+	// keys reveal no events, and clients cannot choose their shard. It needs at least 16 random
+	// bytes; a shorter one is rejected. If a secret leaks, short events can be guessed.
 	Secret []byte `json:"-"`
 
-	// Now is the clock, for simulation, replay and tests, from 1970 to 6429. Nil is the clock of
+	// Now is the clock, for simulation, replay and tests, from 1970 to 6429. Nil means the clock of
 	// the Redis server or, in memory, this process's monotonic clock. With Now, Redis keeps keys
 	// for 24 h of real time beyond their last window, and memory keeps events until Reset.
 	Now func() time.Time `json:"-"`
 
-	// Timeout bounds how long one call waits for Redis in all. 0 is 250 ms. If it is negative, only
-	// the context of the call ends the wait. If the deadline of a context comes before, the call
-	// waits until shortly before it: a tenth of its time, from 1 to 20 ms. If Redis has been silent
-	// for 5 ms and 4 times what a reply usually takes, the call fails then, and the Fallback decides.
-	// Otherwise the deadline is a mere end of the context, as that of a caller who leaves.
+	// Timeout bounds how long one call waits for Redis in total. 0 means 250 ms. If it is negative,
+	// only the context of the call ends the wait. If the context has an earlier deadline, the call
+	// waits until shortly before it: a tenth of its time, from 1 to 20 ms. If Redis has then been
+	// silent for 5 ms and 4 times the usual reply time, the call fails, and the Fallback decides.
+	// Otherwise the deadline just ends the context, as when the caller leaves.
 	// https://github.com/slidegate/slidegate/blob/main/docs/outages.md
 	Timeout time.Duration
 
 	// Fallback decides while Redis cannot answer. It typically comes from NewLocal, and has no
 	// Fallback itself. Its decisions are Degraded and follow its own limits: each of k processes
-	// admits up to its Max, beside what Redis admitted before.
+	// allows up to its Max, on top of what Redis allowed before.
 	// https://github.com/slidegate/slidegate/blob/main/docs/outages.md
 	Fallback *Limiter `json:"-"`
 
-	// DenialCache is how many denied events to remember; 0 is none. From the third denial on, the
-	// same attempt (event and units) costs Redis nothing. A cached denial can be stale by one round
-	// trip and 0.1 ms. If the connection dies silently, that is up to 4 s with Dial, and 12 s by the
-	// defaults of rueidis. It needs rueidis without DisableCache, no Now and no CountDenied.
-	// https://github.com/slidegate/slidegate/blob/main/docs/outages.md
+	// DenialCache is how many denied events to remember; 0 means none. From the third denial on,
+	// the same attempt (event and units) costs Redis nothing. A cached denial can be stale by one
+	// round trip and 0.1 ms. If the connection dies silently, that is up to 4 s with Dial, and 12 s
+	// with the rueidis defaults. It needs rueidis without DisableCache, no Now and no
+	// CountDenied. https://github.com/slidegate/slidegate/blob/main/docs/outages.md
 	DenialCache int
 
-	// Overrides lets people give single events other limits while the service runs, for a time: by
-	// Override, or by the command slidegate override. A decision then looks whether the event has one,
-	// in a copy in this process. One that sees a copy older than 5 s begins to read another from Redis,
-	// and does not wait for it. In an outage, the copy stays in force, in the Fallback too.
-	// https://github.com/slidegate/slidegate/blob/main/docs/overrides.md
+	// Overrides allows giving single events other limits while the service runs, for some time: by
+	// Override, or by the command slidegate override. A decision then looks for an override of the
+	// event in this process's copy. If the copy is older than 5 s, the decision starts a refresh
+	// from Redis, without waiting for it. In an outage, the copy stays in force, in the Fallback
+	// too. https://github.com/slidegate/slidegate/blob/main/docs/overrides.md
 	Overrides bool
 
-	// MaxEvents bounds how many events a limiter in memory holds, of some 250 bytes with one limit.
-	// 0 is no bound, except 1,048,576 in a Fallback. A full limiter denies new events, with a
-	// RetryAfter of a second. For Redis, set maxmemory instead.
+	// MaxEvents bounds how many events a limiter in memory holds. Each takes about 250 bytes under
+	// one limit. 0 means no bound, except in a Fallback, where it means 1,048,576. A full limiter
+	// denies new events, with a RetryAfter of a second. For Redis, set maxmemory instead.
 	// https://github.com/slidegate/slidegate/blob/main/docs/keys.md
 	MaxEvents int
 
-	// AllowWhenFull admits new events, without counting them, while MaxEvents are held. Otherwise
+	// AllowWhenFull allows new events, without counting them, while MaxEvents are held. Otherwise
 	// they are denied.
 	AllowWhenFull bool
 
 	// Observe is called after each attempt and peek, and about outages, with the context of the
-	// call. The end of an outage comes a second later, from a goroutine of its own, with the values
-	// of that context. The Fallback does not call it. Many goroutines call it at once, and each call
-	// waits for it: keep it quick. Using the limiter in it could block both forever.
+	// call. The end of an outage is reported a second later, from its own goroutine, with the
+	// values of that context. The Fallback does not call Observe. Many goroutines call it at once,
+	// and each call waits for it: keep it quick. Using the limiter in it could block both forever.
 	// https://github.com/slidegate/slidegate/blob/main/docs/outages.md
 	Observe func(ctx context.Context, o Observation) `json:"-"`
 
-	// OnDenied is called after each denied attempt, with its event: see Denial. For a page that shows
-	// who is denied most, set it to the method Count of a List of package mostdenied. It is called as
-	// Observe is, and must be as quick.
+	// OnDenied is called after each denied attempt, with its event: see Denial. For a page that
+	// shows who is denied most, set it to the method Count of a List of package mostdenied. It is
+	// called like Observe, and must be as quick.
 	OnDenied func(ctx context.Context, d Denial) `json:"-"`
 }
 
-// Limiter decides about events under its limits. New, NewLocal and With return one. It is safe for
-// concurrent use and needs no Close. Its goroutines end when there are no more calls. Only those
-// that wait for a Redis that hangs stay, until rueidis gives up.
+// Limiter allows or denies attempts under its limits. New, NewLocal and With return one. It is safe
+// for concurrent use and needs no Close. Its goroutines end when there are no more calls. Only
+// those that wait for a hanging Redis stay, until rueidis gives up.
 //
-// Most callers should use Allow. Wait is for callers that can be held up. Peek and Inspect read
+// Most callers should use Allow. Wait is for callers that can be delayed. Peek and Inspect read
 // without counting.
 type Limiter struct {
 	engine   engine.Limiter
 	limits   []Limit
-	derived  bool   // it comes from With, so its Fallback has its limits, too
+	derived  bool   // it comes from With, so its Fallback uses its limits, too
 	plan     string // for Observe; see WithPlan
 	fallback *Limiter
-	observe  func(context.Context, Observation) // nil if nobody observes
-	onDenied func(context.Context, Denial)      // nil if nobody wants to know
+	observe  func(context.Context, Observation) // may be nil
+	onDenied func(context.Context, Denial)      // may be nil
 
-	overrides *overrides    // of the Name; nil without Config.Overrides, and where override is set
-	override  *override     // by which it decides; nil if it does by its own limits
+	overrides *overrides    // of the Name; nil without Config.Overrides, and if override is set
+	override  *override     // decides instead of its own limits; nil if none does
 	wait      time.Duration // until the override ends
 
 	few [4]Limit // limits, unless there are more
 }
 
-// Errors that callers can distinguish by errors.Is.
+// These errors can be distinguished with errors.Is.
 var (
 	// ErrEmptyEvent is returned for the event "", which all callers without a name would share.
 	ErrEmptyEvent = engine.ErrEmptyEvent
 	// ErrInvalidCost is returned for less than one unit.
 	ErrInvalidCost = engine.ErrInvalidCost
 	// ErrExceedsLimit is returned for more units than the Max of a limit. Such a request can never
-	// be admitted.
+	// be allowed.
 	ErrExceedsLimit = engine.ErrExceedsLimit
 	// ErrOutage is returned when Redis could not answer and nothing was counted. Decide without it,
 	// or try again later.
 	ErrOutage = pipeline.ErrOutage
-	// ErrUncertain is returned when no reply came. The attempt was sent once only, and may or may
+	// ErrUncertain is returned when no reply came. The attempt was sent only once, and may or may
 	// not have been counted.
 	ErrUncertain = pipeline.ErrUncertain
 )
@@ -174,10 +175,10 @@ func New(conn *Connection, cfg Config) (*Limiter, error) {
 	return l, err
 }
 
-// NewLocal returns the same limiter on counts in this process's memory: no Redis, same answers.
-// Each has counts of its own, whatever its Name. It forgets events by itself and holds memory only
-// for those that still count, unless it has a clock of its own in Config.Now. It takes no Fallback,
-// as it never needs one.
+// NewLocal returns a limiter that keeps its counts in this process's memory: no Redis, same
+// answers. Each one has its own counts, whatever its Name. It forgets events by itself and holds
+// memory only for those that still count, unless Config.Now sets its clock. It takes no Fallback,
+// because it never needs one.
 func NewLocal(cfg Config) (*Limiter, error) {
 	if cfg.Fallback != nil {
 		return nil, outage.Needless(cfg.Name)
@@ -202,15 +203,16 @@ func newLimiter(e *engine.Limiter, err error, cfg Config) (*Limiter, error) {
 	return l, nil
 }
 
-// With returns the same limiter under other limits: for plans, or for customers with limits of
-// their own. It shares all else with l: keys, counts, connection, circuit breaker, denial cache,
-// Observe, OnDenied, overrides, and the Fallback, which then decides by these limits too. It sends
-// nothing and needs no Close. Call it for each request, or keep what it returns.
+// With returns the same limiter under other limits: for plans, or for customers with their own
+// limits. It shares everything else with l: keys, counts, connection, circuit breaker, denial
+// cache, Observe, OnDenied, overrides, and the Fallback, which then decides by these limits too. It
+// sends nothing and needs no Close. Call it for each request, or keep what it returns.
 //
-// If both limiters have a limit with the same Per, its counts go on, as after a deployment. For
+// If both limiters have a limit with the same Per, its counts continue, as after a deployment. For
 // example, a customer who has used 2 of 2/1h, and gets 4/1h, has 2 left. A limit with another Per
 // starts at zero. The counts of a limit that is left out stay until they are forgotten. One event
-// can be counted for at most 31 different Per. The errors are those of New about limits.
+// can be counted under limits of at most 31 different Per. The errors are those of New about
+// limits.
 func (l *Limiter) With(limits ...Limit) (*Limiter, error) {
 	var few [4]engine.Limit
 	e, err := l.made().With(appendEngine(few[:0], limits, l.engine.CountDenied))
@@ -222,9 +224,9 @@ func (l *Limiter) With(limits ...Limit) (*Limiter, error) {
 	return with, nil
 }
 
-// WithPlan returns the same limiter with the name of a plan for metrics: Observation.Plan. It
-// changes no limits. What With makes of the limiter has the name, too. It costs one small
-// allocation, and none in a decision: call it for each request, or keep what it returns. Choose few
+// WithPlan returns the same limiter with the name of a plan for metrics: Observation.Plan. It does
+// not change the limits. Limiters that With derives from it have the plan, too. It costs one small
+// allocation, and none in a decision: call it for each request, or keep what it returns. Use few
 // names, and none that a client can choose, as each can be a time series.
 func (l *Limiter) WithPlan(plan string) *Limiter {
 	l.made()
@@ -241,7 +243,7 @@ func (l *Limiter) Name() string { return l.made().Name }
 // which is a mistake in the program.
 func (l *Limiter) made() *engine.Limiter {
 	if l == nil || !l.engine.Made() {
-		panic("slidegate: this limiter is nil or zero; make it with window.New or NewLocal")
+		panic("slidegate: this limiter is nil or zero; create one with window.New or NewLocal")
 	}
 	return &l.engine
 }
@@ -251,49 +253,51 @@ func (l *Limiter) Allow(ctx context.Context, event string) (Decision, error) {
 	return l.decide(ctx, engine.Allow, event, 1)
 }
 
-// AllowN decides whether n units of the event may happen now, and counts all of them or none. A
+// AllowN decides whether n units of the event are allowed now, and counts all of them or none. A
 // denial is a Decision, not an error.
 //
 // The errors are ErrEmptyEvent, ErrInvalidCost, ErrExceedsLimit, ErrOutage, ErrUncertain, and those
-// of ctx if it ended before anything was sent. Another error names the key: its value is no record
-// of this library, or can hold no more. A record holds at most 31 limits of all callers of one
-// Name, and 2^53 units. Only after ErrUncertain may the units be counted.
+// of ctx if it ended before anything was sent. Any other error names the key: its value is not a
+// record of this library, or is full. A record holds at most 31 limits of all callers of one Name,
+// and 2^53 units. Only after ErrUncertain may the units be counted.
 func (l *Limiter) AllowN(ctx context.Context, event string, n int64) (Decision, error) {
 	return l.decide(ctx, engine.Allow, event, n)
 }
 
-// AllowUpTo grants as many of n units as every limit admits, and counts these: for batches of
-// messages, prefetching, or quotas of jobs. Decision.Granted says how many, from 0 to n. If it is
-// less than n, RetryAfter is how soon one more unit can be admitted. A limiter that counts denied
-// attempts counts all n units. n can be more than any Max. Other errors are as those of AllowN.
+// AllowUpTo grants as many of n units as every limit allows, and counts them: for batches of
+// messages, prefetching, or quotas of jobs. Decision.Granted is the number of granted units, from 0
+// to n. If it is less than n, RetryAfter is how soon one more unit can be allowed. A limiter that
+// counts denied attempts counts all n units. n can exceed any Max. Other errors are those of
+// AllowN.
 func (l *Limiter) AllowUpTo(ctx context.Context, event string, n int64) (Decision, error) {
 	return l.decide(ctx, engine.Some, event, n)
 }
 
 // Charge counts n units that were already used, even if a limit denies them. While a limit has Max
-// or more in use, it admits nothing. Decision.Allowed reports whether all n units fitted. If not,
-// RetryAfter is how soon one more unit can be admitted.
+// or more in use, it allows nothing. Decision.Allowed reports whether all n units fit. If not,
+// RetryAfter is how soon one more unit can be allowed.
 //
 // Charged units are kept in buckets of Per/60 even under an exact limit, unless it has a
-// Resolution. So they come back up to that much late, and so do units that are admitted into such a
+// Resolution. So they come back up to Per/60 late, and so do units that are allowed into such a
 // bucket. After ErrUncertain they may not be counted. To be sure, charge again: they may then be
 // counted twice. In memory, a new event is an error while Config.MaxEvents are held. Other errors
-// are as those of AllowN.
+// are those of AllowN.
 func (l *Limiter) Charge(ctx context.Context, event string, n int64) (Decision, error) {
 	return l.decide(ctx, engine.Charge, event, n)
 }
 
 // Settle corrects d, which counted an estimate, to the actual cost of 0 units or more. It gives
-// back surplus units by Refund, or charges missing ones by Charge. Use it where the cost is known
-// afterwards: tokens of a language model, bytes, cents.
+// back surplus units by Refund, or charges missing ones by Charge. Use it when the cost is only
+// known afterwards: tokens of a language model, bytes, cents.
 //
 // Settle a decision once. The decision that Settle returns replaces d, with Counted as settled.
 // After a charge, its other fields are those of the charge, except At, which stays. If the Fallback
-// charged what Redis could not, it is Degraded and stands for these units alone. Settle works after
-// ctx has ended, as Refund does. A decision of OverrideUnlimited stays as it is, since nothing is counted.
+// charged what Redis could not, the decision is Degraded and stands for these units alone. Settle
+// works after ctx has ended, like Refund. A decision of OverrideUnlimited stays as it is, since it
+// counted nothing.
 //
-// Errors are as those of Refund and Charge. After ErrUncertain do not settle fewer units again:
-// that could give back units of another caller.
+// Errors are those of Refund and Charge. After ErrUncertain do not settle fewer units again: that
+// could refund units of another caller.
 func (l *Limiter) Settle(ctx context.Context, event string, d Decision, actual int64) (Decision, error) {
 	if e := l.made(); actual < 0 {
 		return Decision{}, e.Wrap(fmt.Errorf("%w; a settled cost is 0 or more, not %d", ErrInvalidCost, actual))
@@ -315,7 +319,8 @@ func (l *Limiter) Settle(ctx context.Context, event string, d Decision, actual i
 	return d, nil
 }
 
-// chargeExcess charges units beyond those that d counted, in Redis or in the Fallback, as d was.
+// chargeExcess charges units beyond those that d counted: in Redis or in the Fallback, wherever d
+// was counted.
 func (l *Limiter) chargeExcess(ctx context.Context, event string, d Decision, units int64) (c Decision, err error) {
 	if d.Degraded && l.fallback != nil {
 		began, by := time.Now(), l.under(event)
@@ -333,14 +338,14 @@ func (l *Limiter) chargeExcess(ctx context.Context, event string, d Decision, un
 	return c, err
 }
 
-// AllowEach decides about many events at once. The answers are those of as many calls of Allow in
-// order, in one round trip to each shard. Results are in the order of events, each with an error of
-// its own, so a shard in trouble fails only its own events. If an event occurs twice, the first
-// occurrence is decided first.
+// AllowEach decides on many events at once. The answers are those of successive calls of Allow,
+// in one round trip to each shard. Results are in the order of events, each with its own error, so
+// a shard in trouble fails only its own events. If an event occurs twice, the first occurrence is
+// decided first.
 //
-// More than 4,096 events go in several rounds, each within Config.Timeout. If a part of the hash
-// slots (see Observation.SlotRange) does not reply in time, or runs nothing, it gets no further
-// rounds.
+// More than 4,096 events are sent in several rounds, each within Config.Timeout. If a part of the
+// hash slots (see Observation.SlotRange) does not reply in time, or runs nothing, it gets no
+// further rounds.
 func (l *Limiter) AllowEach(ctx context.Context, events []string) []Result {
 	return l.decideEach(ctx, engine.Allow, events)
 }
@@ -366,7 +371,7 @@ func (l *Limiter) decideEach(ctx context.Context, v engine.Verb, events []string
 	return results
 }
 
-// enginesOf returns the engines that answer requests of a verb, with nil where an override does.
+// enginesOf returns the engines that answer requests of a verb, with nil where an override answers.
 func enginesOf(v engine.Verb, by []*Limiter) (engines []*engine.Limiter) {
 	for _, l := range by {
 		e := &l.engine
@@ -383,16 +388,17 @@ func (l *Limiter) Peek(ctx context.Context, event string) (Decision, error) {
 	return l.decide(ctx, engine.Peek, event, 1)
 }
 
-// PeekN returns what AllowN would answer, but counts nothing and writes nothing. If it admits,
-// Usage is as AllowN would leave it. If it denies, Usage is as it stands, even where denied
-// attempts count. Errors are as those of AllowN, but never ErrUncertain.
+// PeekN returns what AllowN would answer, but counts nothing and writes nothing. If it allows,
+// Usage is as AllowN would leave it. If it denies, Usage is the current one, even if denied
+// attempts count. Errors are those of AllowN, but never ErrUncertain.
 func (l *Limiter) PeekN(ctx context.Context, event string, n int64) (Decision, error) {
 	return l.decide(ctx, engine.Peek, event, n)
 }
 
 // PeekEach returns what Peek would return for each of many events, in one round trip to each shard.
-// Results are in the order of events, each with an error of its own. An event that occurs twice gets
-// the same answer twice, because a peek counts nothing. Many events go in rounds, as with AllowEach.
+// Results are in the order of events, each with its own error. An event that occurs twice gets the
+// same answer twice, because a peek counts nothing. Many events are sent in rounds, as with
+// AllowEach.
 func (l *Limiter) PeekEach(ctx context.Context, events []string) []Result {
 	return l.decideEach(ctx, engine.Peek, events)
 }
@@ -402,12 +408,12 @@ func (l *Limiter) Wait(ctx context.Context, event string) (Decision, error) {
 	return l.WaitN(ctx, event, 1)
 }
 
-// WaitN waits until n units are admitted and counted. If the deadline of ctx is sooner than that
-// can be, it returns at once, with the denial and an error that matches context.DeadlineExceeded.
+// WaitN waits until n units are allowed and counted. If the deadline of ctx comes too early for
+// that, WaitN returns at once, with the denial and an error that matches context.DeadlineExceeded.
 //
-// Waiters are served in no order, and hold no place. Each sleeps its wait and up to 5 % more (at
-// most 100 ms), then asks again. Where denied attempts count, those of WaitN do not. Where
-// Config.Now is set, the sleep is still one of real time.
+// Waiters are served in no particular order. Each sleeps for its wait and up to 5 % more (at most
+// 100 ms), then asks again. If denied attempts count, those of WaitN still do not. With Config.Now,
+// the sleep is still in real time.
 func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, error) {
 	for {
 		d, err := l.decide(ctx, engine.Wait, event, n)
@@ -422,41 +428,40 @@ func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, e
 }
 
 // Refund gives back the units that d counted, in every limit that still counts them. It never goes
-// below zero, and gives back no units as old as Per. d.Counted says how many units, and d.At from
-// which bucket: the first whose last event is not before d.At. If d.Usage is not empty, limits that
-// are not in it are left alone.
+// below zero, and refunds no units as old as Per. d.Counted is the number of units, and d.At
+// selects the bucket: the first whose last event is not before d.At. If d.Usage is not empty,
+// limits that are not in it are left alone.
 //
 // Refund a decision once: a second Refund gives back units of another caller. A decision that
-// counted nothing changes nothing, without an error. A Degraded decision is given back in the
+// counted nothing changes nothing, without an error. A Degraded decision is refunded in the
 // Fallback; without one, nowhere.
 //
-// Refund works even if ctx has ended, such as when a client has gone: only Config.Timeout ends it,
-// or 5 s where that is negative. Errors are as those of AllowN. After ErrUncertain the units may or
-// may not be given back.
+// Refund works even if ctx has ended, for example because a client has gone: only Config.Timeout
+// ends it, or 5 s if that is negative. Errors are those of AllowN. After ErrUncertain the units may
+// or may not be refunded.
 func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
 	e := l.made()
 	switch {
 	case d.Counted <= 0 || d.Degraded && l.fallback == nil:
 		return nil
 	case d.Degraded:
-		d.Degraded = false // to the Fallback it is a decision of its own
+		d.Degraded = false // for the Fallback, it is one of its own decisions
 		return l.degraded().Refund(ctx, event, d)
 	}
 	return e.Refund(ctx, event, l.counted(d))
 }
 
-// Reset forgets the event: all its limits are as if never used, those of a Fallback too. An override
-// stays; see EndOverride. If the
-// value in Redis is no record of this library, Reset leaves it alone and returns an error. Errors
-// are as those of AllowN.
+// Reset forgets the event: all its limits are as if never used, those of a Fallback too. An
+// override stays; see EndOverride. If the value in Redis is not a record of this library, Reset
+// leaves it alone and returns an error. Errors are those of AllowN.
 func (l *Limiter) Reset(ctx context.Context, event string) error {
 	return outage.Reset(ctx, l.made(), event, l.fallback, (*Limiter).Reset)
 }
 
-// Inspect returns every bucket of every limit, for people. It writes nothing, and never asks the
-// Fallback. RetryAfter in its Usage is for one unit. Limits of an override replace its own; a block and
-// unlimited do not show: see Overrides. Errors are as those of AllowN, but never
-// ErrUncertain.
+// Inspect returns every bucket of every limit, for diagnosis. It writes nothing, and never asks the
+// Fallback. RetryAfter in its Usage is for one unit. Limits of an override replace its own. The
+// modes OverrideBlock and OverrideUnlimited do not show: see Overrides. Errors are those of AllowN,
+// but never ErrUncertain.
 func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
 	l.made()
 	by := l.under(event)

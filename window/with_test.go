@@ -15,8 +15,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestWith checks that a limit of the same Per goes on with its counts, and another one begins at
-// zero. A limit that is left out keeps its counts.
+// TestWith checks that a limit of the same Per keeps its counts, and another one starts at zero. A
+// limit that is left out keeps its counts.
 func TestWith(t *testing.T) {
 	both(t, limits("2/1h"), func(b bench) {
 		b.allow("e", 2)
@@ -39,7 +39,7 @@ func TestWith(t *testing.T) {
 	})
 }
 
-// TestWithTooManyLimits checks that one event counts for at most 31 different Per.
+// TestWithTooManyLimits checks that one event is counted under limits of at most 31 different Per.
 func TestWithTooManyLimits(t *testing.T) {
 	both(t, limits("1/1h"), func(b bench) {
 		b.allow("e", 1)
@@ -57,7 +57,7 @@ func TestWithTooManyLimits(t *testing.T) {
 	})
 }
 
-// TestWithRefuses checks that With refuses the limits that New refuses.
+// TestWithRefuses checks that With rejects the limits that New rejects.
 func TestWithRefuses(t *testing.T) {
 	l := must(window.NewLocal(window.Config{Name: "plans", Limits: parsed("1/1h")}))
 	for want, limits := range map[string][]window.Limit{
@@ -99,8 +99,8 @@ func TestWithFallback(t *testing.T) {
 	}
 }
 
-// TestWithPlan checks that observations have the plan: after With, and of what the Fallback
-// decides, by its limits or by those of With.
+// TestWithPlan checks that observations have the plan: after With, and for decisions of the
+// Fallback, by its own limits or by those of With.
 func TestWithPlan(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client(t)
@@ -109,7 +109,7 @@ func TestWithPlan(t *testing.T) {
 	l := must(window.New(window.On(client), window.Config{
 		Name: "plans", Limits: parsed("2/1h"), Fallback: must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1/1m")})),
 		Observe: func(_ context.Context, o window.Observation) {
-			if o.Took > 0 { // no event of an outage
+			if o.Took > 0 { // skips the events of an outage
 				seen = append(seen, fmt.Sprint(o.Plan, " ", o.Kind, " ", o.Decision.Degraded))
 			}
 		},
@@ -139,7 +139,7 @@ func TestWithDenialCache(t *testing.T) {
 		must(l.Allow(t.Context(), "e"))
 	}
 	if remembered == 0 {
-		t.Fatal("no denial is remembered")
+		t.Fatal("no denial is cached")
 	}
 	if d := must(with(l, "2/1h").Allow(t.Context(), "e")); !d.Allowed {
 		t.Errorf("%+v", d)
@@ -149,8 +149,8 @@ func TestWithDenialCache(t *testing.T) {
 	}
 }
 
-// TestWithSharesBreaker checks that an outage costs three timeouts in all, however many plans there
-// are.
+// TestWithSharesBreaker checks that an outage costs three timeouts in total, however many plans
+// there are.
 func TestWithSharesBreaker(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -167,7 +167,7 @@ func TestWithSharesBreaker(t *testing.T) {
 			waited++
 		}
 	}
-	if most := 3 + int(time.Since(begin)/time.Second); waited < 3 || waited > most { // one more probes each second
+	if most := 3 + int(time.Since(begin)/time.Second); waited < 3 || waited > most { // one more probe each second
 		t.Errorf("%d calls waited in %v", waited, time.Since(begin))
 	}
 }
