@@ -4,8 +4,8 @@
 // That number is a level, an exponential moving average of the rate. Each unit raises it by 1, and
 // it decays by half every 0.69 x Per. So memory does not grow with the counts, and the level also
 // estimates the rate. In return, ar1 is looser than the sliding windows of package window: a span
-// of Per may hold up to 2 x Max. It also cannot show which attempts a denial comes from. Do not use
-// it for a minimum distance between two events, such as one every 5 s.
+// of Per may hold up to 2 x Max. It also cannot show which attempts caused a denial. Do not use it
+// for a minimum distance between two events, such as one every 5 s.
 //
 //	limiter, err := ar1.New(conn, ar1.Config{ // conn comes from window.Dial
 //		Name:   "api",
@@ -20,25 +20,25 @@
 //	}
 //
 // The parameter event of every method names the subject that is limited: an address, an account, an
-// API key. Each event has levels of its own, in one Redis key. Methods work as in window. AllowAll,
+// API key. Each event has its own levels, in one Redis key. Methods work as in window. AllowAll,
 // AllowUpTo, Charge, Settle and With are missing.
 //
 // # How rate limiting by a level works
 //
 // In equal steps of time the level is a first-order autoregressive process, x' = φ·x + n with φ =
-// e^(-step/Per), hence the name. A request for n units is admitted while
+// e^(-step/Per), hence the name. A request for n units is allowed while
 //
 //	x + n <= C, where C = 1 / (1 - e^(-1/Max))
 //
 // C is the peak of a steady flow of Max per Per. For a Max of 5 it is 5.52, and in general about
 // Max + 1/2. So, for a limit of 5 in 10 s:
 //
-//   - After a rest, when the level is 0, exactly Max units are admitted at once: 5.
+//   - After a rest, when the level is 0, exactly Max units are allowed at once: 5.
 //   - A steady flow of single units of up to Max per Per, evenly spaced and at least 5 µs apart, is
-//     never denied: one every 2 s, for ever. Batches can be denied: all 5 at once again need 23 s
+//     never denied: one every 2 s, forever. Batches can be denied: all 5 at once again need 23 s
 //     of silence.
 //   - An interval of length Per holds up to 2 x Max: the burst of 5, and 5 more as the level
-//     decays. Package window never admits more than Max.
+//     decays. Package window never allows more than Max.
 //
 // A level below 1/4 counts as 0, and the event is forgotten. That takes 1.4 x Per after a single
 // unit, and ln(4 x level) x Per in general. The maths, and a comparison with window:
@@ -57,35 +57,36 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// What both kinds of limiter share.
+// These types are those of window.
 type (
-	// Limit bounds admission: exactly Max units at once after a rest, a steady Max per Per, and up
-	// to 2 x Max in any span of Per. Max is 1 to 10^7. Resolution must be 0, since a level has no
-	// buckets: show a limit by Label, because String shows one for a large Max. Make limits by
-	// PerHour or ParseLimit of window, but not by Every, because a level is no minimum distance.
+	// Limit is a rate limit: it allows exactly Max units at once after a rest, a steady Max per
+	// Per, and up to 2 x Max in any span of Per. Max is 1 to 10^7. Resolution must be 0, since a
+	// level has no buckets. Format a limit with Label, because String shows a Resolution for a
+	// large Max. Create limits with PerHour or ParseLimit of window, but not with Every, because a
+	// level is not a minimum distance.
 	Limit = window.Limit
 
 	// Decision is as in window, with two differences. At is in whole microseconds, and shows the
-	// clock also after a step back. Counted of a denial is the number of units asked for; the level
-	// rises by less (see Config.CountDenied).
+	// clock even after it stepped back. After a denial, Counted is the number of units asked for;
+	// the level rises by less (see Config.CountDenied).
 	Decision = window.Decision
 	// Result is as in window.
 	Result = window.Result
 
 	// Usage is as in window, derived from the level. Remaining is how many units the limit would
-	// admit at once. Used is Max less that, so about the level, and never above Max. ResetAfter is
-	// until the level counts as 0. Waits above 290 years, which only a Per of decades has, are
-	// reported as 290 years.
+	// allow at once. Used is Max - Remaining: about the level, and never above Max. ResetAfter is
+	// the time until the level counts as 0. Waits above 290 years, which only occur with a Per of
+	// decades, are reported as 290 years.
 	Usage = window.Usage
 
 	// Observation is as in window.
 	Observation = window.Observation
 )
 
-// Config says what a Limiter counts, and under which name. Only Name and Limits are required.
-// Fields without a difference are as in window.Config.
+// Config holds the limits of a Limiter, and the name that it counts under. Only Name and Limits are
+// required. Fields work as in window.Config unless described otherwise.
 type Config struct {
-	// Name is as in window. Limiters of one Name share their levels, but none with a limiter of
+	// Name is as in window. Limiters of one Name share their levels, but not with a limiter of
 	// window.
 	Name string
 
@@ -94,34 +95,35 @@ type Config struct {
 	// https://github.com/slidegate/slidegate/blob/main/docs/algorithm.md
 	Limits []Limit
 
-	// CountDenied counts denied attempts too, as in window. They raise a level to its C at most:
-	// once a client stops, its next unit is admitted Per/Max later.
+	// CountDenied counts denied attempts too, as in window. They raise a level to at most C: once a
+	// client stops, its next unit is allowed Per/Max later.
 	CountDenied bool
 
-	// Secret hides events in keys by HMAC-SHA256, as in window. It needs 16 random bytes or more.
+	// Secret hides events in keys with HMAC-SHA256, as in window. It needs at least 16 random
+	// bytes.
 	Secret []byte `json:"-"`
 
 	// Now is the clock, as in window, but in whole microseconds, and from 1970 to 2255.
 	Now func() time.Time `json:"-"`
 
-	// Timeout bounds how long one call waits for Redis in all, as in window: 0 is 250 ms, negative
-	// has no bound except the context of the call.
+	// Timeout bounds how long one call waits for Redis in total, as in window. 0 means 250 ms. If
+	// it is negative, only the context of the call ends the wait.
 	// https://github.com/slidegate/slidegate/blob/main/docs/outages.md
 	Timeout time.Duration
 
 	// Fallback decides while Redis cannot answer, as in window. It has no Fallback itself.
 	Fallback *Limiter `json:"-"`
 
-	// DenialCache is how many denied events to remember, as in window; 0 is none.
+	// DenialCache is how many denied events to remember, as in window; 0 means none.
 	DenialCache int
 
 	// MaxEvents bounds how many events a limiter in memory holds, as in window.
 	MaxEvents int
 
-	// AllowWhenFull admits new events, without counting them, while MaxEvents are held.
+	// AllowWhenFull allows new events, without counting them, while MaxEvents are held.
 	AllowWhenFull bool
 
-	// Observe is called after each attempt and peek, and when an outage begins or ends, as in
+	// Observe is called after each attempt and peek, and when an outage starts or ends, as in
 	// window.
 	Observe func(ctx context.Context, o Observation) `json:"-"`
 
@@ -129,8 +131,8 @@ type Config struct {
 	OnDenied func(ctx context.Context, d window.Denial) `json:"-"`
 }
 
-// Limiter decides about events under its limits, as in window. New and NewLocal return one. It is
-// safe for concurrent use and needs no Close.
+// Limiter allows or denies attempts under its limits, as in window. New and NewLocal return one. It
+// is safe for concurrent use and needs no Close.
 //
 // Most callers should use Allow. Inspect also estimates the rate, for dashboards and scores.
 type Limiter struct {
@@ -138,15 +140,15 @@ type Limiter struct {
 	limits   []Limit
 	plan     string // for Observe; see WithPlan
 	fallback *Limiter
-	observe  func(context.Context, Observation)   // nil if nobody observes
-	onDenied func(context.Context, window.Denial) // nil if nobody wants to know
+	observe  func(context.Context, Observation)   // may be nil
+	onDenied func(context.Context, window.Denial) // may be nil
 }
 
-// Errors that callers can distinguish by errors.Is. They are those of window.
+// These errors can be distinguished with errors.Is. They are those of window.
 var (
 	ErrEmptyEvent   = window.ErrEmptyEvent   // the event is ""
 	ErrInvalidCost  = window.ErrInvalidCost  // less than one unit
-	ErrExceedsLimit = window.ErrExceedsLimit // more units than the Max of a limit: never admitted
+	ErrExceedsLimit = window.ErrExceedsLimit // more units than the Max of a limit: never allowed
 	ErrOutage       = window.ErrOutage       // Redis could not answer; nothing was counted
 	ErrUncertain    = window.ErrUncertain    // no reply came; it may or may not have been counted
 )
@@ -159,9 +161,9 @@ func New(conn *window.Connection, cfg Config) (*Limiter, error) {
 	return newLimiter(e, err, cfg)
 }
 
-// NewLocal returns the same limiter on levels in this process's memory: no Redis, same answers.
-// Each has levels of its own, whatever its Name. It forgets events by itself, unless it has a clock
-// of its own in Config.Now. It takes no Fallback, as it never needs one.
+// NewLocal returns a limiter that keeps its levels in this process's memory: no Redis, same
+// answers. Each one has its own levels, whatever its Name. It forgets events by itself, unless
+// Config.Now sets its clock. It takes no Fallback, because it never needs one.
 func NewLocal(cfg Config) (*Limiter, error) {
 	if cfg.Fallback != nil {
 		return nil, outage.Needless(cfg.Name)
@@ -181,8 +183,8 @@ func newLimiter(e *engine.Limiter, err error, cfg Config) (*Limiter, error) {
 	return &Limiter{engine: e, limits: slices.Clone(cfg.Limits), fallback: cfg.Fallback, observe: cfg.Observe, onDenied: cfg.OnDenied}, nil
 }
 
-// WithPlan returns the same limiter with the name of a plan for metrics, as in window. It changes
-// no limits: those of each plan are a limiter of its own, of the same Name.
+// WithPlan returns the same limiter with the name of a plan for metrics, as in window. It does not
+// change the limits: for each plan with other limits, create a separate limiter of the same Name.
 func (l *Limiter) WithPlan(plan string) *Limiter {
 	l.made()
 	named := *l
@@ -194,7 +196,7 @@ func (l *Limiter) WithPlan(plan string) *Limiter {
 // which is a mistake in the program.
 func (l *Limiter) made() *engine.Limiter {
 	if l == nil || l.engine == nil {
-		panic("slidegate: this limiter is nil or zero; make it with ar1.New or NewLocal")
+		panic("slidegate: this limiter is nil or zero; create one with ar1.New or NewLocal")
 	}
 	return l.engine
 }
@@ -204,16 +206,16 @@ func (l *Limiter) Allow(ctx context.Context, event string) (Decision, error) {
 	return l.AllowN(ctx, event, 1)
 }
 
-// AllowN decides whether n units of the event may happen now, as in window, and counts all of them
-// or none. After a denial, the same request is admitted RetryAfter later, and not a millisecond
-// sooner, unless something else happens in between. Errors are as in window, but a record can only
-// be full of limits, not of units.
+// AllowN decides whether n units of the event are allowed now, as in window, and counts all of them
+// or none. After a denial, the same request is allowed RetryAfter later, and not a millisecond
+// sooner, unless something else happens in between. Errors are those of window, except that a
+// record can run out of room for limits, but not for units.
 func (l *Limiter) AllowN(ctx context.Context, event string, n int64) (Decision, error) {
 	return l.decide(ctx, engine.Allow, event, n)
 }
 
-// AllowEach decides about many events at once, as in window. The answers are those of as many calls
-// of Allow in order, in one round trip to each shard, each with an error of its own.
+// AllowEach decides on many events at once, as in window. The answers are those of successive calls
+// of Allow, in one round trip to each shard, each with its own error.
 func (l *Limiter) AllowEach(ctx context.Context, events []string) []Result {
 	return l.decideEach(ctx, engine.Allow, events)
 }
@@ -234,8 +236,8 @@ func (l *Limiter) Peek(ctx context.Context, event string) (Decision, error) {
 }
 
 // PeekN returns what AllowN would answer, as in window, but counts nothing and writes nothing.
-// After the clock stepped back, while it reads earlier than the record, a wait begins with the next
-// attempt, which dates the levels anew.
+// While the clock reads earlier than the record, because it stepped back, a wait does not start
+// until the next attempt, which dates the levels to that time.
 func (l *Limiter) PeekN(ctx context.Context, event string, n int64) (Decision, error) {
 	return l.decide(ctx, engine.Peek, event, n)
 }
@@ -251,8 +253,8 @@ func (l *Limiter) Wait(ctx context.Context, event string) (Decision, error) {
 	return l.WaitN(ctx, event, 1)
 }
 
-// WaitN waits until n units are admitted and counted, as in window. If the deadline of ctx is
-// sooner than that can be, it returns at once, with the denial and an error that matches
+// WaitN waits until n units are allowed and counted, as in window. If the deadline of ctx comes too
+// early for that, it returns at once, with the denial and an error that matches
 // context.DeadlineExceeded.
 func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, error) {
 	for {
@@ -268,9 +270,9 @@ func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, e
 }
 
 // Refund gives back what is left of the units that d counted. In every limit of d.Usage, they have
-// decayed since d.At as the level has. Less than 1/4 of a unit is not given back, because it may be
-// forgotten. A denial is not given back, because it may have raised a level by less than its units
-// (see Config.CountDenied).
+// decayed since d.At like the level itself. Less than 1/4 of a unit is not refunded, because it may
+// have been forgotten. A denial is not refunded, because it may have raised a level by less than
+// its units (see Config.CountDenied).
 //
 // Refund a decision once, and not across a Reset or a step of the clock: that would give back units
 // of another caller. Otherwise it works as in window.
@@ -280,7 +282,7 @@ func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
 	case !d.Allowed || d.Counted <= 0 || d.Degraded && l.fallback == nil:
 		return nil
 	case d.Degraded:
-		d.Degraded = false // to the Fallback it is a decision of its own
+		d.Degraded = false // for the Fallback, it is one of its own decisions
 		return l.fallback.Refund(ctx, event, d)
 	}
 	return e.Refund(ctx, event, l.counted(d))
@@ -291,9 +293,9 @@ func (l *Limiter) Reset(ctx context.Context, event string) error {
 	return outage.Reset(ctx, l.made(), event, l.fallback, (*Limiter).Reset)
 }
 
-// Inspect returns the levels of an event, and the rates that they stand for. These are rates of
-// admitted units, unless denied attempts count. It writes nothing, and never asks the Fallback.
-// RetryAfter in its Usage is for one unit. Errors are as those of AllowN, but never ErrUncertain.
+// Inspect returns the levels of an event, and the rates that they correspond to. These are rates of
+// allowed units, unless denied attempts count. It writes nothing, and never asks the Fallback.
+// RetryAfter in its Usage is for one unit. Errors are those of AllowN, but never ErrUncertain.
 func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
 	reply, err := l.made().Inspect(ctx, event)
 	if err != nil {
@@ -312,17 +314,17 @@ type Snapshot struct {
 	Limits []LimitState // in the order of Config.Limits
 
 	// Others are the levels that callers with other limits count for the event. Redis does not
-	// store the Max of a limit. So only the Per of their Limit is known, and Used, Remaining and
+	// store the Max of a limit, so only the Per of their Limit is known, and Used, Remaining and
 	// RetryAfter are 0. In memory there are none.
 	Others []LimitState
 }
 
 // LimitState is the state of one limit of one event. Averaged over time, Rate is the rate of
-// counted units, if that is at least one in a Per. For rarer ones it is less, as a level below 1/4
-// counts as 0. Right after a unit, it reads 1/Per higher than right before.
+// counted units, if that is at least one in a Per. For rarer ones it is less, because a level below
+// 1/4 counts as 0. Right after a unit, it reads 1/Per higher than right before.
 type LimitState struct {
 	Usage
 	Level    float64       // in units, to 10^-8; 0 below 1/4
 	Rate     float64       // units per second: Level / Per
-	HalfLife time.Duration // in which the level decays by half: Per x ln 2
+	HalfLife time.Duration // the time in which the level decays by half: Per x ln 2
 }

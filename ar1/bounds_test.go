@@ -18,7 +18,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestBurstFromRestIsMax checks that a level of 0 admits exactly Max: one by one, all at once, and
+// TestBurstFromRestIsMax checks that a level of 0 allows exactly Max: one by one, all at once, and
 // in two parts.
 func TestBurstFromRestIsMax(t *testing.T) {
 	for _, text := range []string{"1/1ms", "1/1s", "2/1s", "5/1h", "100/1m", "1000000/1ms", "1000000/1h", "10000000/36500d", "10000000/1s"} {
@@ -47,7 +47,7 @@ func TestBurstFromRestIsMax(t *testing.T) {
 	}
 }
 
-// TestLongestWaits checks that waits longer than a Duration holds are reported as 290 years.
+// TestLongestWaits checks that waits too long for a time.Duration are reported as 290 years.
 func TestLongestWaits(t *testing.T) {
 	both(t, ar1.Config{Limits: limits("1000000/36500d")}, func(b bench) {
 		d := b.allow("e", 1_000_000)
@@ -57,7 +57,7 @@ func TestLongestWaits(t *testing.T) {
 	})
 }
 
-// entry holds units that were admitted at a time in µs.
+// entry holds units that were allowed at a time in µs.
 type entry struct{ at, units int64 }
 
 // worst returns the most units in an interval of length Per that is open at one end.
@@ -74,9 +74,9 @@ func worst(log []entry, per time.Duration) (worst int64) {
 
 var flows = []string{"1/1ms", "1/1s", "2/1s", "5/10s", "7/1h", "100/1m", "100/1ms", "1000/1d", "100000/1h"}
 
-// TestNoIntervalHoldsMoreThanTwiceMax takes all units that it gets, at the first microsecond at
-// which it gets any. It must get 2 x Max, because the documentation says that an interval may hold
-// that.
+// TestNoIntervalHoldsMoreThanTwiceMax takes all available units, at the first microsecond at which
+// there are any. It must get 2 x Max, because the documentation says that an interval may hold that
+// many.
 func TestNoIntervalHoldsMoreThanTwiceMax(t *testing.T) {
 	for _, text := range redistest.UnlessShort(append(flows, "20000/10ms"), flows[:len(flows)-1]) {
 		t.Run(text, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestNoIntervalHoldsMoreThanTwiceMax(t *testing.T) {
 			for end := b.clock.us.Load() + 2*l[0].Per.Microseconds(); b.clock.us.Load() < end; b.first() {
 				n := b.allow("e", 1).Remaining
 				if n > 0 && !b.allow("e", n).Allowed {
-					t.Fatalf("%d units remained, and are denied", n)
+					t.Fatalf("Remaining is %d, but they are denied", n)
 				}
 				log = append(log, entry{b.clock.us.Load(), 1 + n})
 			}
@@ -99,7 +99,7 @@ func TestNoIntervalHoldsMoreThanTwiceMax(t *testing.T) {
 	}
 }
 
-// first moves the clock to the first microsecond at which a unit of "e" is admitted.
+// first moves the clock to the first microsecond at which a unit of "e" is allowed.
 func (b bench) first() {
 	d := b.peek("e", 1)
 	if d.Allowed {
@@ -118,8 +118,8 @@ func (b bench) first() {
 	b.clock.us.Store(late)
 }
 
-// TestRandomAttacks checks that no interval holds more than 2 x Max, whatever costs come at
-// whatever times.
+// TestRandomAttacks checks that no interval holds more than 2 x Max, whatever the costs and times
+// of the attempts.
 func TestRandomAttacks(t *testing.T) {
 	for seed := range redistest.UnlessShort[uint64](40, 10) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -152,7 +152,7 @@ func (b bench) randomAttack(seed uint64, l ar1.Limit) {
 }
 
 // TestSteadyFlowIsNeverDenied sends Max per Per, evenly spaced except for the clock's whole
-// microseconds, and less than that, until the level is at its highest.
+// microseconds, and slower flows, until the level peaks.
 func TestSteadyFlowIsNeverDenied(t *testing.T) {
 	for _, text := range append(flows, "3/1s", "1000000/1h", "1000000/1d", "1000000/7s") {
 		for _, rate := range []float64{1, 0.999, 0.7} {
@@ -163,7 +163,7 @@ func TestSteadyFlowIsNeverDenied(t *testing.T) {
 			})
 		}
 	}
-	t.Run("1000000/1h/after a burst", func(t *testing.T) { // which brings the level as near to its highest as a flow of 15 millions
+	t.Run("1000000/1h/after a burst", func(t *testing.T) { // brings the level as close to its peak as a flow of 15 million
 		t.Parallel()
 		l := limits("1000000/1h")
 		b := inMemory(t, ar1.Config{Limits: l})
@@ -181,7 +181,7 @@ func TestSteadyFlowIsNeverDenied(t *testing.T) {
 	}
 }
 
-// flow asks for some units, one after the other, at a rate in Max per Per.
+// flow asks for units, one after the other, at a rate in Max per Per.
 func (b bench) flow(l ar1.Limit, rate float64, units int64) {
 	b.Helper()
 	if testing.Short() {
@@ -196,8 +196,8 @@ func (b bench) flow(l ar1.Limit, rate float64, units int64) {
 	}
 }
 
-// TestSteadyFlowAtItsPeak begins at the level of a flow of a million in Per after a long time. That
-// is C - 1, as exactly as the record can hold it.
+// TestSteadyFlowAtItsPeak starts at the level that a flow of a million in Per reaches after a long
+// time: C - 1, as exactly as the record can hold it.
 func TestSteadyFlowAtItsPeak(t *testing.T) {
 	l := limits("1000000/1h")
 	c, client := newClock(), redistest.Client(t)
@@ -218,8 +218,8 @@ func TestSteadyFlowAtItsPeak(t *testing.T) {
 	}
 }
 
-// TestExactRetry checks that a denied request is admitted RetryAfter later, and denied a
-// millisecond before. The same must hold for a request that would follow.
+// TestExactRetry checks that a denied request is allowed RetryAfter later, and denied a millisecond
+// before. The same must hold for a request that would follow.
 func TestExactRetry(t *testing.T) {
 	for _, text := range []string{"1/1s", "5/1h", "100/1m", "70000/7d", "1000000/1d"} {
 		l := limits(text)
@@ -230,12 +230,12 @@ func TestExactRetry(t *testing.T) {
 				d := b.allow("e", n)
 				wait := max(d.RetryAfter, d.Usage[0].RetryAfter, d.Usage[1].RetryAfter)
 				if b.clock.pass(wait - time.Millisecond); wait > 0 && b.peek("e", n).Allowed {
-					b.Fatalf("%v, %d: admitted sooner than %v", l[0], k, wait)
+					b.Fatalf("%v, %d: allowed sooner than %v", l[0], k, wait)
 				}
 				if b.clock.pass(time.Millisecond); !b.peek("e", n).Allowed {
 					b.Fatalf("%v, %d: denied after %v", l[0], k, wait)
 				}
-				b.clock.us.Add(-rng.Int64N(wait.Microseconds()/2 + 1)) // not yet written: no step back
+				b.clock.us.Add(-rng.Int64N(wait.Microseconds()/2 + 1)) // not written yet, so the clock does not step back
 			}
 		})
 	}
@@ -271,8 +271,8 @@ func TestClockNeverLowersALevel(t *testing.T) {
 }
 
 // TestLoweredMaxFreesNobody alternates calls with a lowered Max and with the old one. The old one
-// must admit no more than it would alone. If the new one cut a level above its C down to C, the old
-// one would admit without end.
+// must allow no more than it would alone. If the new one cut a level above its C down to C, the old
+// one would keep allowing.
 func TestLoweredMaxFreesNobody(t *testing.T) {
 	c, name := newClock(), redistest.Key(t)
 	old := bench{t, must(ar1.New(window.On(redistest.Client(t)), ar1.Config{Name: name, Limits: limits("100/1h"), Now: c.now, Timeout: time.Minute})), c}
@@ -283,12 +283,12 @@ func TestLoweredMaxFreesNobody(t *testing.T) {
 			log = append(log, entry{c.us.Load(), 1})
 		}
 		if d := lowered.allow("e", 1); d.Allowed {
-			t.Fatalf("at a level of about 100, a Max of 5 admits: %+v", d)
+			t.Fatalf("at a level of about 100, a Max of 5 allows: %+v", d)
 		}
 		c.pass(time.Second)
 	}
 	if got := worst(log, time.Hour); got > 200 {
-		t.Errorf("%d admitted in an hour", got)
+		t.Errorf("%d allowed in an hour", got)
 	}
 	d := lowered.peek("e", 1)
 	want := time.Duration(float64(time.Hour) * math.Log(lowered.level()/(peakOf(limits("5/1h")[0])-1)))
@@ -298,7 +298,7 @@ func TestLoweredMaxFreesNobody(t *testing.T) {
 }
 
 // TestDeniedAttemptsCount checks that with CountDenied a client that keeps retrying stays denied,
-// and that one that stops is admitted after Per/Max.
+// and that one that stops is allowed after Per/Max.
 func TestDeniedAttemptsCount(t *testing.T) {
 	both(t, ar1.Config{Limits: limits("5/10s"), CountDenied: true}, func(b bench) {
 		b.allow("e", 5)
@@ -306,7 +306,7 @@ func TestDeniedAttemptsCount(t *testing.T) {
 		for range 1000 {
 			b.clock.pass(1900 * time.Millisecond)
 			if d := b.allow("e", 1); d.Allowed || d.Counted != 1 || d.RetryAfter != 2*time.Second {
-				b.Fatalf("retrying all the time: %+v", d)
+				b.Fatalf("retrying continuously: %+v", d)
 			}
 		}
 		b.clock.pass(2 * time.Second)
@@ -322,8 +322,8 @@ func TestDeniedAttemptsCount(t *testing.T) {
 	})
 }
 
-// TestRefundOfForgottenUnits checks that nothing is given back, because the level would be another
-// caller's.
+// TestRefundOfForgottenUnits checks that forgotten units are not refunded, because the level would
+// be another caller's.
 func TestRefundOfForgottenUnits(t *testing.T) {
 	both(t, ar1.Config{Limits: limits("1/10s")}, func(b bench) {
 		forgotten := b.allow("e", 1)
@@ -332,14 +332,14 @@ func TestRefundOfForgottenUnits(t *testing.T) {
 			b.Fatal("not forgotten")
 		}
 		if err := b.Refund(b.Context(), "e", forgotten); err != nil || b.level() != 1 {
-			b.Errorf("%v: a level of %v is left of 1", err, b.level())
+			b.Errorf("%v: a level of %v remains of 1", err, b.level())
 		}
 	})
 }
 
 // TestUnderLoad checks that, whatever many callers do at once on the real clock, an interval holds
-// at most 2 x Max of an event. If there is only one event, it holds not less than Max. On one
-// server, script calls are about several events.
+// at most 2 x Max for each event. If there is only one event, it holds at least Max. On one server,
+// script calls are for several events.
 func TestUnderLoad(t *testing.T) {
 	cfg := ar1.Config{Name: redistest.Key(t), Limits: limits("20/200ms", "900/1h"), Timeout: time.Minute}
 	calls := &redistest.Calls{}
@@ -351,19 +351,19 @@ func TestUnderLoad(t *testing.T) {
 			t.Run(fmt.Sprint(name, ", events: ", events), func(t *testing.T) {
 				for event, log := range attemptAtOnce(t, l, events) {
 					if got := worst(log, 200*time.Millisecond); got > 40 || got < 20 && events == 1 {
-						t.Errorf("event %d: %d admitted in 200 ms", event, got)
+						t.Errorf("event %d: %d allowed in 200 ms", event, got)
 					}
 				}
 			})
 		}
 	}
 	if calls.Several.Load() == before {
-		t.Error("a poor test: no script call is about several events")
+		t.Error("weak test: no script call is for several events")
 	}
 }
 
 // attemptAtOnce lets 32 callers attempt each event 50 times, in any order. It returns what was
-// admitted of each, in order of time.
+// allowed for each event, in order of time.
 func attemptAtOnce(t *testing.T, l *ar1.Limiter, events int) [][]entry {
 	t.Helper()
 	logs := make([][]entry, events)
@@ -390,14 +390,15 @@ func attemptAtOnce(t *testing.T, l *ar1.Limiter, events int) [][]entry {
 	return logs
 }
 
-// TestWaitersAreNotCounted checks that attempts of a waiter do not count where denied attempts do.
-// But one dates the levels anew, so that nobody waits for a clock that stepped back.
+// TestWaitersAreNotCounted checks that attempts of a waiter do not count even if denied attempts
+// do. But the first one dates the levels to now, so that no caller waits for a clock that stepped
+// back.
 func TestWaitersAreNotCounted(t *testing.T) {
 	both(t, ar1.Config{Limits: limits("5/1000s"), CountDenied: true}, func(b bench) {
 		b.allow("e", 5)
 		b.clock.pass(-time.Hour)
 		before := b.level()
-		soon, cancel := context.WithTimeout(b.Context(), 50*time.Second) // less than the wait, so none begins
+		soon, cancel := context.WithTimeout(b.Context(), 50*time.Second) // shorter than the wait, so no sleep starts
 		defer cancel()
 		d, err := b.Wait(soon, "e")
 		if !errors.Is(err, context.DeadlineExceeded) || d.Allowed || d.RetryAfter != 101_667*time.Millisecond || b.level() != before {
@@ -417,7 +418,7 @@ func TestRefundAfterAStepBack(t *testing.T) {
 		b.allow("e", 10)
 		b.clock.pass(-30 * time.Second)
 		if err := b.Refund(b.Context(), "e", d); err != nil || math.Abs(b.level()-10) > 1e-6 {
-			b.Errorf("%v: %v is left of 10", err, b.level())
+			b.Errorf("%v: %v remains of 10", err, b.level())
 		}
 	})
 }
@@ -441,12 +442,12 @@ func TestRefund(t *testing.T) {
 		}
 		d = b.allow("e", 7)
 		if err := b.Refund(b.Context(), "e", d); err != nil || b.level() != 0 || b.peek("e", 50).Usage[0].Used != 50 {
-			b.Errorf("%v: %v is left", err, b.level())
+			b.Errorf("%v: %v remains", err, b.level())
 		}
 	})
 }
 
-// TestRate checks that the rate, once settled, is that of the flow, to half a unit in Per: lowest
+// TestRate checks that the settled rate is that of the flow, to within half a unit in Per: lowest
 // before a unit, and highest after.
 func TestRate(t *testing.T) {
 	both(t, ar1.Config{Limits: limits("1000/1m")}, func(b bench) {

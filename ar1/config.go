@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	maxUnits = 1e7     // the errors of doubles grow with Max²: here they are 1/10 of a unit
-	maxTime  = 1 << 53 // the first us that the script refuses, in the year 2255
+	maxUnits = 1e7     // rounding errors of doubles grow with Max²: here they reach 1/10 of a unit
+	maxTime  = 1 << 53 // the first µs that the script rejects, in the year 2255
 )
 
 // engine converts the configuration into the form that limiters of every kind share.
@@ -43,14 +43,14 @@ func engineLimits(limits []Limit) (all []engine.Limit) {
 	for _, l := range limits {
 		fault := engine.CheckRange(l.Max, maxUnits, "10^7", l.Per)
 		if fault == nil && l.Resolution != 0 {
-			fault = fmt.Errorf("a Resolution of %v; leave it 0, since a level has no buckets", l.Resolution)
+			fault = fmt.Errorf("a Resolution of %v; leave it at 0, because a level has no buckets", l.Resolution)
 		}
 		all = append(all, engine.Limit{Max: l.Max, Per: l.Per.Milliseconds(), Fault: fault})
 	}
 	return all
 }
 
-// limitText formats a limit for people.
+// limitText formats a limit for messages.
 func limitText(l engine.Limit) string {
 	return Limit{Max: l.Max, Per: clock.Milliseconds(l.Per)}.Label()
 }

@@ -21,7 +21,7 @@ func TestOnDenied(t *testing.T) {
 		b.peek("a", 1)
 		b.AllowEach(ctx, []string{"a", "b"})
 		if _, err := b.Wait(ctx, "a"); err == nil {
-			b.Error("Wait waited for minutes")
+			b.Error("Wait waited although the wait is minutes")
 		}
 		want := window.Denial{Limiter: seen[0].Limiter, Event: "a", Limit: limits("2/1h")[0], RetryAfter: d.RetryAfter, At: d.At}
 		for _, got := range seen {

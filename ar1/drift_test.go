@@ -19,7 +19,7 @@ import (
 )
 
 // drift is a level in another form: the time at which it will have decayed to 1, in ms since the
-// beginning.
+// start.
 type drift struct{ per, c, one, now float64 }
 
 func newDrift(l ar1.Limit) *drift { return &drift{per: perOf(l), c: peakOf(l), one: math.Inf(-1)} }
@@ -42,8 +42,8 @@ func (d *drift) step(us int64) (fits, ambiguous bool) {
 	return fits, ambiguous
 }
 
-// attempts returns random times between attempts, in µs: about as many as the limit admits, and
-// none that depends on less than 10 µs.
+// attempts returns random times between attempts, in µs: about as many as the limit allows, and
+// none whose outcome depends on less than 10 µs.
 func attempts(l ar1.Limit, n int) (times []int64, admitted int, end *drift) {
 	rng, d := rand.New(rand.NewPCG(7, uint64(l.Max))), newDrift(l)
 	for now := int64(noon); len(times) < n; {
@@ -64,8 +64,8 @@ func attempts(l ar1.Limit, n int) (times []int64, admitted int, end *drift) {
 
 var drifting = []string{"1/1s", "50/1h", "10000/1d"}
 
-// TestAMillionSteps makes a million attempts. As many must be admitted as by the reference, and the
-// time at which the level will have decayed to 1 must be within a ms of it. On the server, it makes
+// TestAMillionSteps makes a million attempts. As many must be allowed as by the reference, and the
+// time at which the level will have decayed to 1 must be within 1 ms of it. On the server, it makes
 // 50,000.
 func TestAMillionSteps(t *testing.T) {
 	steps := 1_000_000
@@ -94,7 +94,7 @@ func TestAMillionSteps(t *testing.T) {
 }
 
 // many runs the script ARGV[1] for an attempt at each of the times from ARGV[4] on, under one
-// limit. It returns how many it admits.
+// limit. It returns how many it allows.
 const many = `
 local script, admitted = assert(loadstring('local KEYS, ARGV = ... ' .. ARGV[1])), 0
 for i = 4, #ARGV do
@@ -102,8 +102,8 @@ for i = 4, #ARGV do
 end
 return admitted`
 
-// onRedis makes the server run the script for a thousand attempts at a time, since a million calls
-// would take long.
+// onRedis makes the server run the script for a thousand attempts at a time, because a million
+// calls would take too long.
 func onRedis(t *testing.T, l ar1.Limit, times []int64, want int, end *drift) {
 	t.Parallel()
 	c, client := newClock(), redistest.Start(t).Client(t)
@@ -124,16 +124,16 @@ func onRedis(t *testing.T, l ar1.Limit, times []int64, want int, end *drift) {
 func (b bench) near(l ar1.Limit, got, want int, end *drift) {
 	b.Helper()
 	off := perOf(l) * math.Log(b.level()/end.level())
-	b.Logf("%d admitted; the time is off by %.4f ms", got, off)
+	b.Logf("%d allowed; the time is off by %.4f ms", got, off)
 	if got != want || !(math.Abs(off) < 1) {
-		b.Errorf("%d admitted, not %d; off by %v ms", got, want, off)
+		b.Errorf("%d allowed, not %d; off by %v ms", got, want, off)
 	}
 }
 
-// TestBytes checks that an event is one key, and takes in all at most 180 bytes with one limit and
-// 200 with three, however many events there are.
+// TestBytes checks that an event is one key, and takes at most 180 bytes in total with one limit
+// and 200 with three, however many events there are.
 func TestBytes(t *testing.T) {
-	counts := redistest.UnlessShort([]int{40_000, 66_000}, []int{40_000}) // many, as buffers of connections count too
+	counts := redistest.UnlessShort([]int{40_000, 66_000}, []int{40_000}) // many, because connection buffers count too
 	for most, texts := range map[float64][]string{180: {"5/1h"}, 200: {"1/5s", "50/1h", "200/1d"}} {
 		client := redistest.Start(t).Client(t)
 		l := must(ar1.New(window.On(client), ar1.Config{Name: "login", Limits: limits(texts...), Timeout: time.Minute}))
@@ -146,7 +146,7 @@ func TestBytes(t *testing.T) {
 			lookUp(t, client, addresses(0, n))
 			each := float64(usedMemory(t, client)-before) / float64(n)
 			keys := must(client.Do(t.Context(), client.B().Dbsize().Build()).AsInt64())
-			t.Logf("%d limits, %d events: %.1f bytes each, %.1f right after they came", len(texts), n, each, growing)
+			t.Logf("%d limits, %d events: %.1f bytes each, %.1f right after their attempts", len(texts), n, each, growing)
 			if keys != int64(n) || each > most {
 				t.Errorf("%d limits, %d events: %d keys, %.1f bytes each", len(texts), n, keys, each)
 			}
@@ -163,7 +163,7 @@ func addresses(from, to int) (all []string) {
 	return all
 }
 
-// countAll counts each event once.
+// countAll makes one attempt for each event.
 func countAll(t *testing.T, l *ar1.Limiter, events []string) {
 	t.Helper()
 	for part := range slices.Chunk(events, 1000) {
@@ -176,7 +176,7 @@ func countAll(t *testing.T, l *ar1.Limiter, events []string) {
 }
 
 // lookUp looks up the keys of events. Each lookup helps the server to grow its hash tables. While
-// they grow, it has two of each.
+// they grow, it keeps two of each.
 func lookUp(t *testing.T, client rueidis.Client, events []string) {
 	t.Helper()
 	for part := range slices.Chunk(events, 1000) {

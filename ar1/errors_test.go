@@ -23,11 +23,11 @@ func TestBadConfig(t *testing.T) {
 	good := ar1.Config{Name: "x", Limits: limits("5/1h")}
 	local := must(ar1.NewLocal(good))
 	for says, spoil := range map[string]func(*ar1.Config){
-		`limiter name "a b" has the byte " "; use only`: func(c *ar1.Config) { c.Name = "a b" },
-		`limiter "x" has no limits; give at least one`:  func(c *ar1.Config) { c.Limits = nil },
-		`limit 1 with a Resolution of 1m0s; leave it 0`: func(c *ar1.Config) { c.Limits = []ar1.Limit{{Max: 5, Per: time.Hour, Resolution: time.Minute}} },
-		`limit 1 with a Max of 0; choose 1 to 10^7`:     func(c *ar1.Config) { c.Limits = []ar1.Limit{{Per: time.Hour}} },
-		`a Max of 10000001; choose 1 to 10^7 units`:     func(c *ar1.Config) { c.Limits = []ar1.Limit{{Max: 1e7 + 1, Per: time.Hour}} },
+		`limiter name "a b" has the byte " "; use only`:    func(c *ar1.Config) { c.Name = "a b" },
+		`limiter "x" has no limits; give at least one`:     func(c *ar1.Config) { c.Limits = nil },
+		`limit 1 with a Resolution of 1m0s; leave it at 0`: func(c *ar1.Config) { c.Limits = []ar1.Limit{{Max: 5, Per: time.Hour, Resolution: time.Minute}} },
+		`limit 1 with a Max of 0; choose 1 to 10^7`:        func(c *ar1.Config) { c.Limits = []ar1.Limit{{Per: time.Hour}} },
+		`a Max of 10000001; choose 1 to 10^7 units`:        func(c *ar1.Config) { c.Limits = []ar1.Limit{{Max: 1e7 + 1, Per: time.Hour}} },
 		`limit 2 with a Per of 1.5ms; choose whole`: func(c *ar1.Config) {
 			c.Limits = []ar1.Limit{{Max: 1, Per: time.Hour}, {Max: 1, Per: 1500 * time.Microsecond}}
 		},
@@ -46,7 +46,7 @@ func TestBadConfig(t *testing.T) {
 	}
 }
 
-// TestBadAttempts checks that attempts that can never be admitted are errors, and count nothing.
+// TestBadAttempts checks that attempts that can never be allowed are errors, and count nothing.
 func TestBadAttempts(t *testing.T) {
 	both(t, ar1.Config{Limits: limits("500/1m", "900/1h")}, func(b bench) {
 		_, empty := b.Allow(b.Context(), "")
@@ -71,7 +71,7 @@ func TestBadAttempts(t *testing.T) {
 	})
 }
 
-// is returns err if it matches target, or else nil.
+// is returns err if it matches target, and nil otherwise.
 func is(err, target error) error {
 	if errors.Is(err, target) {
 		return err
@@ -84,8 +84,8 @@ var hostile = []string{
 	"}", "{", "{}", "}x", "a{b}c", "}{", "\x00", "\xff\xfe", "~hash", "%7D", " ", "é", "\r\n", strings.Repeat("x", 129), strings.Repeat("{", 1000), strings.Repeat("}", 10<<20),
 }
 
-// TestAnyEventOnACluster checks that each event has one key of its own, in the slot of its window,
-// and affects no other.
+// TestAnyEventOnACluster checks that each event has its own key, in the slot of its window, and
+// does not affect any other.
 func TestAnyEventOnACluster(t *testing.T) {
 	client := redistest.Cluster(t)
 	for _, secret := range [][]byte{nil, []byte("sixteen bytes...")} {
@@ -108,8 +108,8 @@ func TestAnyEventOnACluster(t *testing.T) {
 	}
 }
 
-// TestOneKeyExpires checks on the clock of the server that an event is one key, which expires when
-// its last level is below 1/4.
+// TestOneKeyExpires checks on the server's clock that an event is one key, which expires when its
+// last level is below 1/4.
 func TestOneKeyExpires(t *testing.T) {
 	client, name := redistest.Client(t), redistest.Key(t)
 	l := must(ar1.New(window.On(client), ar1.Config{Name: name, Limits: limits("5/20ms", "9/100ms"), Timeout: time.Minute}))
@@ -124,7 +124,7 @@ func TestOneKeyExpires(t *testing.T) {
 		continue // until the server drops it
 	}
 	if s := must(l.Inspect(t.Context(), "e")); s.Limits[1].Level != 0 || s.Limits[1].Rate != 0 {
-		t.Errorf("a level is left: %+v", s)
+		t.Errorf("a level remains: %+v", s)
 	}
 	if keys := must(client.Do(t.Context(), client.B().Exists().Key(key).Build()).AsInt64()); keys != 0 {
 		t.Error("the key is still there after a second")
@@ -169,7 +169,7 @@ func TestOutage(t *testing.T) {
 	if _, err := l.Allow(t.Context(), "e"); !errors.Is(err, ar1.ErrUncertain) {
 		t.Error(err)
 	}
-	if used := must(l.Peek(t.Context(), "e")).Usage[0].Used; used != 3 { // an admitted peek shows the state after its units
+	if used := must(l.Peek(t.Context(), "e")).Usage[0].Used; used != 3 { // an allowed peek shows the state including its units
 		t.Errorf("%d used, and one of them uncertain", used)
 	}
 	must("", client.Do(t.Context(), client.B().ConfigSet().ParameterValue().ParameterValue("maxmemory", "1").Build()).Error())
@@ -211,8 +211,8 @@ func fallsBack(t *testing.T, client rueidis.Client, cfg ar1.Config) {
 	}
 }
 
-// TestWait waits on the fake time of synctest: after the burst of 2 first 0.36 s, and then half a
-// second each.
+// TestWait waits on the fake time of synctest: after the burst of 2, first 0.36 s, and then half a
+// second each time.
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := must(ar1.NewLocal(ar1.Config{Name: "wait", Limits: limits("2/1s")}))

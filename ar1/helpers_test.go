@@ -33,7 +33,7 @@ func limits(texts ...string) (all []ar1.Limit) {
 // perOf returns Per in ms.
 func perOf(l ar1.Limit) float64 { return float64(l.Per.Microseconds()) / 1000 }
 
-// noon is when tests begin, in µs.
+// noon is the time at which tests start, in µs.
 const noon = 1_700_000_000_000_000
 
 // clock is a clock that a test sets.
@@ -56,7 +56,7 @@ type bench struct {
 	clock *clock
 }
 
-// both runs a test on Redis and in memory, each with a limiter of its own.
+// both runs a test on Redis and in memory, with a separate limiter for each.
 func both(t *testing.T, cfg ar1.Config, test func(bench)) {
 	t.Helper()
 	t.Run("redis", func(t *testing.T) {

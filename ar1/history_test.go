@@ -26,7 +26,7 @@ const (
 // plan is a kind of history.
 type plan struct {
 	name    string
-	callers [][]ar1.Limit // each caller has limits of its own; all share one name
+	callers [][]ar1.Limit // each caller has its own limits; all share one name
 	denials bool          // denied attempts count
 	jumps   bool          // the clock steps back and jumps ahead, by 1 µs to 1 year
 	cluster bool
@@ -59,7 +59,7 @@ func TestHistories(t *testing.T) {
 				decisions, ambiguous = decisions+d, ambiguous+h
 			}
 			if t.Logf("%d decisions; %d depend on less than 10 µs", decisions, ambiguous); ambiguous > decisions/50 {
-				t.Error("too many are ambiguous for this to be a test")
+				t.Error("weak test: too many decisions are ambiguous")
 			}
 		})
 	}
@@ -83,7 +83,7 @@ func (p plan) contenders(t *testing.T, c *clock, onRedis bool) []contender {
 		local.limiters = append(local.limiters, must(ar1.NewLocal(cfg)))
 	}
 	switch {
-	case len(p.callers) > 1: // in memory, nobody shares levels
+	case len(p.callers) > 1: // in memory, callers do not share levels
 		return []contender{remote}
 	case onRedis:
 		return []contender{remote, local}
@@ -101,7 +101,7 @@ func (p plan) run(t *testing.T, seed uint64, onRedis bool) (decisions, ambiguous
 	for range 30 + rng.IntN(200) {
 		h.pass()
 		if h.ref.nearMinimum(h.clock.us.Load()) {
-			break // whether a level is forgotten would depend on less than 10 µs
+			break // less than 10 µs would decide whether a level is forgotten
 		}
 		h.step(t)
 		if t.Failed() {
@@ -129,7 +129,7 @@ func (h *history) record(format string, args ...any) {
 	h.steps = append(h.steps, fmt.Sprintf(format, args...))
 }
 
-// step does one thing.
+// step performs one operation.
 func (h *history) step(t *testing.T) {
 	caller := h.rng.IntN(len(h.plan.callers))
 	switch dice := h.rng.IntN(100); {
@@ -146,7 +146,7 @@ func (h *history) step(t *testing.T) {
 	}
 }
 
-// pass moves the clock, usually a little. If the plan says so, it also jumps ahead and back.
+// pass moves the clock, usually a little. If the plan has jumps, it also jumps ahead and back.
 func (h *history) pass() {
 	limits := h.plan.callers[h.rng.IntN(len(h.plan.callers))]
 	l := limits[h.rng.IntN(len(limits))]
@@ -188,7 +188,7 @@ func (h *history) decide(t *testing.T, caller int, look bool) {
 		h.ambiguous++
 		return
 	}
-	h.record("%d: caller %d asks for %d (look %v): fits %v", now, caller, n, look, fits)
+	h.record("%d: caller %d asks for %d (peek %v): fits %v", now, caller, n, look, fits)
 	counts := fits || h.plan.denials && !look
 	before := h.ref.clone()
 	switch {
@@ -226,7 +226,7 @@ func (h *history) ask(t *testing.T, c contender, caller int, n int64, look bool)
 	return d
 }
 
-// judge compares a decision with the levels that the reference has after it.
+// judge compares a decision with the levels of the reference after it.
 func (h *history) judge(t *testing.T, name string, limits []ar1.Limit, d ar1.Decision, n int64, fits, counts bool) {
 	counted := int64(0)
 	if counts {
@@ -245,7 +245,7 @@ func (h *history) judge(t *testing.T, name string, limits []ar1.Limit, d ar1.Dec
 		longest = 0
 	}
 	if d.RetryAfter != longest || d.Remaining != least {
-		t.Errorf("%s: not the longest and the least of its usage: %+v", name, d)
+		t.Errorf("%s: not the longest wait and the fewest units remaining in its usage: %+v", name, d)
 	}
 }
 

@@ -8,10 +8,10 @@ import (
 	"github.com/slidegate/slidegate/internal/clock"
 )
 
-// errNoSnapshot is returned for a reply that no Slidegate script gives.
-var errNoSnapshot = errors.New("the reply to inspect is not as the head of ar1.lua says; remove the script that Redis holds under this hash")
+// errNoSnapshot is returned for a reply that no Slidegate script sends.
+var errNoSnapshot = errors.New("the reply to inspect does not match the header of ar1.lua; remove the script that Redis holds under this hash")
 
-// snapshot returns the state in a reply to inspect, whose form is described at the head of ar1.lua.
+// snapshot converts a reply to inspect, whose form is described in the header of ar1.lua.
 func (l *Limiter) snapshot(reply []int64) (Snapshot, error) {
 	n := 2 + 4*len(l.limits)
 	if len(reply) < n || (len(reply)-n)%3 > 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestInspectShowsOthers inspects an event by a limiter with one of three limits. It must see the
-// levels of callers with the other two as they do, except for values that depend on Max.
+// TestInspectShowsOthers inspects an event by a limiter with one of three limits. It must show the
+// levels of callers with the other two as those see them, except for values that depend on Max.
 func TestInspectShowsOthers(t *testing.T) {
 	now := time.Date(2025, 3, 4, 14, 0, 0, 0, time.UTC)
 	cfg := ar1.Config{
@@ -34,7 +34,7 @@ func TestInspectShowsOthers(t *testing.T) {
 		}
 		got := must(one.Inspect(t.Context(), "e"))
 		if diff := cmp.Diff(want, got.Others); diff != "" || len(all.Others) > 0 {
-			t.Errorf("%v: %v besides three limits, and besides one (-want +got)\n%s", now, all.Others, diff)
+			t.Errorf("%v: %v next to three limits, and next to one (-want +got)\n%s", now, all.Others, diff)
 		}
 		if diff := cmp.Diff(all.Limits[1:2], got.Limits); diff != "" {
 			t.Errorf("%v (-three +one)\n%s", now, diff)

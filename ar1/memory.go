@@ -48,7 +48,8 @@ func (m *levels) level(r *record, i int, now int64) float64 {
 	return m.limits[i].after(r.levels[i], now-r.at)
 }
 
-// Decide answers a request. If the clock stepped back, it dates the levels anew, even if it denies.
+// Decide answers a request. If the clock stepped back, it dates the levels to now, even if it
+// denies.
 func (m *levels) Decide(_ context.Context, _ *engine.Limits, v engine.Verb, event string, n int64) (engine.Reply, error) {
 	var e memory.Event[record]
 	if err := m.Open(&e, event); err != nil {
@@ -116,7 +117,7 @@ func (m *levels) Refund(_ context.Context, event string, c engine.Counted) error
 	return nil
 }
 
-// refund reports whether there was anything left to give back.
+// refund gives back what is left of the units, and reports whether there was anything left.
 func (m *levels) refund(r *record, c engine.Counted, now int64) (changed bool) {
 	elapsed, left := max(0, now-c.At, r.at-c.At), make([]float64, len(m.limits))
 	for i, b := range m.limits {
@@ -124,7 +125,7 @@ func (m *levels) refund(r *record, c engine.Counted, now int64) (changed bool) {
 		if left[i] == 0 || !c.Of(m.of[i].Per) {
 			continue
 		}
-		units := b.after(float64(c.Units), elapsed) // less than 1/4 may be forgotten
+		units := b.after(float64(c.Units), elapsed) // less than 1/4 may have been forgotten
 		changed = changed || units > 0
 		left[i] -= units
 	}
@@ -134,7 +135,7 @@ func (m *levels) refund(r *record, c engine.Counted, now int64) (changed bool) {
 	return changed
 }
 
-// Inspect returns the state of an event as the script does.
+// Inspect returns the state of an event in the form of the script.
 func (m *levels) Inspect(_ context.Context, _ *engine.Limits, event string) ([]int64, error) {
 	var e memory.Event[record]
 	if err := m.Open(&e, event); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/slidegate/slidegate/ar1"
 )
 
-// TestPage compares the tables of docs/algorithm.md with what a limiter does.
+// TestPage compares the tables of docs/algorithm.md with a limiter.
 func TestPage(t *testing.T) {
 	page, err := os.ReadFile("../docs/algorithm.md")
 	if err != nil {
@@ -18,14 +18,14 @@ func TestPage(t *testing.T) {
 	}
 	for _, text := range []string{"1/10s", "2/10s", "5/10s", "100/10s", "1000/10s"} {
 		if row := row(t, text); !strings.Contains(string(page), row) {
-			t.Errorf("docs/algorithm.md lacks %s", row)
+			t.Errorf("docs/algorithm.md does not contain %s", row)
 		}
 	}
 }
 
-// row returns the table row of a limit. It holds Max and C, then four times, and the most units in
-// an interval of Per. From a level of 0, a burst takes Max. The times are those until one more
-// unit, between units of a steady flow, until Max units again, and until a level of 0.
+// row returns the table row of a limit: Max and C, four times, and the most units in an interval of
+// Per. From a level of 0, a burst takes Max. The times are those until one more unit, between units
+// of a steady flow, until Max units again, and until a level of 0.
 func row(t *testing.T, text string) string {
 	t.Helper()
 	l := limits(text)

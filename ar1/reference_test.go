@@ -7,16 +7,16 @@ import (
 	"github.com/slidegate/slidegate/ar1"
 )
 
-// reference is the model with which limiters are compared. It keeps every counted attempt of one
-// event, with the time for which it has decayed. For every answer it adds up all of them anew,
-// where the limiters keep one number. It shares no code with ar1, and has no tolerance for
-// rounding: C is 1 / (1 - e^(-1/Max)), and nothing more.
+// reference is the model that limiters are compared with. It keeps every counted attempt of one
+// event, with the time for which it has decayed. For every answer it adds up all of them, whereas
+// the limiters keep one number. It shares no code with ar1, and has no tolerance for rounding: C is
+// exactly 1 / (1 - e^(-1/Max)).
 type reference struct {
 	written int64                // when write was last called, in µs
 	counted map[float64][]counts // by Per in ms
 }
 
-// counts holds units, and for how many ms they had decayed when the reference was last written.
+// counts holds units, and how many ms they had decayed when the reference was last written.
 type counts struct{ units, age float64 }
 
 func newReference() *reference { return &reference{counted: map[float64][]counts{}} }
@@ -24,8 +24,8 @@ func newReference() *reference { return &reference{counted: map[float64][]counts
 // peakOf returns C.
 func peakOf(l ar1.Limit) float64 { return -1 / math.Expm1(-1/float64(l.Max)) }
 
-// sum returns all counted units, decayed. A clock that reads earlier than before lets nothing
-// decay.
+// sum returns all counted units, decayed. While the clock reads earlier than before, nothing
+// decays.
 func (r *reference) sum(per float64, now int64) (sum float64) {
 	passed := float64(max(0, now-r.written)) / 1000
 	for _, c := range r.counted[per] {
@@ -42,7 +42,7 @@ func (r *reference) level(per float64, now int64) float64 {
 	return 0
 }
 
-// nearMinimum reports whether a level is so near to 1/4 that 10 µs decide whether it counts as 0.
+// nearMinimum reports whether a level is so close to 1/4 that 10 µs decide whether it counts as 0.
 func (r *reference) nearMinimum(now int64) bool {
 	for per := range r.counted {
 		if x := r.sum(per, now); x > 0 && math.Abs(per*math.Log(4*x)) < tolerance {
@@ -52,7 +52,7 @@ func (r *reference) nearMinimum(now int64) bool {
 	return false
 }
 
-// write lets everything decay until now, for good, and forgets levels below 1/4.
+// write decays everything until now, permanently, and forgets levels below 1/4.
 func (r *reference) write(now int64) {
 	passed := float64(max(0, now-r.written)) / 1000
 	for per, log := range r.counted {
@@ -66,12 +66,12 @@ func (r *reference) write(now int64) {
 	r.written = now
 }
 
-// tolerance is the distance in ms between two answers within which the reference cannot say which
-// is right.
+// tolerance is the distance in ms between two answers below which the reference cannot say which is
+// correct.
 const tolerance = 0.010
 
-// wait returns how long a level x takes to decay until n units fit, in ms. It is below 0 if they
-// fit already.
+// wait returns how long a level x takes to decay until n units fit, in ms. It is negative if they
+// already fit.
 func wait(l ar1.Limit, x float64, n int64) float64 {
 	return perOf(l) * math.Log(x/(peakOf(l)-float64(n)))
 }

@@ -23,7 +23,8 @@ func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int
 	return l.finish(ctx, v, event, n, &reply, err, began)
 }
 
-// finish makes a Decision of the reply, or of that of the Fallback, and calls Observe and OnDenied.
+// finish converts the reply, or that of the Fallback, to a Decision, and calls Observe and
+// OnDenied.
 func (l *Limiter) finish(ctx context.Context, v engine.Verb, event string, n int64, reply *engine.Reply, err error, began time.Time) (d Decision, _ error) {
 	by, key, trace := l, reply.Key, reply.Trace
 	if err != nil {
@@ -78,7 +79,7 @@ func (l *Limiter) decision(reply *engine.Reply) Decision {
 	return d
 }
 
-// newUsage returns the Usage in a row of a reply: units used, and two waits in ms.
+// newUsage converts a row of a reply to a Usage: units used, and two waits in ms.
 func newUsage(limit Limit, row []int64) Usage {
 	return Usage{
 		Limit: limit, Used: row[0], Remaining: max(0, limit.Max-row[0]),

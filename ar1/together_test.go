@@ -20,7 +20,7 @@ func TestMergedUnderLoad(t *testing.T) {
 	t.Parallel()
 	for _, p := range plans {
 		if p.cluster {
-			continue // each plan runs on both
+			continue // each plan runs both on one server and on a cluster
 		}
 		for name, onCluster := range map[string]bool{"redis": false, "cluster": true} {
 			t.Run(p.name+", "+name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func (h *history) drawAttempts() (attempts []int) {
 	return attempts
 }
 
-// askAtOnce lets callers attempt at the same time, each as often as attempts says.
+// askAtOnce lets callers attempt at the same time, each the given number of times.
 func askAtOnce(t *testing.T, l *ar1.Limiter, event string, attempts []int) []ar1.Decision {
 	t.Helper()
 	answers := make([][]ar1.Decision, len(attempts))
@@ -108,7 +108,7 @@ func askAtOnce(t *testing.T, l *ar1.Limiter, event string, attempts []int) []ar1
 	return slices.Concat(answers...)
 }
 
-// ask makes n attempts: one by Allow, several by AllowEach, whose answers come in order.
+// ask makes n attempts: one by Allow, several by AllowEach, whose answers are in order.
 func ask(t *testing.T, l *ar1.Limiter, event string, n int) (answers []ar1.Decision) {
 	if n == 1 {
 		return []ar1.Decision{must(l.Allow(t.Context(), event))}
@@ -122,13 +122,13 @@ func ask(t *testing.T, l *ar1.Limiter, event string, n int) (answers []ar1.Decis
 	return answers
 }
 
-// inOrder sorts answers to attempts of one unit at one time.
+// inOrder sorts answers to attempts of one unit at the same time.
 func inOrder(answers []ar1.Decision) []ar1.Decision {
 	slices.SortFunc(answers, earlier)
 	return answers
 }
 
-// earlier compares answers: the levels rise, and once they admit no unit, they admit none.
+// earlier compares answers: the levels rise, and once no unit is allowed, no later one is.
 func earlier(a, b ar1.Decision) int {
 	for i := range a.Usage {
 		if c := cmp.Compare(a.Usage[i].ResetAfter, b.Usage[i].ResetAfter); c != 0 {
@@ -165,7 +165,7 @@ func (h *history) place(t *testing.T, name string, limits []ar1.Limit, d ar1.Dec
 	return false
 }
 
-// compact joins units of one age, so that the reference does not grow without bound.
+// compact joins units of the same age, so that the reference does not grow without bound.
 func compact(r *reference) {
 	for per, log := range r.counted {
 		if n := len(log); n > 1 && log[n-1].age == log[n-2].age {

@@ -11,8 +11,9 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestOnDenied checks that OnDenied gets each Reserve that is not OK and each Wait whose turn would come
-// too late, and nothing else: neither a turn, nor a caller who leaves.
+// TestOnDenied checks that OnDenied receives each Reserve that is not OK and each Wait whose turn
+// would come too late, and nothing else: neither an attempt that gets a turn, nor a caller that
+// leaves.
 func TestOnDenied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen []window.Denial

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Lines returns of how many events callers wait.
+// Lines returns the number of events that callers wait for.
 func Lines(l *Limiter) int {
 	l.lines.mu.Lock()
 	defer l.lines.mu.Unlock()
 	return len(l.lines.of)
 }
 
-// PauseElsewhere pauses the turns of an event as another process does.
+// PauseElsewhere pauses the turns of an event, as another process would.
 func PauseElsewhere(l *Limiter, event string, d time.Duration) {
 	if _, err := l.store.pause(context.Background(), event, d.Milliseconds()); err != nil {
 		panic(err)
@@ -28,7 +28,7 @@ func Shift(l *Limiter, event string) int64 {
 	return s.shift
 }
 
-// Oversleep stops all turns of an event for some time, as a process that is stopped does.
+// Oversleep stops all turns of an event for some time, as if the process were stopped.
 func Oversleep(l *Limiter, event string, d time.Duration) {
 	on := l.lines.of[event]
 	on.mu.Lock()
@@ -38,12 +38,12 @@ func Oversleep(l *Limiter, event string, d time.Duration) {
 	on.tick()
 }
 
-// Sharing returns a limiter that shares its turns with another, but books up to another time ahead.
+// Sharing returns a limiter that shares its turns with l, but has another MaxAhead.
 func Sharing(l *Limiter, ahead time.Duration) *Limiter {
 	return &Limiter{engine: l.engine, store: l.store, limits: l.limits, maxAhead: ahead.Milliseconds(), lines: lines{of: map[string]*line{}}}
 }
 
-// Slow makes each call for turns of a limiter take some time.
+// Slow delays the reply to each booking of a limiter.
 func Slow(l *Limiter, d time.Duration) { l.store = slow{l.store, d} }
 
 type slow struct {
@@ -51,7 +51,7 @@ type slow struct {
 	d time.Duration
 }
 
-// Silent makes no question of a limiter about pauses get a reply.
+// Silent makes Redis never answer a limiter's questions about pauses.
 func Silent(l *Limiter) { l.store = silent{l.store} }
 
 type silent struct{ store }

@@ -19,7 +19,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// A fault breaks something while callers ask, and mends it when they have ended.
+// A fault breaks something while callers ask, and repairs it when they are done.
 type fault struct {
 	name   string
 	strike func(a *account)
@@ -57,9 +57,9 @@ func moveTo(key string) string {
 	return fmt.Sprintf("if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('RENAME', KEYS[1], '%s') end ", key)
 }
 
-// TestAmidFaults lets callers reserve, cancel and wait while something breaks. Turns are 5 ms apart, so each is
-// known by its time. Then the record must hold the turns of which callers were told, none that they gave
-// back, and others only as many as there were calls of which nobody knows the outcome.
+// TestAmidFaults lets callers reserve, cancel and wait while something breaks. Turns are 5 ms
+// apart, so each is identified by its time. Then the record must hold the turns that callers got,
+// none that they gave back, and no more others than there were calls with an unknown outcome.
 func TestAmidFaults(t *testing.T) {
 	t.Parallel()
 	for _, f := range faults {
@@ -70,7 +70,7 @@ func TestAmidFaults(t *testing.T) {
 				for round := range redistest.UnlessShort(2, 1) {
 					a.round(f, round, callers)
 				}
-				t.Logf("%d booked, %d waited, %d given back; %d failed, of %d nobody knows", a.booked, a.waited, a.back, a.failed, a.unclear)
+				t.Logf("%d booked, %d waited, %d given back; %d failed, %d with an unknown outcome", a.booked, a.waited, a.back, a.failed, a.unclear)
 				if a.booked == 0 || f.name == "none" && a.failed+a.unclear > 0 {
 					t.Error("a poor test")
 				}
@@ -79,7 +79,7 @@ func TestAmidFaults(t *testing.T) {
 	}
 }
 
-// account is what callers were told about the turns of an event.
+// account records what callers know about the turns of an event.
 type account struct {
 	*testing.T
 	server   *redistest.Server
@@ -87,20 +87,20 @@ type account struct {
 	limiters []*pace.Limiter
 	event    string
 	key      string
-	calls    atomic.Int64 // until the fault strikes
+	calls    atomic.Int64 // calls left until the fault strikes
 
 	mu    sync.Mutex
 	told  []*told
-	slack int // calls that may have booked a turn, or given one back
+	slack int // calls that may have booked a turn or given one back
 
 	booked, waited, back, failed, unclear int
 }
 
-// told is what a caller was told: its turn, and when the call that booked it began and ended.
+// told is what a caller knows about its turn, and when the call that booked it began and ended.
 type told struct {
 	at, began, ended time.Time
-	waited           bool // others may have booked the turn
-	back             bool // it was given back
+	waited           bool // another call may have booked the turn
+	back             bool // the turn was given back
 }
 
 func newAccount(t *testing.T) *account {
@@ -108,7 +108,7 @@ func newAccount(t *testing.T) *account {
 	for i := range 3 {
 		client := a.server.NewClient(t, func(o *rueidis.ClientOption) { a.faults.Break(o) })
 		cfg := pace.Config{Name: "faults", Limits: parsed("1/5ms", "256/1h"), MaxAhead: time.Hour, Timeout: time.Second, Observe: a.observe}
-		if i == 2 { // another MaxAhead
+		if i == 2 { // with another MaxAhead
 			cfg.MaxAhead = time.Second
 		}
 		a.limiters = append(a.limiters, must(pace.New(window.On(client), cfg)))
@@ -122,7 +122,7 @@ func (a *account) do(command ...string) {
 	}
 }
 
-// taken is the key of a *time.Time in a context, for the turn that Wait took.
+// taken is the context key of a *time.Time that receives the turn that Wait took.
 type taken struct{}
 
 func (a *account) observe(ctx context.Context, o window.Observation) {
@@ -135,7 +135,7 @@ func (a *account) observe(ctx context.Context, o window.Observation) {
 func (a *account) round(f fault, round, callers int) {
 	a.event, a.told, a.slack = fmt.Sprint("e", round), nil, 0
 	a.key = must(a.limiters[0].Inspect(a.Context(), a.event)).Key
-	a.calls.Store(int64(callers) + 30 + rand.Int64N(60)) // some calls have ended by then
+	a.calls.Store(int64(callers) + 30 + rand.Int64N(60)) // by then, some calls are over
 	struck := make(chan struct{})
 	var group sync.WaitGroup
 	for i := range callers {
@@ -158,7 +158,7 @@ func (a *account) round(f fault, round, callers int) {
 	a.check()
 }
 
-// attempt books a turn, and gives some back: each third attempt waits with a deadline.
+// attempt books a turn, and gives some turns back. Every third attempt waits with a deadline.
 func (a *account) attempt(i int, l *pace.Limiter) {
 	began := time.Now()
 	if i%3 == 2 {
@@ -183,7 +183,7 @@ func (a *account) count(n *int) {
 	*n++
 }
 
-// tell notes what a caller was told.
+// tell records what a caller knows about its turn.
 func (a *account) tell(n *int, e told) *told {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -192,7 +192,7 @@ func (a *account) tell(n *int, e told) *told {
 	return &e
 }
 
-// wait waits for a turn for at most 20 ms. If it does not come, it must be given back.
+// wait waits for a turn for at most 20 ms. If the turn does not come, it must be given back.
 func (a *account) wait(l *pace.Limiter, began time.Time) {
 	var at time.Time
 	ctx, cancel := context.WithTimeout(context.WithValue(a.Context(), taken{}, &at), 20*time.Millisecond)
@@ -201,12 +201,13 @@ func (a *account) wait(l *pace.Limiter, began time.Time) {
 		a.tell(&a.waited, told{at: at, began: began, ended: time.Now(), waited: true})
 	} else if !errors.Is(err, context.DeadlineExceeded) {
 		a.knows(err)
-	} else if a.calls.Load() <= 0 { // what it gave back may be lost
+	} else if a.calls.Load() <= 0 { // the cancellation may be lost
 		a.count(&a.slack)
 	}
 }
 
-// knows reports whether a call says what it did. If not, it may have booked a turn or given one back.
+// knows reports whether the outcome of a call is known. If not, it may have booked a turn or given
+// one back.
 func (a *account) knows(err error) bool {
 	switch {
 	case errors.Is(err, window.ErrUncertain):
@@ -219,7 +220,7 @@ func (a *account) knows(err error) bool {
 	return true
 }
 
-// settle waits until no line is left, and a call goes through.
+// settle waits until no line is left and a call succeeds.
 func (a *account) settle() {
 	for late := time.Now().Add(time.Minute); ; <-time.After(5 * time.Millisecond) {
 		lines := 0
@@ -233,12 +234,12 @@ func (a *account) settle() {
 			return
 		}
 		if time.Now().After(late) {
-			a.Fatalf("%d lines are left", lines)
+			a.Fatalf("%d lines remain", lines)
 		}
 	}
 }
 
-// check compares the record with what callers were told.
+// check compares the record with what callers know.
 func (a *account) check() {
 	a.Helper()
 	left := map[time.Time]int64{}
@@ -251,22 +252,22 @@ func (a *account) check() {
 		if e.back {
 			continue
 		}
-		if left[e.at] != 1 { // or two callers have it
+		if left[e.at] != 1 { // 0 if the turn is lost, 2 if two callers have it
 			missing++
 		}
 		delete(left, e.at)
 	}
 	if missing+len(left) > a.slack {
-		a.Errorf("%d turns are lost, and %d are there that nobody has: %v; only %d calls may have been either", missing, len(left), left, a.slack)
+		a.Errorf("%d turns are lost, and %d have no caller: %v; only %d calls can account for them", missing, len(left), left, a.slack)
 	}
 	a.checkOrder()
 }
 
-// checkOrder checks that turns are at least 5 ms apart, and that a call that began when another had ended
-// got the later turn.
+// checkOrder checks that turns are at least 5 ms apart, and that a call that began after another
+// one had ended got the later turn.
 func (a *account) checkOrder() {
 	slices.SortFunc(a.told, func(x, y *told) int { return cmp.Or(x.at.Compare(y.at), x.ended.Compare(y.ended)) })
-	var last, latest time.Time // the last turn, and the latest start of a call among earlier ones
+	var last, latest time.Time // the previous turn, and the latest start of a call among the previous turns
 	for _, e := range a.told {
 		if !e.back && e.at.Sub(last) < 5*time.Millisecond {
 			a.Errorf("turns %v apart", e.at.Sub(last))

@@ -12,7 +12,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// booked notes the turns that a limiter gave to those who wait.
+// booked records the turns that a limiter gives to its waiters.
 type booked struct {
 	mu    sync.Mutex
 	turns []time.Time
@@ -27,18 +27,18 @@ func (b *booked) observe(_ context.Context, o window.Observation) {
 	b.turns = append(b.turns, o.Decision.At)
 }
 
-// TestFleet lets the callers of three processes wait for turns every 20 ms. Turns come evenly, every process
-// gets its share, and a turn costs hardly more than one script call: also where those who wait are four
-// times as many as can book ahead.
+// TestFleet lets the callers of three processes wait for turns every 20 ms. Turns come evenly,
+// every process gets its share, and a turn costs hardly more than one script call, even if there
+// are four times as many waiters as can book ahead.
 func TestFleet(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		callers int // of each process
+		callers int // for each process
 		ahead   time.Duration
-		share   int // that each gets at least, in percent
+		share   int // the minimum for each process, in percent
 	}{
 		"all book":  {20, 10 * time.Second, 25},
-		"most wait": {67, time.Second, 15}, // who comes first books what has come free, so it depends on the machine
+		"most wait": {67, time.Second, 15}, // callers book freed turns in the order they arrive, which depends on the machine
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -49,7 +49,7 @@ func TestFleet(t *testing.T) {
 					t.Errorf("process %d got %d of %d turns", i, n, len(all))
 				}
 			}
-			pauses := 0 // as on a machine that stops all processes for some time
+			pauses := 0 // when the machine stalls all processes
 			for i := 1; i < len(all); i++ {
 				if gap := all[i].Sub(all[i-1]); gap < 20*time.Millisecond {
 					t.Errorf("turns %v apart", gap)
@@ -85,7 +85,8 @@ func newRedisFleet(t *testing.T, cfg pace.Config) *redisFleet {
 	return f
 }
 
-// play lets as many callers of each process wait again and again. It returns their turns, in order.
+// play lets the given number of callers of each process wait again and again. It returns their
+// turns, in order.
 func (f *redisFleet) play(t *testing.T, callers int, span time.Duration) (all []time.Time) {
 	t.Helper()
 	began := time.Now()
@@ -109,7 +110,7 @@ func (f *redisFleet) play(t *testing.T, callers int, span time.Duration) (all []
 	return all
 }
 
-// turns returns all that were taken, in order.
+// turns returns all turns that were taken, in order.
 func (f *redisFleet) turns() (all []time.Time) {
 	for i := range f.seen {
 		f.seen[i].mu.Lock()
@@ -120,8 +121,8 @@ func (f *redisFleet) turns() (all []time.Time) {
 	return all
 }
 
-// TestFleetAmidFaults cuts the connections of a fleet again and again, pauses turns, and forgets the script. No
-// two turns that were taken are too close, and all who wait get turns again.
+// TestFleetAmidFaults keeps cutting the connections of a fleet, pausing turns, and removing the
+// script. No two turns that were taken may be too close, and all waiters must get turns again.
 func TestFleetAmidFaults(t *testing.T) {
 	t.Parallel()
 	server, f := redistest.Start(t), &redisFleet{}
@@ -143,7 +144,7 @@ func TestFleetAmidFaults(t *testing.T) {
 		for range 10 {
 			group.Go(func() {
 				for ctx.Err() == nil {
-					_ = l.Wait(ctx, "e") // an error while Redis does not answer
+					_ = l.Wait(ctx, "e") // fails while Redis does not answer
 				}
 			})
 		}
@@ -161,7 +162,7 @@ func TestFleetAmidFaults(t *testing.T) {
 	before := len(f.turns())
 	for deadline := time.Now().Add(time.Minute); len(f.turns()) < before+100; <-time.After(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d turns in the end", len(f.turns())-before)
+			t.Fatalf("%d turns at the end", len(f.turns())-before)
 		}
 	}
 	cancel()

@@ -41,12 +41,12 @@ func parsed(texts ...string) (limits []window.Limit) {
 	return limits
 }
 
-// every20 is a configuration of a turn every 20 ms, and up to a second ahead.
+// every20 returns a configuration with one turn every 20 ms, and a MaxAhead of a second.
 func every20() pace.Config {
 	return pace.Config{Name: "api", Limits: parsed("1/20ms"), MaxAhead: time.Second}
 }
 
-// A fleet is callers who wait for turns at the same time, under a fake clock.
+// A fleet holds callers that wait for turns at the same time, under a fake clock.
 type fleet struct {
 	*testing.T
 	limiter *pace.Limiter
@@ -57,7 +57,7 @@ type fleet struct {
 	came []arrival
 }
 
-// An arrival is that a Wait of a caller returned, some time after the fleet began.
+// An arrival records that a caller's Wait returned, and how long after the start of the fleet.
 type arrival struct {
 	caller int
 	after  time.Duration
@@ -78,14 +78,14 @@ func (f *fleet) wait(ctx context.Context, caller int, n int64) {
 	})
 }
 
-// all waits until all have returned, and returns them in order.
+// all waits until all calls have returned, and returns their arrivals in order.
 func (f *fleet) all() []arrival {
 	f.group.Wait()
 	slices.SortStableFunc(f.came, func(a, b arrival) int { return cmp.Or(cmp.Compare(a.after, b.after), cmp.Compare(a.caller, b.caller)) })
 	return f.came
 }
 
-// times returns when those without an error returned.
+// times returns the times of the arrivals without an error.
 func (f *fleet) times() (all []time.Duration) {
 	for _, a := range f.all() {
 		if a.err == nil {

@@ -17,12 +17,12 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// setting is what two limiters of one Name have in a history. The second one has other limits in Redis, none of them
-// looser, and the same ones in memory.
+// setting configures the two limiters of one Name in a history. The second one has other limits in
+// Redis, none of them looser, and the same ones in memory.
 type setting struct {
 	limits [2]string
 	ahead  [2]time.Duration
-	step   time.Duration // the most by which the clock moves for each request
+	step   time.Duration // the most that the clock moves for each request
 }
 
 var settings = []setting{
@@ -34,8 +34,8 @@ var settings = []setting{
 	{[2]string{"3/1h 2/1m", "3/1h"}, [2]time.Duration{12 * time.Hour, time.Hour}, 20 * time.Minute},
 }
 
-// TestHistoriesUnderLoad plays random histories of bookings, cancellations and pauses, and compares each answer with an
-// exact log: turns come in order, within all limits, and as early as can be.
+// TestHistoriesUnderLoad plays random histories of bookings, cancellations and pauses, and compares
+// each answer with an exact log: turns come in order, within all limits, and as early as possible.
 func TestHistoriesUnderLoad(t *testing.T) {
 	t.Parallel()
 	one, cluster := window.On(redistest.Client(t)), window.On(redistest.Cluster(t))
@@ -73,33 +73,33 @@ type history struct {
 	now   time.Time
 	log   []*logged // in order of the turns
 	floor time.Time // the newest turn that was ever booked
-	pause time.Time // until when
-	shift int64     // ms by which all pauses have moved turns
+	pause time.Time // the end of the pause
+	shift int64     // the ms by which all pauses have moved turns
 	steps []string
 
 	booked, refused, cancelled, pauses, forgotten int
 }
 
-// logged is a turn that was booked, where pauses have moved it.
+// logged is a turn that was booked, at the time to which pauses have moved it.
 type logged struct {
 	pace.Reservation
 	by        int
-	at, late  time.Time // late: up to when a bucket can count it, apart from its width
+	at, late  time.Time // late: the latest time at which a bucket can count it, apart from the bucket's width
 	cancelled bool
 }
 
-// request is one of those that callers make at the same time, and the answer to it.
+// request is one of several simultaneous requests, and the answer to it.
 type request struct {
 	by   int
-	n    int64         // to book
-	of   *logged       // to ask when it is due; else nil
-	stop time.Duration // to pause for; else 0
+	n    int64         // units to book
+	of   *logged       // the turn to ask Due about; otherwise nil
+	stop time.Duration // the length of the pause; otherwise 0
 
 	got pace.Reservation
 	due due
 }
 
-// due is an answer to the question when a turn is due.
+// due is an answer of Due.
 type due struct {
 	after  time.Duration
 	missed bool
@@ -126,7 +126,7 @@ func newHistory(t *testing.T, s setting, conn *window.Connection) *history {
 	return h
 }
 
-// play lets as many callers ask at the same time, again and again.
+// play lets the given number of callers ask at the same time, again and again.
 func (h *history) play(callers, answers int) {
 	h.Helper()
 	for h.booked+h.refused < answers {
@@ -147,7 +147,7 @@ func (h *history) play(callers, answers int) {
 	}
 }
 
-// span returns a random time, in which as many callers can get turns.
+// span returns a random duration in which that many callers can get turns.
 func (h *history) span(callers int) time.Duration {
 	return time.Duration(1+h.IntN(callers*int(h.step.Milliseconds()))) * time.Millisecond
 }
@@ -202,8 +202,8 @@ func (h *history) record(format string, args ...any) {
 	h.steps = append(h.steps, h.now.Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// replay finds an order of the requests in which all answers are right. A reply says by how much pauses have
-// shifted turns, and so whether it came before the pause.
+// replay finds an order of the requests in which all answers are correct. A reply says by how much
+// pauses have shifted turns, and so whether it came before the pause.
 func (h *history) replay(requests []*request) {
 	h.Helper()
 	var before, after, dues []*request
@@ -236,7 +236,8 @@ func (h *history) replay(requests []*request) {
 	}
 }
 
-// due returns when a turn is due: it is missed if it came before a pause, or too long ago.
+// due returns the expected answer of Due: a turn is missed if it came before a pause, or too long
+// ago.
 func (h *history) due(e *logged) due {
 	late := h.now.Sub(e.at)
 	if late > time.Second || e.Shift != h.shift && e.at.Before(h.pause) {
@@ -245,7 +246,7 @@ func (h *history) due(e *logged) due {
 	return due{after: max(0, -late)}
 }
 
-// stop notes a pause.
+// stop records a pause.
 func (h *history) stop(d time.Duration) {
 	h.record("pause for %v", d)
 	more := h.now.Add(d).Sub(latest(h.now, h.pause))
@@ -267,7 +268,7 @@ func (h *history) stop(d time.Duration) {
 	h.pause, h.shift = h.now.Add(d), h.shift+more.Milliseconds()
 }
 
-// replayBookings replays bookings between which nothing else happened.
+// replayBookings replays bookings with nothing else in between.
 func (h *history) replayBookings(all []*request) {
 	h.Helper()
 	least := h.waits(all, h.earliest)
@@ -295,7 +296,7 @@ func (h *history) replayBookings(all []*request) {
 	}
 }
 
-// choice is what requests of a history differ in.
+// choice holds the ways in which booking requests of a history differ.
 type choice struct {
 	by int
 	n  int64
@@ -313,8 +314,8 @@ func (h *history) waits(all []*request, turn func(choice) time.Time) map[choice]
 	return waits
 }
 
-// replayTied replays bookings of turns at the same time. The first of them must be one that could come no
-// earlier. Then all others fit if those with tighter limits come first.
+// replayTied replays bookings of turns at the same time. The first of them must be one that could
+// not come earlier. Then all others fit if those with tighter limits come first.
 func (h *history) replayTied(tied []*request) {
 	h.Helper()
 	slices.SortStableFunc(tied, func(a, b *request) int { return cmp.Compare(b.by, a.by) })
@@ -333,7 +334,7 @@ func (h *history) replayTied(tied []*request) {
 	}
 }
 
-// fits reports whether a turn is where it should be, if it is booked now.
+// fits reports whether a turn that is booked now is where it should be.
 func (h *history) fits(r *request) bool {
 	of := choice{r.by, r.n}
 	earliest := h.earliest(of)
@@ -351,7 +352,7 @@ func (h *history) book(r *request) {
 	}
 }
 
-// earliest returns the earliest time at which all limits admit units.
+// earliest returns the earliest time at which all limits allow the units.
 func (h *history) earliest(of choice) (at time.Time) {
 	at = latest(h.now, h.floor, h.pause)
 	for _, l := range h.limits[of.by] {
@@ -362,7 +363,8 @@ func (h *history) earliest(of choice) (at time.Time) {
 	return at
 }
 
-// latest returns the latest time at which a turn may come: later than the earliest only because of buckets.
+// latest returns the latest time at which a turn may come: later than the earliest only because of
+// buckets.
 func (h *history) latest(of choice) (at time.Time) {
 	width := h.width(of.by)
 	if width == 0 {
@@ -378,7 +380,7 @@ func (h *history) latest(of choice) (at time.Time) {
 	return late.earliest(of).Add(width)
 }
 
-// width returns the width of the widest bucket of a limiter, which is 0 if all of its limits are exact.
+// width returns the width of a limiter's widest bucket, or 0 if all its limits are exact.
 func (h *history) width(by int) (width time.Duration) {
 	for _, l := range h.limits[by] {
 		if l.Max > 256 {
@@ -393,7 +395,8 @@ func (h *history) after(t time.Time) int {
 	return sort.Search(len(h.log), func(i int) bool { return h.log[i].at.After(t) })
 }
 
-// units returns how many units under limits of a Per lie in the span that ends at a time, at or after the newest turn.
+// units returns how many units count under limits of a Per in the span that ends at a time, at or
+// after the newest turn.
 func (h *history) units(end time.Time, per time.Duration) (n int64) {
 	for i := len(h.log) - 1; i >= 0 && h.log[i].at.After(end.Add(-per)); i-- {
 		if h.counts(h.log[i], per) {
@@ -408,8 +411,8 @@ func (h *history) counts(e *logged, per time.Duration) bool {
 	return !e.cancelled && slices.ContainsFunc(h.limits[e.by], func(l window.Limit) bool { return l.Per == per })
 }
 
-// cancel lets callers give back as many turns at the same time, apart from those of which it cannot be told whether they
-// come before the last pause.
+// cancel lets callers give back up to the given number of turns at the same time, except turns that
+// may or may not come before the last pause.
 func (h *history) cancel(most int) {
 	var all []*logged
 	for range min(most, len(h.log)) {
@@ -428,7 +431,8 @@ func (h *history) cancel(most int) {
 	})
 }
 
-// checkForgotten checks whether the event was forgotten, with its pauses, which may happen if nothing counts any more.
+// checkForgotten checks whether the event was forgotten, along with its pauses. That may happen
+// once nothing counts.
 func (h *history) checkForgotten() {
 	shift := pace.Shift(h.limiters[0], "e")
 	if shift == h.shift {

@@ -11,29 +11,29 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Snapshot is the state of an event, for people.
+// Snapshot is the full state of an event, for diagnosis.
 type Snapshot struct {
 	Event       string       // as the caller named it
 	Key         string       // the key in Redis
 	At          time.Time    // of the snapshot, in UTC, on the clock of the turns
-	Newest      time.Time    // the newest turn that was ever booked, even if it was cancelled; zero if it is not known any more
+	Newest      time.Time    // the newest turn that was ever booked, even if it was cancelled; zero if it is no longer known
 	PausedUntil time.Time    // when the last pause ends or ended; zero if there was none
 	Next        time.Time    // the turn that one more unit would get, even if it lies beyond MaxAhead
 	Limits      []LimitState // in the order of Config.Limits
 
-	// Others are the turns that callers with other limits count for the event, in order of Per, as in
-	// window.Snapshot. In memory there are none.
+	// Others are the turns that callers with other limits count for the event, in order of Per, as
+	// in window.Snapshot. In memory there are none.
 	Others []LimitState
 }
 
-// LimitState is the turns that count under one limit: those less than Per before the newest one, or
-// before now if that is later. No later turn can meet the others, even those that are still to come.
-// RetryAfter is how long until this limit alone admits one more unit. The Buckets are the turns. Those
-// after Snapshot.At are still to come.
+// LimitState holds the turns that count under one limit: those less than Per before the newest
+// turn, or before now if that is later. Earlier turns can no longer restrict a later one.
+// RetryAfter is how long until this limit alone allows one more unit. The Buckets are the turns.
+// Those after Snapshot.At are still to come.
 type LimitState = window.LimitState
 
-// Inspect returns every turn that counts, for people. It writes nothing, and never asks the Fallback. Errors
-// are as those of WaitN, but never ErrUncertain.
+// Inspect returns every turn that counts, for diagnosis. It writes nothing, and never asks the
+// Fallback. Errors are those of WaitN, but never ErrUncertain.
 func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
 	if err := l.made().Check(ctx, engine.Peek, event, 1); err != nil {
 		return Snapshot{}, err
@@ -47,7 +47,7 @@ func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
 	return s, l.engine.Wrap(err)
 }
 
-// snapshot returns the state in a reply to inspect, whose form is described at the head of pace.lua.
+// snapshot converts a reply to inspect, whose form is described in the header of pace.lua.
 func (l *Limiter) snapshot(reply []int64) (Snapshot, error) {
 	rows, ok := engine.Rows(reply[6:])
 	if !ok || len(rows) < len(l.limits) {
@@ -75,7 +75,7 @@ func newBuckets(row []int64) (buckets []window.Bucket) {
 	return buckets
 }
 
-// inspect returns the state of an event as the script does.
+// inspect returns the state of an event in the form of the script.
 func (m *local) inspect(_ context.Context, event string) ([]int64, error) {
 	var e memory.Event[record]
 	if err := m.Open(&e, event); err != nil {
@@ -95,7 +95,7 @@ func (m *local) inspect(_ context.Context, event string) ([]int64, error) {
 	return reply, nil
 }
 
-// row returns the state under a limit, as in a reply.
+// row returns the state under a limit in the form of a reply.
 func (r *record) row(l engine.Limit, now int64) []int64 {
 	row := []int64{0, max(0, r.earliest(l, 1)-now), 0, 0}
 	for _, b := range r.section(l.Per).buckets {

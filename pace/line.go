@@ -12,57 +12,58 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// A line is those who wait for turns of an event in this process, first come, first served. It books
-// turns for the first of them, one call at a time, and each turn goes to the first who waits for as many
-// units. So who leaves hands a turn to the next one, and only turns that nobody waits for are
-// cancelled. It has no goroutine of its own: whoever joins, leaves or brings a reply lets it step on,
-// and so does its timer.
+// A line holds the callers in this process that wait for turns of an event, first come, first
+// served. It books turns for the first of them, one call at a time. Each turn goes to the first
+// waiter that wants that many units. So a caller that leaves hands its turn to the next one, and
+// only turns that no caller waits for are cancelled. A line has no goroutine of its own: it steps
+// when a caller joins or leaves, when a reply arrives, and when its timer fires.
 type line struct {
 	limiter *Limiter
 	event   string
 
 	mu         sync.Mutex
-	gone       bool // it was empty, and another one may have taken its place
+	gone       bool // it became empty, and another line may have taken its place
 	waiters    []*waiter
-	turns      []turn // booked, and not taken; in order
-	unwanted   []turn // to give back
-	givingBack int    // calls under way that do so
-	booking    units  // how many turns a call books now, for the first waiters without one
-	calls      int    // under way
+	turns      []turn // booked but not taken, in order
+	unwanted   []turn // to be cancelled
+	givingBack int    // number of cancellations in flight
+	booking    units  // the turns that a call in flight is booking, for the first waiters without one
+	calls      int    // calls in flight
 	refused    refusal
-	heard      time.Time      // when the last reply about the event came
-	last       map[bool]state // what the newest reply said of pauses, of Redis and of the Fallback
+	heard      time.Time      // when the last reply about the event arrived
+	last       map[bool]state // the newest known pauses, of Redis (false) and of the Fallback (true)
 	asked      time.Time      // when the last question about pauses was sent
-	took       time.Duration  // until the last reply came to that question
-	soon       bool           // the timer is about to let the line step on
+	took       time.Duration  // how long the last reply to that question took
+	soon       bool           // the timer is about to step the line
 	timer      *time.Timer
 }
 
-// units is a number of turns of as many units each.
+// units is a number of turns, of n units each.
 type units struct {
 	n     int64
 	turns int
 }
 
-// A refusal says that the next turn of n units lies too far ahead. The zero value is none.
+// A refusal says that the next turn of n units is too far ahead. The zero value means that there is
+// none.
 type refusal struct {
 	n        int64
-	told     time.Time // when that was heard
-	earliest time.Time // then no turn can come before
+	told     time.Time // when the refusal arrived
+	earliest time.Time // no turn can come before this
 	until    time.Time // when to try again
 }
 
 // A waiter waits for a turn of n units.
 type waiter struct {
 	n        int64
-	deadline time.Time // zero if there is none
-	answered bool      // a call has told whether its turn comes before the deadline
+	deadline time.Time // zero if it has none
+	answered bool      // a reply has shown whether its turn comes before the deadline
 	over     bool      // it has left, or has an answer
-	turn     turn      // that it got
+	turn     turn      // the turn that it got
 	done     chan error
 }
 
-// end answers a waiter, unless it has left or has an answer.
+// end answers a waiter, unless it has left or already has an answer.
 func (w *waiter) end(err error) {
 	if !w.over {
 		w.over = true
@@ -70,25 +71,25 @@ func (w *waiter) end(err error) {
 	}
 }
 
-// A turn is booked, on the clock of this process.
+// A turn is a booked turn, on the clock of this process.
 type turn struct {
 	Reservation
 	trace   pipeline.Trace // of the call that booked it
 	due     time.Time
-	shifted int64 // by how much pauses had shifted turns when due was known
-	asked   bool  // about pauses, in time
+	shifted int64 // the shift of turns by pauses when due was computed
+	asked   bool  // a question about pauses was sent in time for it
 }
 
 const (
 	mostTurns      = 256                    // in one call
-	mostGivingBack = 64                     // at the same time
-	maxLate        = time.Second            // after a turn: then it is missed
-	hearsWithin    = 100 * time.Millisecond // before a turn, the process has heard of the event, or asks
-	asksBefore     = 50 * time.Millisecond  // a turn
-	asksFor        = 500 * time.Millisecond // at most: if no reply comes, nobody can know of a pause
+	mostGivingBack = 64                     // in flight at the same time
+	maxLate        = time.Second            // after that, a turn is missed
+	hearsWithin    = 100 * time.Millisecond // a turn needs a reply about the event that is at most this old, or asks
+	asksBefore     = 50 * time.Millisecond  // how long before a turn to ask
+	asksFor        = 500 * time.Millisecond // how long to wait for the answer; without one, no caller can know of a pause
 )
 
-// lines are those of all events.
+// lines holds the lines of all events.
 type lines struct {
 	mu sync.Mutex
 	of map[string]*line
@@ -122,7 +123,7 @@ func (l *line) add(w *waiter) bool {
 	return true
 }
 
-// leave removes a waiter. A turn that it just got is for others.
+// leave removes a waiter. A turn that it has just been given goes to other waiters.
 func (l *line) leave(w *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,7 +136,7 @@ func (l *line) leave(w *waiter) {
 	}
 }
 
-// stepSoon lets the line step on, once for all who join and leave at about the same time.
+// stepSoon schedules a step, one for all callers that join and leave at about the same time.
 func (l *line) stepSoon() {
 	if !l.soon {
 		l.soon = true
@@ -151,13 +152,14 @@ func (l *line) wake(after time.Duration) {
 	l.timer = time.AfterFunc(after, l.tick)
 }
 
-// insert adds a turn in its place.
+// insert inserts a turn in order.
 func (l *line) insert(t turn) {
 	i, _ := slices.BinarySearchFunc(l.turns, t, func(a, b turn) int { return cmp.Or(a.due.Compare(b.due), -1) })
 	l.turns = slices.Insert(l.turns, i, t)
 }
 
-// step does what can be done now. The mutex must be held, as for all that it calls.
+// step does everything that can be done now. The mutex must be held, as for all methods that it
+// calls.
 func (l *line) step() {
 	now := time.Now()
 	l.soon = false
@@ -170,7 +172,7 @@ func (l *line) step() {
 	l.sleep(now, len(uncovered) > 0)
 }
 
-// dropMissed drops turns that came too long ago, as in a process that was stopped.
+// dropMissed drops turns that came too long ago, for example because the process was stopped.
 func (l *line) dropMissed(now time.Time) {
 	for len(l.turns) > 0 && now.Sub(l.turns[0].due) > maxLate {
 		l.unwanted = append(l.unwanted, l.turns[0])
@@ -178,11 +180,11 @@ func (l *line) dropMissed(now time.Time) {
 	}
 }
 
-// cover gives each waiter the next turn of as many units, and fails those whose turn comes after their
-// deadline. It removes those who are over, and drops turns for which nobody waits. It returns the
-// waiters for whom no turn is booked or being booked, in order.
+// cover assigns each waiter the next turn of as many units, and fails waiters whose turn comes
+// after their deadline. It removes waiters that are over, and drops turns that no caller waits for.
+// It returns the waiters for which no turn is booked or being booked, in order.
 func (l *line) cover() (uncovered []*waiter) {
-	free := map[int64][]int{} // of turns, by units
+	free := map[int64][]int{} // indices of turns, by units
 	for i, t := range l.turns {
 		free[t.N] = append(free[t.N], i)
 	}
@@ -216,7 +218,7 @@ func (l *line) cover() (uncovered []*waiter) {
 	return uncovered
 }
 
-// giveBack cancels turns that were dropped, some at a time.
+// giveBack cancels turns that were dropped, a limited number at a time.
 func (l *line) giveBack() {
 	for ; len(l.unwanted) > 0 && l.givingBack < mostGivingBack; l.unwanted = l.unwanted[1:] {
 		r := l.unwanted[0].Reservation
@@ -233,13 +235,13 @@ func (l *line) giveBack() {
 // isBefore reports whether the deadline of a waiter comes before a turn.
 func (w *waiter) isBefore(due time.Time) bool { return !w.deadline.IsZero() && w.deadline.Before(due) }
 
-// hopeful returns the waiters without those whose deadline comes before any turn that they can get, which
-// it fails. It knows so for some time after a reply that said when the next turn can come.
+// hopeful fails the waiters whose deadline comes before any turn that they can get, and returns the
+// others. It can tell for some time after a reply that said when the next turn can come.
 func (l *line) hopeful(now time.Time, waiters []*waiter) []*waiter {
 	if len(waiters) == 0 || waiters[0].n != l.refused.n || now.Sub(l.refused.told) > hearsWithin {
 		return waiters
 	}
-	ahead := int64(0) // units of those who come before
+	ahead := int64(0) // units of the waiters before this one
 	hopeful := slices.DeleteFunc(waiters, func(w *waiter) bool {
 		w.answered = true
 		earliest := l.refused.earliest.Add(l.limiter.span(ahead + w.n))
@@ -254,7 +256,7 @@ func (l *line) hopeful(now time.Time, waiters []*waiter) []*waiter {
 	return hopeful
 }
 
-// span returns the least time from the first to the last turn of so many units.
+// span returns the minimum time from the first to the last turn of that many units.
 func (l *Limiter) span(units int64) (longest time.Duration) {
 	for _, limit := range l.limits {
 		longest = max(longest, time.Duration((units-1)/limit.Max)*limit.Per)
@@ -262,7 +264,7 @@ func (l *Limiter) span(units int64) (longest time.Duration) {
 	return longest
 }
 
-// release gives turns that have come to those who wait for them.
+// release gives turns whose time has come to their waiters.
 func (l *line) release(now time.Time) {
 	for len(l.turns) > 0 && !l.turns[0].due.After(now) && !l.mustAsk(l.turns[0]) {
 		t := l.turns[0]
@@ -275,8 +277,8 @@ func (l *line) release(now time.Time) {
 	}
 }
 
-// mustAsk reports whether a turn waits until the process has heard of the event. It does not wait for a reply that
-// is late: many turns would then come at once.
+// mustAsk reports whether a turn must wait for a reply about the event. A turn does not wait for a
+// late reply: otherwise many turns would come at once.
 func (l *line) mustAsk(t turn) bool {
 	return !t.Degraded && !t.asked && l.heard.Before(t.due.Add(-hearsWithin))
 }
@@ -295,8 +297,8 @@ func (l *line) call(do func(ctx context.Context)) {
 	}()
 }
 
-// book books turns for the first of those who have none and want as many units, up to the earliest
-// deadline among them.
+// book books turns for the first waiters that have none and want the same number of units, up to
+// the earliest of their deadlines.
 func (l *line) book(now time.Time, uncovered []*waiter) {
 	if len(uncovered) == 0 || l.booking.turns > 0 || l.mustWait(now, uncovered) {
 		return
@@ -316,13 +318,14 @@ func (l *line) book(now time.Time, uncovered []*waiter) {
 	l.call(func(ctx context.Context) { l.bookFor(ctx, want, first, ahead.Milliseconds()) })
 }
 
-// mustWait reports whether no turn can be booked yet, and nobody has a deadline about which nothing is known.
+// mustWait reports whether no turn can be booked yet. It returns false if some waiter has a
+// deadline and does not know yet whether its turn comes before it.
 func (l *line) mustWait(now time.Time, uncovered []*waiter) bool {
 	return l.refused.n == uncovered[0].n && now.Before(l.refused.until) &&
 		!slices.ContainsFunc(uncovered, func(w *waiter) bool { return !w.answered && !w.deadline.IsZero() })
 }
 
-// bookFor books turns for waiters, up to some ms ahead.
+// bookFor books turns for waiters, at most ahead ms from now.
 func (l *line) bookFor(ctx context.Context, want units, first []*waiter, ahead int64) {
 	b, err := l.limiter.book(ctx, l.event, int64(want.turns), want.n, ahead)
 	l.mu.Lock()
@@ -341,22 +344,24 @@ func (l *line) bookFor(ctx context.Context, want units, first []*waiter, ahead i
 	}
 }
 
-// refusal says that the next turn of n units comes after some time. It can be booked so far ahead.
+// refusal returns a refusal: the next turn of n units comes after next, and can be booked ahead
+// before that.
 func (b *booking) refusal(n int64, next, ahead time.Duration) refusal {
 	r := refusal{n: n, told: b.arrived, earliest: b.arrived.Add(next), until: b.arrived}
-	if next > ahead { // another process may give turns back meanwhile
+	if next > ahead { // another process may cancel turns meanwhile
 		r.until = b.arrived.Add(min(next-ahead, ahead) + ahead/16)
 	}
 	return r
 }
 
-// ask asks how far pauses have shifted the turns, if one comes soon of which nothing will have been heard.
+// ask asks how far pauses have shifted the turns, if a turn comes soon and the last reply will be
+// too old.
 func (l *line) ask(now time.Time) {
 	if at := l.asksAt(); at.IsZero() || now.Before(at) {
 		return
 	}
 	l.asked = now
-	for i := range l.turns { // those for which the reply should come in time, although timers are late
+	for i := range l.turns { // the reply should be in time for these, even if timers are late
 		if t := &l.turns[i]; t.due.Sub(now) > asksBefore/2 && !t.due.After(now.Add(l.took+hearsWithin)) {
 			t.asked = true
 		}
@@ -368,7 +373,7 @@ func (l *line) ask(now time.Time) {
 		arrived := time.Now()
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.took = arrived.Sub(now); err != nil { // nobody can know of a pause
+		if l.took = arrived.Sub(now); err != nil { // no caller can know of a pause
 			l.heard = arrived
 		} else {
 			l.hear(s, arrived, false)
@@ -377,11 +382,11 @@ func (l *line) ask(now time.Time) {
 	})
 }
 
-// asksAt returns when to ask, so that the reply comes in time: zero if no turn needs it.
+// asksAt returns when to ask so that the reply is in time, or zero if no turn needs one.
 func (l *line) asksAt() time.Time {
 	until := l.heard.Add(hearsWithin)
 	if reply := l.asked.Add(l.took + hearsWithin); reply.After(until) {
-		until = reply // which may be under way
+		until = reply // it may be in flight
 	}
 	for _, t := range l.turns {
 		if !t.Degraded && t.due.After(until) {
@@ -391,7 +396,7 @@ func (l *line) asksAt() time.Time {
 	return time.Time{}
 }
 
-// hear notes what a reply says of pauses. Replies can come in another order than they were made.
+// hear records what a reply says about pauses. Replies can arrive out of order.
 func (l *line) hear(s state, arrived time.Time, degraded bool) {
 	if s.now == 0 {
 		return
@@ -404,8 +409,8 @@ func (l *line) hear(s state, arrived time.Time, degraded bool) {
 	}
 }
 
-// move makes turns come later, as pauses say. A turn that came before a pause, and was not taken, is
-// missed.
+// move shifts turns to later times, as pauses require. A turn that came before a pause, and was not
+// taken, is missed.
 func (l *line) move() {
 	l.turns = slices.DeleteFunc(l.turns, func(t turn) bool { return l.last[t.Degraded].paused(t.Reservation) })
 	for i := range l.turns {
@@ -424,7 +429,7 @@ func (l *line) sleep(now time.Time, uncovered bool) {
 		return
 	}
 	next := time.Time{}
-	if len(l.turns) > 0 && !l.mustAsk(l.turns[0]) { // otherwise a reply lets the line step on
+	if len(l.turns) > 0 && !l.mustAsk(l.turns[0]) { // otherwise a reply will step the line
 		next = l.turns[0].due
 	}
 	if next = sooner(next, l.asksAt()); uncovered && l.booking.turns == 0 {
@@ -451,7 +456,7 @@ func (l *line) tick() {
 	}
 }
 
-// hear tells the line of an event of a pause.
+// hear passes the pauses of an event to its line.
 func (s *lines) hear(event string, now state, degraded bool) {
 	s.on(event, func(l *line) {
 		l.hear(now, time.Now(), degraded)
@@ -459,10 +464,10 @@ func (s *lines) hear(event string, now state, degraded bool) {
 	})
 }
 
-// retry tells the line of an event that turns can be booked again.
+// retry lets the line of an event book turns again.
 func (s *lines) retry(event string) { s.on(event, func(l *line) { l.refused = refusal{} }) }
 
-// on does something with the line of an event, if there is one, and lets it step on.
+// on calls do for the line of an event, if there is one, and steps it.
 func (s *lines) on(event string, do func(l *line)) {
 	s.mu.Lock()
 	l := s.of[event]
@@ -486,7 +491,7 @@ func (s *lines) remove(l *line) {
 	}
 }
 
-// tooLate is the error of a wait whose turn would come after the deadline.
+// tooLate returns the error of a wait whose turn would come after the deadline.
 func (l *line) tooLate(after time.Duration) error { return l.limiter.engine.Wrap(&lateError{after}) }
 
 // A lateError says that a turn would come after the deadline.

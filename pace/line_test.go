@@ -13,7 +13,7 @@ import (
 
 const turn = 20 * time.Millisecond // of every20
 
-// TestWaitInOrder checks that those who wait get every turn, in the order in which they came, also those
+// TestWaitInOrder checks that waiters get every turn, in the order in which they came, even those
 // beyond MaxAhead.
 func TestWaitInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -30,8 +30,9 @@ func TestWaitInOrder(t *testing.T) {
 	})
 }
 
-// TestLeaversHandOver checks that the turns of those who leave are used by the others in the process, and that
-// only the surplus is cancelled: the next one books the turn after the last one that was booked.
+// TestLeaversHandOver checks that the turns of callers that leave are used by others in the
+// process, and that only the surplus is cancelled: the next caller gets the turn after the last one
+// that was booked.
 func TestLeaversHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, every20())
@@ -49,12 +50,12 @@ func TestLeaversHandOver(t *testing.T) {
 		if got := f.times(); len(got) < 50 || got[len(got)-1] > 52*turn {
 			t.Errorf("%v", got)
 		}
-		equal(t, "lines that are left", pace.Lines(f.limiter), 0)
+		equal(t, "remaining lines", pace.Lines(f.limiter), 0)
 	})
 }
 
-// TestAllLeave checks that a turn for which nobody waits is cancelled, and that no earlier turn than the last
-// one that was booked can be had then. Those who have a deadline within MaxAhead book alone.
+// TestAllLeave checks that a turn that no caller waits for is cancelled, and that no turn before the
+// last booked one is then available. Callers with a deadline within MaxAhead book alone.
 func TestAllLeave(t *testing.T) {
 	for _, deadline := range []time.Duration{time.Hour, 900 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
@@ -68,14 +69,14 @@ func TestAllLeave(t *testing.T) {
 			f.all()
 			synctest.Wait()
 			r := must(f.limiter.Reserve(t.Context(), "e"))
-			equal(t, "the delay of the next one", r.Delay, 19*turn)
-			equal(t, "lines that are left", pace.Lines(f.limiter), 0)
+			equal(t, "the delay of the next turn", r.Delay, 19*turn)
+			equal(t, "remaining lines", pace.Lines(f.limiter), 0)
 		})
 	}
 }
 
 // TestDeadlines checks that a Wait whose turn would come after its deadline fails at once and books
-// nothing, while others wait for turns, and while they wait to book some.
+// nothing, both while others wait for turns and while they wait to book some.
 func TestDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, waiting := range []int{10, 100} {
@@ -90,7 +91,7 @@ func TestDeadlines(t *testing.T) {
 				err := f.limiter.Wait(ctx, "e")
 				cancel()
 				if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `limiter "api"`) || !strings.Contains(err.Error(), "none was booked") || time.Now() != began {
-					t.Errorf("%d wait, %v are left: %v after %v", waiting, left, err, time.Since(began))
+					t.Errorf("%d wait, %v remain: %v after %v", waiting, left, err, time.Since(began))
 				}
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(waiting+5)*turn)
@@ -105,8 +106,8 @@ func TestDeadlines(t *testing.T) {
 	})
 }
 
-// TestDeadlinesKeepOrder checks that those with a deadline within MaxAhead do not come before others who wait for
-// longer than that.
+// TestDeadlinesKeepOrder checks that callers with a deadline within MaxAhead do not overtake others
+// that wait for longer than that.
 func TestDeadlinesKeepOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, every20())
@@ -138,8 +139,8 @@ func TestDeadlinesKeepOrder(t *testing.T) {
 	})
 }
 
-// TestLeftWhileBooking checks that those who leave while turns are booked for them take no turn of others, and
-// that a turn that has come already when the reply says so is cancelled.
+// TestLeftWhileBooking checks that callers that leave while turns are booked for them take no turn
+// from others, and that a turn whose time has passed when the reply arrives is cancelled.
 func TestLeftWhileBooking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, pace.Config{Name: "api", Limits: parsed("1/1s")})
@@ -149,7 +150,7 @@ func TestLeftWhileBooking(t *testing.T) {
 		<-time.After(100 * time.Millisecond)
 		leave()
 		<-time.After(time.Second)
-		equal(t, "the delay after a turn that was given back", must(f.limiter.Reserve(t.Context(), "e")).Delay, 0)
+		equal(t, "the delay after a cancelled turn", must(f.limiter.Reserve(t.Context(), "e")).Delay, 0)
 		f.wait(t.Context(), 1, 1)
 		<-time.After(500 * time.Millisecond)
 		ctx, leave = context.WithCancel(t.Context())
@@ -181,8 +182,8 @@ func TestUnits(t *testing.T) {
 	})
 }
 
-// TestPause checks that a pause makes all turns come later, in order, those of callers who wait as well as
-// those that were reserved, and that a shorter one adds nothing.
+// TestPause checks that a pause moves all turns to later times, in order, both those of waiting
+// callers and those that were reserved, and that a shorter pause adds nothing.
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, every20())
@@ -201,12 +202,12 @@ func TestPause(t *testing.T) {
 		equal(t, "due", must(f.limiter.Due(t.Context(), "e", r)), want)
 		equal(t, "turns", f.times(), []time.Duration{0, turn, 2*turn + time.Second, 3*turn + time.Second, 4*turn + time.Second})
 		<-time.After(turn)
-		equal(t, "due when it comes", must(f.limiter.Due(t.Context(), "e", r)), 0)
+		equal(t, "due at its turn", must(f.limiter.Due(t.Context(), "e", r)), 0)
 		equal(t, "the next one", must(f.limiter.Reserve(t.Context(), "e")).Delay, turn)
 	})
 }
 
-// TestPauseElsewhere checks that those who wait learn of a pause that another process made, before they go.
+// TestPauseElsewhere checks that waiters learn of a pause by another process before they go.
 func TestPauseElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, pace.Config{Name: "api", Limits: parsed("1/1s")})
@@ -219,8 +220,8 @@ func TestPauseElsewhere(t *testing.T) {
 	})
 }
 
-// TestSilence checks that turns keep their distances while no reply says whether there is a pause: none waits for
-// one, as the next would then come at the same time.
+// TestSilence checks that turns keep their distances while no reply says whether there is a pause:
+// none waits for a reply, because the next turn would then come at the same time.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, every20())
@@ -232,12 +233,12 @@ func TestSilence(t *testing.T) {
 		synctest.Wait()
 		pace.Silent(f.limiter)
 		equal(t, "turns", f.times(), want)
-		<-time.After(time.Second) // until the questions have ended
+		<-time.After(time.Second) // until the questions have timed out
 	})
 }
 
-// TestMissed checks that a turn that came before a pause, or more than a second ago, is not taken: who waits
-// gets another one, and Due says so.
+// TestMissed checks that a turn that came before a pause, or more than a second ago, is not taken:
+// a waiter gets another one, and Due returns ErrMissed.
 func TestMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := must(pace.NewLocal(pace.Config{Name: "api", Limits: parsed("1/1s")}))
@@ -258,24 +259,24 @@ func TestMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, pace.Config{Name: "api", Limits: parsed("1/1s")})
 		pace.Slow(f.limiter, 100*time.Millisecond)
-		f.wait(t.Context(), 0, 1) // the reply to its booking comes after its turn and a pause
+		f.wait(t.Context(), 0, 1) // the reply to its booking arrives after its turn and a pause
 		<-time.After(50 * time.Millisecond)
 		pace.PauseElsewhere(f.limiter, "e", 5*time.Second)
-		f.wait(t.Context(), 1, 1) // the reply to this one says so
+		f.wait(t.Context(), 1, 1) // the reply to this booking says so
 		r := must(f.limiter.Reserve(t.Context(), "e"))
 		if err := f.limiter.Pause(t.Context(), "e", 5*time.Second); err != nil || r.Delay < 4*time.Second {
 			t.Error(r, err)
 		}
 		for _, after := range f.times() {
 			if after > 100*time.Millisecond && after < 5*time.Second {
-				t.Errorf("a caller goes after %v, in the pause", after)
+				t.Errorf("a caller goes after %v, during the pause", after)
 			}
 		}
 	})
 }
 
-// TestPauseEndsWaits checks that a pause fails those whose turn then comes after their deadline, that it is
-// heard after a Reset, too, and that turns of the Fallback pause.
+// TestPauseEndsWaits checks that a pause fails waiters whose turn then comes after their deadline,
+// that it is noticed even after a Reset, and that turns of the Fallback pause.
 func TestPauseEndsWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, pace.Config{Name: "api", Limits: parsed("1/1s")})
@@ -296,13 +297,14 @@ func TestPauseEndsWaits(t *testing.T) {
 		pause(6 * time.Second)
 		all := f.all()
 		if all[0].caller != 1 || !errors.Is(all[0].err, context.DeadlineExceeded) || all[0].after != 300*time.Millisecond {
-			t.Errorf("the deadline: %+v", all[0])
+			t.Errorf("past the deadline: %+v", all[0])
 		}
 		equal(t, "turns", f.times(), []time.Duration{7 * time.Second})
 	})
 }
 
-// TestLate checks that who wakes more than a second after a turn waits for another one, also with a deadline.
+// TestLate checks that a caller that wakes more than a second after its turn waits for another one,
+// also with a deadline.
 func TestLate(t *testing.T) {
 	for _, deadline := range []time.Duration{time.Hour, 9 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {

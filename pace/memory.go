@@ -20,7 +20,7 @@ type record struct {
 	floor int64 // the newest turn that was ever booked
 	clock int64 // the time of the last write
 
-	// Of pauses: when the last one ends, and by how much all together have shifted turns.
+	// The end of the last pause, and how far all pauses together have shifted turns.
 	end, shift int64
 
 	sections []section // one for each limit
@@ -32,7 +32,7 @@ type section struct {
 	buckets []bucket
 }
 
-// bucket holds turns within one slice of time. It is forgotten when its last one is Per old.
+// bucket holds turns within one slice of time. It is forgotten when its last turn is Per old.
 type bucket struct{ last, units int64 }
 
 func newLocal(e *engine.Limiter) *local {
@@ -41,15 +41,15 @@ func newLocal(e *engine.Limiter) *local {
 	return m
 }
 
-// forgotten reports whether the record says nothing any more.
+// forgotten reports whether the record no longer has any effect.
 func (r *record) forgotten(now int64) bool {
 	return r.floor <= now && r.end <= now && !slices.ContainsFunc(r.sections, func(s section) bool {
 		return len(s.buckets) > 0 && s.buckets[len(s.buckets)-1].last+s.per > now
 	})
 }
 
-// change calls do with the record of an event, which is new if there is none. What do changes is stored if
-// it returns true.
+// change calls do with the record of an event, or with a new one if there is none. The changes of
+// do are stored if it returns true.
 func (m *local) change(event string, do func(r *record, now int64) bool) error {
 	var e memory.Event[record]
 	if err := m.Open(&e, event); err != nil {
@@ -72,8 +72,8 @@ func (m *local) change(event string, do func(r *record, now int64) bool) error {
 	return nil
 }
 
-// repair dates what lies too far ahead since the clock has stepped back: to as long after now as the
-// newest turn, or the end of a pause, was after the last write.
+// repair moves dates that are too far ahead because the clock has stepped back. The newest turn, or
+// the end of a pause, is then as long after now as it was after the last write.
 func (r *record) repair(now int64) (repaired bool) {
 	if now >= r.clock {
 		return false
@@ -110,8 +110,8 @@ func (m *local) book(_ context.Context, event string, k, n, ahead int64) (b book
 
 func (r *record) state(now int64) state { return state{now: now, shift: r.shift, end: r.end} }
 
-// turn returns the earliest time, not before now, the newest turn and the end of a pause, at which all
-// limits admit n units.
+// turn returns the earliest time at which all limits allow n units. It is not before now, the
+// newest turn, or the end of a pause.
 func (r *record) turn(limits []engine.Limit, n, now int64) int64 {
 	turn := max(now, r.floor, r.end)
 	for _, l := range limits {
@@ -120,9 +120,9 @@ func (r *record) turn(limits []engine.Limit, n, now int64) int64 {
 	return turn
 }
 
-// earliest returns when a limit admits n more units, or 0 if at any time.
+// earliest returns when a limit allows n more units, or 0 if it always does.
 func (r *record) earliest(l engine.Limit, n int64) int64 {
-	room := l.Max - n // of so many of the newest units, n more are admitted
+	room := l.Max - n // n more units fit if at most this many of the newest ones still count
 	buckets := r.section(l.Per).buckets
 	for i := len(buckets) - 1; i >= 0; i-- {
 		if room -= buckets[i].units; room < 0 {
@@ -148,7 +148,7 @@ func (r *record) add(limits []engine.Limit, turn, n int64) {
 	r.floor = turn
 }
 
-// start returns where the bucket of a turn starts. Pauses move the bounds of buckets, too.
+// start returns where the bucket of a turn starts. Pauses move the boundaries of buckets, too.
 func (r *record) start(turn, width int64) int64 {
 	return turn - ((turn-r.shift)%width+width)%width
 }
@@ -162,8 +162,8 @@ func (r *record) section(per int64) *section {
 	return &r.sections[i]
 }
 
-// moved returns when a turn comes now that was booked at a time, when pauses had shifted turns by so much.
-// It is not certain if that turn came before the last pause.
+// moved returns the current time of a turn that was booked for at when pauses had shifted turns by
+// shift. The time is uncertain if that turn came before the last pause.
 func (r *record) moved(at, shift int64) (turn int64, certain bool) {
 	turn = at + r.shift - shift
 	return turn, shift == r.shift || turn >= r.end
@@ -187,7 +187,8 @@ func (m *local) cancel(_ context.Context, event string, v Reservation) error {
 	})
 }
 
-// isOf reports whether a bucket with this last turn holds another one, under the limit of a Per.
+// isOf reports whether a turn belongs to the bucket whose last turn is last, under the limit of a
+// Per.
 func (r *record) isOf(limits []engine.Limit, per, last, turn int64) bool {
 	i := slices.IndexFunc(limits, func(l engine.Limit) bool { return l.Per == per })
 	return i >= 0 && r.start(last, limits[i].Fine) == r.start(turn, limits[i].Fine)
@@ -205,7 +206,7 @@ func (m *local) pause(_ context.Context, event string, d int64) (s state, err er
 	return s, err
 }
 
-// stop makes every turn from now on come later.
+// stop moves all turns from now on to later times.
 func (r *record) stop(now, more int64) {
 	for i := range r.sections {
 		buckets := slices.Clone(r.sections[i].buckets)

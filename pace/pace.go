@@ -1,6 +1,6 @@
-// Package pace books turns for the calls of a fleet: to somebody else's API, which admits so many in
-// a second, to a mail server, to a printer. It is golang.org/x/time/rate for many processes, on Redis,
-// on Redis Cluster, or in the memory of one process.
+// Package pace books turns for the calls of a fleet: to an external API that allows a number of
+// calls per second, to a mail server, to a printer. It is golang.org/x/time/rate for many
+// processes, on Redis, on Redis Cluster, or in the memory of one process.
 //
 //	limiter, err := pace.New(conn, pace.Config{ // conn comes from window.Dial
 //		Name:   "api.example.com",
@@ -10,13 +10,13 @@
 //	err = limiter.Wait(ctx, "our account")
 //	// call the API
 //
-// A turn is the earliest time, not before any turn booked earlier, at which every limit admits the
-// units. So turns come in the order in which Redis saw the requests, and never more than Max lie in
-// any span of Per. Package window answers whether something may happen now, and nobody waits in order
-// there.
+// A turn is the earliest time, not before any turn booked earlier, at which every limit allows the
+// units. So turns come in the order in which Redis received the requests, and there are never more
+// than Max in any span of Per. Package window, in contrast, answers whether something is allowed
+// now, and its waiters are served in no particular order.
 //
-// The parameter event of every method names what is paced: an account, a host, a customer. Each event
-// has turns of its own, in one Redis key.
+// The parameter event of every method names what is paced: an account, a host, a customer. Each
+// event has its own turns, in one Redis key.
 package pace
 
 import (
@@ -35,46 +35,49 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Config says what a Limiter paces, and under which name. Only Name and Limits are required. Fields
-// without a difference are as in window.Config.
+// Config holds the limits of a Limiter, and the name that it books under. Only Name and Limits are
+// required. Fields work as in window.Config unless described otherwise.
 type Config struct {
-	// Name is as in window. Limiters of one Name share their turns, but none with a limiter of
+	// Name is as in window. Limiters of one Name share their turns, but not with a limiter of
 	// window.
 	Name string
 
-	// Limits holds 1 to 31 limits of what the other side admits. Every(20 * time.Millisecond) spaces
-	// calls evenly; PerSecond(50) admits 50 at once. Turns are exact to the millisecond up to a Max of
-	// 256. Above that, a turn can come up to Per/240 later than the earliest, and never earlier. So a
-	// Resolution has no effect: leave it as window.PerSecond and the like set it.
+	// Limits holds 1 to 31 limits that the other side allows. Every(20 * time.Millisecond) spaces
+	// calls evenly; PerSecond(50) allows 50 at once. Turns are exact to the millisecond up to a Max
+	// of 256. Above that, a turn can come up to Per/240 later than the earliest time, and never
+	// earlier. So a Resolution has no effect: leave it as window.PerSecond and the other functions
+	// set it.
 	Limits []window.Limit
 
-	// MaxAhead is how far ahead a turn may be booked, at most a day; 0 is 10 s. Whoever waits longer
-	// waits in the process until it can be booked, first come, first served. The order among processes
-	// holds within MaxAhead.
+	// MaxAhead is how far ahead a turn may be booked, at most a day; 0 means 10 s. A caller whose
+	// turn is further ahead waits in the process until it can be booked, first come, first served.
+	// The order among processes is kept within MaxAhead.
 	MaxAhead time.Duration
 
-	// Secret hides events in keys by HMAC-SHA256, as in window. It needs 16 random bytes or more.
+	// Secret hides events in keys with HMAC-SHA256, as in window. It needs at least 16 random
+	// bytes.
 	Secret []byte `json:"-"`
 
-	// Now is the clock of turns, as in window. Waits are still those of real time.
+	// Now is the clock of turns, as in window. Waits are still in real time.
 	Now func() time.Time `json:"-"`
 
-	// Timeout bounds how long one call waits for Redis in all, as in window: 0 is 250 ms.
+	// Timeout bounds how long one call waits for Redis in total, as in window. 0 means 250 ms.
 	Timeout time.Duration
 
 	// Fallback books turns while Redis cannot answer, by its own limits, as in window. It has no
-	// Fallback itself. Each process has turns of its own there.
+	// Fallback itself. There, each process has its own turns.
 	Fallback *Limiter `json:"-"`
 
 	// MaxEvents bounds how many events a limiter in memory holds, as in window.
 	MaxEvents int
 
-	// Observe is called after each Wait and Reserve, and when an outage begins or ends, as in window.
-	// Decision.Allowed says that a turn was booked, RetryAfter is its Delay, and At is the turn.
+	// Observe is called after each Wait and Reserve, and when an outage starts or ends, as in
+	// window. Decision.Allowed says that a turn was booked, RetryAfter is its Delay, and At is the
+	// turn.
 	Observe func(ctx context.Context, o window.Observation) `json:"-"`
 
-	// OnDenied is called after each Reserve that is not OK, and after each Wait that fails since its turn
-	// would come after the deadline, with the event: see window.Denial.
+	// OnDenied is called after each Reserve that is not OK, and after each Wait that fails because
+	// its turn would come after the deadline, with the event: see window.Denial.
 	OnDenied func(ctx context.Context, d window.Denial) `json:"-"`
 }
 
@@ -85,20 +88,21 @@ type Limiter struct {
 	limits   []window.Limit
 	maxAhead int64 // ms
 	fallback *Limiter
-	observe  func(context.Context, window.Observation) // nil if nobody observes
-	onDenied func(context.Context, window.Denial)      // nil if nobody wants to know
+	observe  func(context.Context, window.Observation) // may be nil
+	onDenied func(context.Context, window.Denial)      // may be nil
 	lines    lines
 }
 
 // store keeps the turns of events, in Redis or in memory. Times are in ms.
 type store interface {
-	// book books k turns in a row of n units each, as far as they lie at most so far ahead.
+	// book books up to k turns in a row, of n units each, as long as they are at most ahead ms from
+	// now.
 	book(ctx context.Context, event string, k, n, ahead int64) (booking, error)
-	// cancel gives the units of a turn back.
+	// cancel gives back the units of a turn.
 	cancel(ctx context.Context, event string, r Reservation) error
-	// pause makes all turns after now come later, none before now + d.
+	// pause moves all turns after now to later times, none before now + d.
 	pause(ctx context.Context, event string, d int64) (state, error)
-	// ask says how far pauses have shifted turns.
+	// ask returns how far pauses have shifted turns.
 	ask(ctx context.Context, event string) (state, error)
 	// inspect returns the turns that count, in the integers of the script.
 	inspect(ctx context.Context, event string) ([]int64, error)
@@ -106,14 +110,14 @@ type store interface {
 	Reset(ctx context.Context, event string) error
 }
 
-// ErrMissed is the error of Due for a turn that nobody took in time.
-var ErrMissed = errors.New("the turn is over: it came more than a second ago, or before a pause; reserve another")
+// ErrMissed is returned by Due for a turn that was not taken in time.
+var ErrMissed = errors.New("the turn was missed: it came more than a second ago, or before a pause; reserve another")
 
-// Errors that callers can distinguish by errors.Is. They are those of window.
+// These errors can be distinguished with errors.Is. They are those of window.
 var (
 	ErrEmptyEvent   = window.ErrEmptyEvent   // the event is ""
 	ErrInvalidCost  = window.ErrInvalidCost  // less than one unit
-	ErrExceedsLimit = window.ErrExceedsLimit // more units than the Max of a limit: never admitted
+	ErrExceedsLimit = window.ErrExceedsLimit // more units than the Max of a limit: never allowed
 	ErrOutage       = window.ErrOutage       // Redis could not answer; nothing was booked
 	ErrUncertain    = window.ErrUncertain    // no reply came; a turn may have been booked
 )
@@ -123,7 +127,7 @@ const (
 	mostAhead    = 24 * time.Hour
 	exactMax     = 256     // the largest Max whose turns are exact to the millisecond
 	maxUnits     = 1 << 53 // as in the script
-	maxTime      = 1 << 47 // the first ms that the script refuses, in the year 6429
+	maxTime      = 1 << 47 // the first ms that the script rejects, in the year 6429
 )
 
 // New returns a limiter that keeps its turns in the Redis or Redis Cluster of a Connection, which
@@ -137,9 +141,9 @@ func New(conn *window.Connection, cfg Config) (*Limiter, error) {
 	return newLimiter(e, newOnRedis(e), cfg)
 }
 
-// NewLocal returns the same limiter on turns in this process's memory: no Redis, same answers. Each
-// has turns of its own, whatever its Name. It forgets events by itself, unless it has a clock of its
-// own in Config.Now. It takes no Fallback, as it never needs one.
+// NewLocal returns a limiter that keeps its turns in this process's memory: no Redis, same answers.
+// Each one has its own turns, whatever its Name. It forgets events by itself, unless Config.Now
+// sets its clock. It takes no Fallback, because it never needs one.
 func NewLocal(cfg Config) (*Limiter, error) {
 	if cfg.Fallback != nil {
 		return nil, outage.Needless(cfg.Name)
@@ -193,14 +197,14 @@ func engineLimits(limits []window.Limit) (all []engine.Limit) {
 			width = clock.Milliseconds((l.Per.Milliseconds() + 239) / 240)
 		}
 		if made := clock.Milliseconds((l.Per.Milliseconds() + 59) / 60); fault == nil && l.Resolution != 0 && l.Resolution != made {
-			fault = fmt.Errorf("a Resolution of %v; leave it 0, since turns have a width of their own", l.Resolution)
+			fault = fmt.Errorf("a Resolution of %v; leave it at 0, because turns have their own bucket width", l.Resolution)
 		}
 		all = append(all, engine.Limit{Max: l.Max, Per: l.Per.Milliseconds(), Fine: width.Milliseconds(), Coarse: width.Milliseconds(), Fault: fault})
 	}
 	return all
 }
 
-// limitText formats a limit for people.
+// limitText formats a limit for messages.
 func limitText(l engine.Limit) string {
 	return window.Limit{Max: l.Max, Per: clock.Milliseconds(l.Per)}.Label()
 }
@@ -209,7 +213,7 @@ func limitText(l engine.Limit) string {
 // which is a mistake in the program.
 func (l *Limiter) made() *engine.Limiter {
 	if l == nil || l.engine == nil {
-		panic("slidegate: this limiter is nil or zero; make it with pace.New or NewLocal")
+		panic("slidegate: this limiter is nil or zero; create one with pace.New or NewLocal")
 	}
 	return l.engine
 }
@@ -219,16 +223,16 @@ func (l *Limiter) ahead() time.Duration { return milliseconds(l.maxAhead) }
 // Wait calls WaitN with one unit.
 func (l *Limiter) Wait(ctx context.Context, event string) error { return l.WaitN(ctx, event, 1) }
 
-// WaitN returns when the caller's turn has come, for n units in one. It never returns early. If the
-// turn would come after the deadline of ctx, it fails at once and books nothing.
+// WaitN returns when the caller's turn has come, for n units at once. It never returns early. If
+// the turn would come after the deadline of ctx, it fails at once and books nothing.
 //
-// Whoever leaves because ctx ends hands the turn to the next one who waits in this process. A turn
-// that nobody in the process waits for is cancelled: the next one who books can get it, but no
-// earlier one. So if all leave at once, the next turn can come as late as the last one that was booked,
-// within MaxAhead.
+// A caller that leaves because ctx ends hands its turn to the next one that waits in this process.
+// A turn that no caller in the process waits for is cancelled: the next one to book can get it, but
+// no earlier one. So if all leave at once, the next turn can come as late as the last one that was
+// booked, within MaxAhead.
 //
-// The errors are ErrEmptyEvent, ErrInvalidCost, ErrExceedsLimit, ErrOutage, ErrUncertain, and those of
-// ctx. Another error names the key: its value is no record of this library.
+// The errors are ErrEmptyEvent, ErrInvalidCost, ErrExceedsLimit, ErrOutage, ErrUncertain, and those
+// of ctx. Any other error names the key: its value is not a record of this library.
 func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (err error) {
 	if err := l.made().Check(ctx, engine.Allow, event, n); err != nil {
 		return err
@@ -253,7 +257,7 @@ func (l *Limiter) await(ctx context.Context, event string, n int64) (w *waiter, 
 		case err = <-w.done:
 		case <-ctx.Done():
 			on.leave(w)
-			err = l.engine.Wrap(fmt.Errorf("the caller left before its turn, which others get: %w", ctx.Err()))
+			err = l.engine.Wrap(fmt.Errorf("the caller left before its turn, which goes to others: %w", ctx.Err()))
 		}
 		if err != nil || time.Since(w.turn.due) <= maxLate {
 			return w, err
@@ -266,12 +270,12 @@ func (l *Limiter) Reserve(ctx context.Context, event string) (Reservation, error
 	return l.ReserveN(ctx, event, 1)
 }
 
-// ReserveN books a turn for n units and returns at once, for queues of jobs: start the job after
-// Delay, and ask Due then, since a Pause may have come between. A Reservation that is not OK booked
-// nothing, and holds no place: try again after its Delay.
+// ReserveN books a turn for n units and returns at once, for job queues: start the job after Delay,
+// but call Due then, because there may have been a Pause in the meantime. A Reservation that is not
+// OK booked nothing, and holds no place: try again after its Delay.
 //
-// Errors are as those of WaitN. After ErrUncertain, a turn may be booked that nobody takes, and you can
-// ask again.
+// Errors are those of WaitN. After ErrUncertain, a turn may be booked that no caller uses, and you
+// can reserve again.
 func (l *Limiter) ReserveN(ctx context.Context, event string, n int64) (r Reservation, err error) {
 	if err := l.made().Check(ctx, engine.Allow, event, n); err != nil {
 		return r, err
@@ -290,7 +294,7 @@ func (l *Limiter) ReserveN(ctx context.Context, event string, n int64) (r Reserv
 	return r, err
 }
 
-// book books turns, in an outage by the Fallback.
+// book books turns; in an outage, the Fallback does.
 func (l *Limiter) book(ctx context.Context, event string, k, n, ahead int64) (b booking, err error) {
 	b, err = l.store.book(ctx, event, k, n, ahead)
 	if err != nil {
@@ -308,10 +312,10 @@ func (l *Limiter) book(ctx context.Context, event string, k, n, ahead int64) (b 
 	return b, err
 }
 
-// Due returns how long until the turn of a Reservation comes, also after a Pause. 0 means that it has come:
-// go. If it came more than a second ago, or before a Pause, the error is ErrMissed: reserve another. A
-// Reservation that is not OK is an error. Others are as those of WaitN, but never ErrUncertain: if Redis does
-// not answer, go after Delay.
+// Due returns how long until the turn of a Reservation comes, taking each Pause into account. 0
+// means that it has come: go. If it came more than a second ago, or before a Pause, the error is
+// ErrMissed: reserve another. A Reservation that is not OK is an error. Other errors are those of
+// WaitN, but never ErrUncertain: if Redis does not answer, go after Delay.
 func (l *Limiter) Due(ctx context.Context, event string, r Reservation) (time.Duration, error) {
 	of := l.of(r)
 	if err := of.made().Check(ctx, engine.Peek, event, 1); err != nil {
@@ -328,7 +332,7 @@ func (l *Limiter) Due(ctx context.Context, event string, r Reservation) (time.Du
 	return due, of.engine.Wrap(err)
 }
 
-// of returns the limiter that made a Reservation: the Fallback or this one.
+// of returns the limiter that made a Reservation: the Fallback or l.
 func (l *Limiter) of(r Reservation) *Limiter {
 	if r.Degraded && l.fallback != nil {
 		return l.fallback
@@ -336,10 +340,11 @@ func (l *Limiter) of(r Reservation) *Limiter {
 	return l
 }
 
-// Cancel gives the units of a Reservation back, even if ctx has ended. Call it once, and only if the turn
-// was not used: a second call can free the units of whoever booked that turn meanwhile. Turns of others
-// do not move. Whoever books next can get the turn if it was the newest, but none before the newest. A
-// turn that came before a later Pause stays booked. Errors are as those of WaitN.
+// Cancel gives back the units of a Reservation, even if ctx has ended. Call it once, and only if
+// the turn was not used: a second call can free the units of another caller that booked that turn
+// meanwhile. The turns of others do not move. The next caller to book can get the turn if it was
+// the newest, but never one before the newest. A turn that came before a later Pause stays booked.
+// Errors are those of WaitN.
 func (l *Limiter) Cancel(ctx context.Context, event string, r Reservation) error {
 	of := l.of(r)
 	if err := of.made().Check(context.WithoutCancel(ctx), engine.Peek, event, 1); err != nil || !r.OK {
@@ -359,13 +364,14 @@ func (l *Limiter) cancel(ctx context.Context, event string, r Reservation) error
 	return of.store.cancel(ctx, event, r)
 }
 
-// Pause stops the turns of an event, in every process: none comes before now + d, up to a day. Turns that
-// were booked keep their order and their distances. A pause that would end before one in force adds
-// nothing, and neither does one of 0 or less. Call it if the other side says when to come again, as by
-// Retry-After. Other processes hear of it before their next turn, unless that comes within 100 ms.
+// Pause stops the turns of an event, in every process: none comes before now + d, up to a day.
+// Turns that were booked keep their order and their distances. A pause that would end before one in
+// force adds nothing, and neither does one of 0 or less. Call it if the other side says when to
+// come back, for example with Retry-After. Other processes notice before their next turn, unless
+// that comes within 100 ms.
 //
-// Errors are as those of WaitN. The Fallback pauses, too. While Redis does not answer, its pause is the only one, and
-// that of this process.
+// Errors are those of WaitN. The Fallback pauses, too. While Redis does not answer, only the
+// Fallback of this process pauses.
 func (l *Limiter) Pause(ctx context.Context, event string, d time.Duration) error {
 	if err := l.made().Check(ctx, engine.Peek, event, 1); err != nil {
 		return err
@@ -394,8 +400,8 @@ func (l *Limiter) Pause(ctx context.Context, event string, d time.Duration) erro
 	return err
 }
 
-// Reset forgets the turns and pauses of the event, and those of the Fallback. Whoever has a turn keeps it,
-// so that more than Max can go out once. Errors are as those of WaitN.
+// Reset forgets the turns and pauses of the event, and those of the Fallback. A caller that has a
+// turn keeps it, so more than Max can go out once. Errors are those of WaitN.
 func (l *Limiter) Reset(ctx context.Context, event string) error {
 	if err := l.made().Check(ctx, engine.Peek, event, 1); err != nil {
 		return err

@@ -15,9 +15,9 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestRandomWaitsUnderLoad lets callers of three processes wait for turns of one to three units, under random
-// contexts, while others reserve, cancel and pause. Whoever does not leave gets a turn, nobody goes early,
-// no span holds more than Max, and nothing is left of the lines in the end.
+// TestRandomWaitsUnderLoad lets callers of three processes wait for turns of one to three units,
+// under random contexts, while others reserve, cancel and pause. Each caller that does not leave
+// gets a turn, none goes early, no span holds more than Max, and no line remains at the end.
 func TestRandomWaitsUnderLoad(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -36,8 +36,8 @@ type randomWaits struct {
 	limits   []window.Limit
 	limiters []*pace.Limiter
 	pauses   bool
-	slow     bool  // replies take some time
-	most     int64 // units of a turn
+	slow     bool  // replies are delayed
+	most     int64 // the most units of a turn
 
 	mu    sync.Mutex
 	gone  []logged // turns that were taken, when Wait returned
@@ -75,16 +75,17 @@ func (w *randomWaits) play() {
 	}
 	group.Wait()
 	synctest.Wait()
-	if !w.pauses && !w.slow { // a process can go up to 100 ms into a pause of another one, and as late as a reply comes
+	if !w.pauses && !w.slow { // a process can go up to 100 ms into another one's pause, or as late as a reply comes
 		w.checkBound()
 	}
 	for _, l := range w.limiters {
-		equal(w, "lines that are left", pace.Lines(l), 0)
+		equal(w, "remaining lines", pace.Lines(l), 0)
 	}
 	w.Logf("%d went, %d left", len(w.gone), w.ended)
 }
 
-// wait lets a caller wait: a third for ever, a third up to a deadline, and a third until they leave.
+// wait lets a caller wait: a third without a limit, a third up to a deadline, and a third until
+// they leave.
 func (w *randomWaits) wait(caller int, n int64, life time.Duration) {
 	ctx, cancel := context.WithCancel(w.Context())
 	switch caller % 3 {
@@ -112,7 +113,7 @@ func (w *randomWaits) wait(caller int, n int64, life time.Duration) {
 
 // disturb reserves a turn, and perhaps cancels it, or pauses.
 func (w *randomWaits) disturb() {
-	l := w.limiters[1+w.IntN(2)] // which have no Observe
+	l := w.limiters[1+w.IntN(2)] // these have no Observe
 	if w.pauses && w.IntN(3) == 0 {
 		if err := l.Pause(w.Context(), "e", time.Duration(1+w.IntN(1500))*time.Millisecond); err != nil {
 			w.Error(err)
@@ -127,7 +128,7 @@ func (w *randomWaits) disturb() {
 	}
 }
 
-// checkBound checks what the other side sees, where a caller goes up to a millisecond late.
+// checkBound checks what the other side sees if a caller goes up to a millisecond late.
 func (w *randomWaits) checkBound() {
 	slices.SortFunc(w.gone, func(a, b logged) int { return a.at.Compare(b.at) })
 	for _, l := range w.limits {

@@ -9,7 +9,7 @@ import (
 	"github.com/slidegate/slidegate/internal/engine"
 )
 
-// onRedis keeps the turns of events in Redis, by pace.lua.
+// onRedis keeps the turns of events in Redis, with pace.lua.
 type onRedis struct {
 	*engine.Limiter
 	args []string // Per and Max of each limit
@@ -71,10 +71,10 @@ func (s *onRedis) inspect(ctx context.Context, event string) ([]int64, error) {
 	return r.Integers, err
 }
 
-// errReply is returned for a reply that no Slidegate script gives.
-var errReply = errors.New("the reply is not as the head of pace.lua says; remove the script that Redis holds under this hash")
+// errReply is returned for a reply that no Slidegate script sends.
+var errReply = errors.New("the reply does not match the header of pace.lua; remove the script that Redis holds under this hash")
 
-// call makes a call whose reply has at least so many integers.
+// call makes a call whose reply must have at least the given number of integers.
 func (s *onRedis) call(ctx context.Context, c engine.Call, least int) (r engine.CallReply, err error) {
 	if r, err = s.Call(ctx, c); err == nil && len(r.Integers) < least {
 		err = s.Wrap(errReply)
@@ -82,7 +82,7 @@ func (s *onRedis) call(ctx context.Context, c engine.Call, least int) (r engine.
 	return r, err
 }
 
-// stateOf returns what a reply says of pauses.
+// stateOf returns the state of pauses in a reply.
 func stateOf(reply []int64) state { return state{now: reply[1], shift: reply[2], end: reply[3]} }
 
 func integer(n int64) string { return strconv.FormatInt(n, 10) }

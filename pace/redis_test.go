@@ -30,7 +30,7 @@ func TestCallersShareCalls(t *testing.T) {
 	}
 }
 
-// TestEvents checks that bookings on many events at the same time have turns of their own.
+// TestEvents checks that simultaneous bookings on many events each get their own turns.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	l := must(pace.New(window.On(redistest.Client(t)), pace.Config{Name: redistest.Key(t), Limits: parsed("1/1m"), MaxAhead: time.Hour, Timeout: time.Minute}))
@@ -48,8 +48,9 @@ func TestEvents(t *testing.T) {
 	group.Wait()
 }
 
-// TestOutage checks what happens while Redis does not answer: without a Fallback an error that says so,
-// and with one its turns, which are given back there. Who waits for a turn that was booked gets it.
+// TestOutage checks what happens while Redis does not answer: without a Fallback an error that says
+// so, and with one its turns, which are given back there. A caller that waits for a booked turn
+// still gets it.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -73,7 +74,7 @@ func TestOutage(t *testing.T) {
 	}
 	server.Pause(t)
 	if err := <-waits; err != nil && !errors.Is(err, window.ErrUncertain) && !errors.Is(err, window.ErrOutage) {
-		t.Errorf("a turn that was booked: %v", err)
+		t.Errorf("a turn booked before the outage: %v", err)
 	}
 	_, err := plain.Reserve(t.Context(), "e")
 	if !errors.Is(err, pace.ErrOutage) && !errors.Is(err, pace.ErrUncertain) || window.ReasonOf(err) != window.ReasonTimeout {
@@ -100,7 +101,7 @@ func TestOutage(t *testing.T) {
 	if err := safe.Cancel(t.Context(), "e", second); err != nil || must(safe.Due(t.Context(), "e", first)) != 0 {
 		t.Error(err)
 	}
-	if n := len(must(fallback.Inspect(t.Context(), "e")).Limits[0].Buckets); n != 0 { // the first turn matters no more, since none comes before the second
+	if n := len(must(fallback.Inspect(t.Context(), "e")).Limits[0].Buckets); n != 0 { // the first turn does not matter: no new turn comes before the second
 		t.Errorf("the Fallback counts %d turns", n)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -111,7 +112,8 @@ func TestOutage(t *testing.T) {
 	server.Resume(t)
 }
 
-// TestForeignValue checks that no method touches a value that is no record, and that each names the key.
+// TestForeignValue checks that no method touches a value that is not a record, and that each error
+// names the key.
 func TestForeignValue(t *testing.T) {
 	t.Parallel()
 	client := redistest.Client(t)
@@ -140,7 +142,8 @@ func TestForeignValue(t *testing.T) {
 	}
 }
 
-// TestInspectOthers checks that Inspect shows turns of limits that the limiter does not have, after its own.
+// TestInspectOthers checks that Inspect shows turns of limits that the limiter does not have, after
+// its own.
 func TestInspectOthers(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1_700_000_000_000).UTC()
@@ -157,7 +160,7 @@ func TestInspectOthers(t *testing.T) {
 	})
 }
 
-// TestMistakes checks the errors about configurations and arguments, which name the value and a remedy.
+// TestMistakes checks that errors about configurations and arguments name the value and a remedy.
 func TestMistakes(t *testing.T) {
 	valid := func() pace.Config { return pace.Config{Name: "api", Limits: parsed("5/1s")} }
 	change := func(do func(cfg *pace.Config)) error {
@@ -174,7 +177,7 @@ func TestMistakes(t *testing.T) {
 		{change(func(cfg *pace.Config) { cfg.Name = "" }), "choose 1 to 64"},
 		{change(func(cfg *pace.Config) { cfg.Limits = nil }), "give at least one"},
 		{change(func(cfg *pace.Config) { cfg.Limits[0].Max = 0 }), "choose 1 to 2^53 units"},
-		{change(func(cfg *pace.Config) { cfg.Limits[0].Resolution = 7 * time.Millisecond }), "a Resolution of 7ms; leave it 0"},
+		{change(func(cfg *pace.Config) { cfg.Limits[0].Resolution = 7 * time.Millisecond }), "a Resolution of 7ms; leave it at 0"},
 		{change(func(cfg *pace.Config) { cfg.MaxAhead = -1 }), "a MaxAhead of -1ns; choose whole milliseconds up to a day"},
 		{change(func(cfg *pace.Config) { cfg.MaxAhead = 25 * time.Hour }), "a MaxAhead of 25h0m0s"},
 		{change(func(cfg *pace.Config) { cfg.Secret = []byte("short") }), "at least 16"},

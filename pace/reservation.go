@@ -10,9 +10,9 @@ import (
 type Reservation struct {
 	OK    bool          // false: the turn would lie beyond MaxAhead, so nothing was booked
 	Delay time.Duration // until the turn, from the arrival of the reply; if not OK, until one can be booked
-	At    time.Time     // the turn, in UTC, on the clock of Redis; zero if not OK
+	At    time.Time     // the turn, in UTC, on the Redis clock; zero if not OK
 	N     int64         // units
-	Shift int64         // by how many ms all pauses together had shifted turns then, for Due and Cancel
+	Shift int64         // the ms by which all pauses together had shifted turns at that time, for Due and Cancel
 
 	// Degraded reports that the Fallback booked the turn.
 	Degraded bool
@@ -21,18 +21,18 @@ type Reservation struct {
 	Cause error `json:"-"`
 }
 
-// state is what every reply about an event says. Times are in ms.
+// state is the part that all replies about an event have in common. Times are in ms.
 type state struct {
-	now   int64 // of the reply; 0 if there is none
-	shift int64 // by how much all pauses together have shifted turns
-	end   int64 // of the last pause; 0 if there was none
+	now   int64 // the time of the reply; 0 if there is none
+	shift int64 // how far all pauses together have shifted turns
+	end   int64 // the end of the last pause; 0 if there was none
 }
 
-// booking is the reply to a request for some turns in a row.
+// booking is the reply to a request for several turns in a row.
 type booking struct {
 	state
-	turns []int64 // those that were booked
-	until int64   // if there are fewer: how long until the next one can be booked
+	turns []int64 // the booked turns
+	until int64   // if there are fewer than requested: how long until the next one can be booked
 	trace pipeline.Trace
 
 	arrived  time.Time // on the clock of this process
@@ -48,15 +48,15 @@ func (b *booking) reservations(n int64) (all []Reservation) {
 	return all
 }
 
-// turn returns a turn on the clock of this process.
+// turn converts a Reservation to a turn on the clock of this process.
 func (b *booking) turn(r Reservation) turn {
 	return turn{Reservation: r, trace: b.trace, due: b.arrived.Add(r.Delay), shifted: b.shift}
 }
 
 func (b *booking) wait() time.Duration { return milliseconds(b.until) }
 
-// since returns by how much pauses have shifted turns since they had shifted them by so much. After a Reset
-// the sum begins anew.
+// since returns how far pauses have shifted turns beyond the given shift. After a Reset the sum
+// starts over at 0.
 func (s state) since(shift int64) int64 {
 	if s.shift < shift {
 		return s.shift
@@ -64,10 +64,11 @@ func (s state) since(shift int64) int64 {
 	return s.shift - shift
 }
 
-// turn returns when a turn comes now. If that is before the end of the last pause, the turn came before it.
+// turn returns the current time of a turn. If that is before the end of the last pause, the turn
+// came before it.
 func (s state) turn(r Reservation) int64 { return r.At.UnixMilli() + s.since(r.Shift) }
 
-// paused reports whether a turn came before a pause that was made since it was booked.
+// paused reports whether a turn came before a pause that was made after it was booked.
 func (s state) paused(r Reservation) bool { return s.since(r.Shift) > 0 && s.turn(r) < s.end }
 
 // due returns how long until a turn comes.
@@ -76,7 +77,8 @@ func (s state) due(r Reservation) (time.Duration, error) {
 	if s.paused(r) || left < -maxLate.Milliseconds() {
 		return 0, ErrMissed
 	}
-	// Only if the clock has stepped back does it lie further ahead than when it was booked, apart from a pause.
+	// Apart from a pause, it is further ahead than when it was booked only if the clock has stepped
+	// back.
 	return milliseconds(max(paused, min(left, paused+r.Delay.Milliseconds()))), nil
 }
 
