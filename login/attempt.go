@@ -20,35 +20,35 @@ type Attempt struct {
 	Allowed bool
 
 	// RetryAfter is how long until the budgets that denied could allow the same attempt, or 0 if
-	// Allowed. On a cluster, these are the first one that denied, and those in its hash slot or in
-	// memory: others were not asked, and can still deny it then.
+	// Allowed. On a cluster, it covers the first budget that denied, and those in its hash slot or in
+	// memory. The others were not asked, and can still deny the attempt then.
 	RetryAfter time.Duration
 
-	// Challenge reports that a denied attempt would be allowed if the client solved a challenge:
-	// see BeginChallenged. It is false also if Redis did not answer that question.
+	// Challenge reports whether a denied attempt would be allowed if the client solved a challenge:
+	// see BeginChallenged. It is also false if Redis did not answer that question.
 	Challenge bool
 
 	// DeniedBy is the first budget that was used up, or empty if Allowed. Log it, and do not show it to
 	// the user.
 	DeniedBy Budget
 
-	// Remaining is how many more failures the budgets of this attempt allow now, or 0 if denied.
-	// After those of a known device come those of an unknown device.
+	// Remaining is how many more failures the budgets of this attempt allow now, or 0 if denied. Once
+	// a known device has used these up, those of an unknown device follow.
 	Remaining int64
 
 	// NextWait is the longest possible wait for the next attempt if this one fails. It is 0 if
 	// there is no wait, or if denied.
 	NextWait time.Duration
 
-	// Degraded reports that the Fallback decided, at least in part.
+	// Degraded reports whether the Fallback decided, at least in part.
 	Degraded bool
 
-	// Cause is why Redis did not answer, as in window.Decision: of the first budget that the
-	// Fallback decided. Otherwise it is nil.
+	// Cause is why Redis did not answer for the first budget that the Fallback decided, as in
+	// window.Decision. It is nil if the Fallback decided nothing.
 	Cause error `json:"-"`
 
 	guard     *Guard
-	method    methods // the one that made it
+	method    methods // the method that began the attempt
 	who       subject
 	charges   []charge
 	decisions []window.Decision
@@ -77,9 +77,9 @@ func (g *Guard) begin(ctx context.Context, method methods, who subject) (*Attemp
 	return a, g.explain(err)
 }
 
-// detach returns a context that the caller cannot end. A client could end it by hanging up, or by a
-// deadline of its choice. Config.Timeout ends each round trip. If that is below 0, the deadline of
-// ctx stays.
+// detach returns a context that the caller cannot end. Otherwise, a client could end it by hanging
+// up, or by a deadline of its choice. Config.Timeout ends each round trip. If that is below 0, the
+// deadline of ctx stays.
 func (g *Guard) detach(ctx context.Context) (context.Context, context.CancelFunc) {
 	detached := context.WithoutCancel(ctx)
 	if deadline, ok := ctx.Deadline(); ok && g.noTimeout {
@@ -108,15 +108,15 @@ func (a *Attempt) summarize() {
 }
 
 // Succeed reports that the password was right. It gives back the charges of this attempt. It also
-// resets the streak and the pair or the known device, with their challenged budgets.
+// resets the streak, and the pair or the known device, including their challenged budgets.
 //
 // Earlier failures on the address stay, because otherwise an attacker could clear them by logging
 // into an account of their own. Earlier failures on the account stay, because otherwise each login
 // of the owner would give an attacker new guesses.
 //
 // Succeed also works after ctx has ended, and takes at most 5 s. An error names the budgets that
-// could not be given back or reset, whose charges stay: log it, and let the user in. Only the first
-// call of Succeed or Cancel has an effect, and neither has one after a denial.
+// could not be given back or reset. Their charges stay: log the error, and let the user in. Only
+// the first call of Succeed or Cancel has an effect, and neither has one after a denial.
 func (a *Attempt) Succeed(ctx context.Context) error { return a.end(ctx, a.method) }
 
 // Cancel gives back the charges of this attempt, as if it had not been made. Call it if the
@@ -152,7 +152,7 @@ type undo struct {
 	decision *window.Decision
 }
 
-// resets returns that all charges to these event keys are to be given back.
+// resets returns, for each event key, an undo that gives back all of its charges.
 func resets(all []charge) (undos []undo) {
 	for _, c := range all {
 		undos = append(undos, undo{charge: c})

@@ -14,7 +14,7 @@ type Budget string
 
 // The budgets. Begin charges BudgetAddress and BudgetPair, then BudgetAccount, then BudgetStreak
 // and BudgetTotal. BeginKnown charges BudgetDevice, then BudgetTotal. Each comment ends with the
-// event key, as Limiter(b).Inspect and slidegate inspect take it.
+// event key to pass to Limiter(b).Inspect and slidegate inspect.
 const (
 	// BudgetAddress counts attempts from one IPv4 address or one IPv6 /64, on any account.
 	// Event key: 192.0.2.1 or 2001:db8:1:2::/64.
@@ -56,8 +56,8 @@ const (
 // Attempt.RetryAfter is then the wait if the alarm stays on.
 const BudgetSite Budget = "site"
 
-// table says for each budget what it counts by, and which methods ask and reset it. They ask in this
-// order. A guard has the budgets that Config.limits has limits for.
+// table lists, for each budget, what it counts by, and which methods ask and reset it. Methods ask
+// the budgets in this order. A guard has those for which Config.limits returns limits.
 var table = []budget{
 	{name: BudgetAddress, by: byAddress, asked: begin, cleared: forgetAddress},
 	{name: BudgetSite, by: byAddress, asked: beginAlarmed},
@@ -78,13 +78,14 @@ type budget struct {
 	by    int     // the index of its event key in a subject
 	asked methods // ask and charge it
 
-	// together are the methods that ask it in the same round trip as the one that they ask just
-	// before it, because a charge that is held for a moment harms nobody else. The pair belongs to
-	// the attacker, like the address. And the total has no more for unknown devices than the account
-	// has admitted. BeginKnown asks it later: a device without a budget takes nothing from others.
+	// together are the methods that ask this budget in the same round trip as the budget before it. If
+	// that one denies, the charge to this one is held for a moment, which harms nobody else. The pair
+	// belongs to the attacker, like the address. Unknown devices cannot take more of the total than
+	// the account allows them. BeginKnown asks the total in a later round trip, so that a device that
+	// has used up its own budget takes nothing from others.
 	together methods
 
-	cleared methods // reset it: Forget and the like, and an attempt that succeeds
+	cleared methods // reset it: Forget, ForgetAddress, and an attempt that succeeds
 	limiter *window.Limiter
 }
 
@@ -94,7 +95,7 @@ type methods uint8
 const (
 	begin        methods = 1 << iota
 	beginAlarmed         // Begin while the alarm is on
-	beginKnown           // a device that has used up its budget goes on as begin
+	beginKnown           // a device that has used up its budget continues as begin
 	beginChallenged
 	forget
 	forgetAddress
@@ -114,8 +115,8 @@ const (
 	byDevice
 )
 
-// subject holds event keys, of an attempt or of what to forget. A method leaves out the budgets whose
-// event key is empty.
+// subject holds the event keys of an attempt, or of what to forget. A method skips the budgets
+// whose event key is empty.
 type subject [byDevice + 1]string
 
 // subject returns the subject of an attempt, or an error if the guard is not initialized, or the
@@ -131,8 +132,8 @@ func (g *Guard) subject(account string, ip netip.Addr) (subject, error) {
 	return subject{byAddress: client, byPair: client + " " + account, byAccount: account}, nil
 }
 
-// subjects returns a subject for each address, with its pair, and then one for the account. Errors
-// are as those of subject.
+// subjects returns a subject for each address, with its pair, and then one for the account. The
+// errors are those of subject.
 func (g *Guard) subjects(account string, from []netip.Addr) (all []subject, err error) {
 	for _, ip := range from {
 		who, err := g.subject(account, ip)
@@ -172,7 +173,8 @@ func (c charge) failed(format string, err error) error {
 	return fmt.Errorf("slidegate: login: cannot "+format, c.name, err)
 }
 
-// explain returns err. If the ACL user may not use the keys of a budget, it adds those of the guard.
+// explain returns err. If the ACL user has no permission for the keys of a budget, it adds the key
+// pattern of the whole guard.
 func (g *Guard) explain(err error) error {
 	if err == nil || window.ReasonOf(err) != window.ReasonNoPerm {
 		return err

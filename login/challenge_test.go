@@ -42,7 +42,7 @@ func TestChallengeLetsIn(t *testing.T) {
 }
 
 // TestChallengeOfADevice checks Challenge for a known device that has used up its budget, and is
-// denied as an unknown device.
+// then denied like an unknown device.
 func TestChallengeOfADevice(t *testing.T) {
 	g := newGuard(t, redistest.Client(t), login.Config{Device: limits("1/1d"), Pair: limits("1/2d"), Challenged: &login.Challenged{}})
 	for range 2 {
@@ -88,7 +88,7 @@ func TestNoChallengeHelps(t *testing.T) {
 }
 
 // TestSolversLeaveTheReserve checks that attackers with any number of addresses and solved
-// challenges leave known devices their part.
+// challenges leave known devices their share.
 func TestSolversLeaveTheReserve(t *testing.T) {
 	c := newClock()
 	g := must(login.NewLocal(login.Config{Name: "login", Now: c.now, Account: limits("60/1h"), Streak: limits("90/1h"), Challenged: &login.Challenged{Account: limits("30/1h"), Streak: limits("90/1h")}}))

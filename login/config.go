@@ -13,18 +13,18 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Config sets what a Guard allows. Only Name is required, and for New also a Secret.
-// Limits that are nil have the defaults given here. If a budget has several limits, all of them
-// hold, so the wait grows with the number of failures. Sources of the defaults, and advice for each
-// field, are in https://github.com/slidegate/slidegate/blob/main/docs/login.md.
+// Config sets what a Guard allows. Only Name is required, and for New also a Secret. Limits that
+// are nil have the defaults given here. If a budget has several limits, all of them apply, so the
+// wait grows with the number of failures. Sources of the defaults, and advice for each field, are
+// in https://github.com/slidegate/slidegate/blob/main/docs/login.md.
 type Config struct {
-	// Name begins the Name of each limiter, and so its Redis keys: login.account, login.pair. It
-	// has 1 to 45 bytes, of the characters that window.Config allows. Guards with the same Name and
-	// Secret share their counts.
+	// Name is the prefix of the Name of each limiter, and so of its Redis keys: login.account,
+	// login.pair. It has 1 to 45 bytes, of the characters that window.Config allows. Guards with the
+	// same Name and Secret share their counts.
 	Name string
 
 	// Secret hides accounts and addresses in Redis keys, by a keyed hash. It has at least 16 random
-	// bytes, the same in all processes. With another Secret, all counts begin at zero.
+	// bytes, the same in all processes. With another Secret, all counts start at zero.
 	Secret []byte `json:"-"`
 
 	// Address limits the failures of one IPv4 address or IPv6 /64, on all accounts together.
@@ -58,9 +58,9 @@ type Config struct {
 	// unknown.
 	Device []window.Limit
 
-	// Challenged is for services that can show a captcha or another challenge. Attempt.Challenge
-	// then says whether one would help, and BeginChallenged admits a client that solved it. It also
-	// adds an alarm over the whole service: see Challenged.Site. nil means no challenges.
+	// Challenged is for services that can show a captcha or another challenge. Attempt.Challenge then
+	// reports whether one would help, and BeginChallenged allows attempts of clients that solved one.
+	// It also adds an alarm for the whole service: see Challenged.Site. nil means no challenges.
 	Challenged *Challenged
 
 	// Now returns the time, as in window.Config. Set it only to replay or simulate.
@@ -77,9 +77,9 @@ type Config struct {
 	OnDenied func(ctx context.Context, d window.Denial) `json:"-"`
 
 	// Timeout bounds the calls to Redis of an allowed Begin: each of up to three round trips gets a
-	// third. 0 is a second. A denial can take two more round trips, and a known device that has
-	// used up its budget one more. Below 0, only the deadline of ctx counts, so no client may
-	// choose that: see Begin.
+	// third. 0 means one second. A denial can take two more round trips, and a known device that has
+	// used up its budget one more. If Timeout is negative, only the deadline of ctx applies, so do not
+	// let clients choose that deadline: see Begin.
 	Timeout time.Duration
 
 	// Fallback decides while Redis does not answer, with the limits of its own Config. It is
@@ -89,9 +89,9 @@ type Config struct {
 }
 
 // Challenged limits attempts whose clients solved a challenge: a captcha, a proof of work, or a
-// code by mail. They are counted apart from other attempts, so users get in while attackers have
-// used up the usual budgets. Limits that are nil have the defaults given here. The details are in
-// https://github.com/slidegate/slidegate/blob/main/docs/login.md#challenges.
+// code sent by email. They are counted separately from other attempts, so users can log in even if
+// attackers have used up the usual budgets. Limits that are nil have the defaults given here. The
+// details are in https://github.com/slidegate/slidegate/blob/main/docs/login.md#challenges.
 type Challenged struct {
 	// Address limits the challenged failures of one address, on all accounts together. Default:
 	// 20/1m, 50/1h, 100/1d, as Config.Address.
@@ -110,13 +110,13 @@ type Challenged struct {
 	// With the 60 of Config.Streak and the 20 of one known device, that is at most 100 in a row.
 	Streak []window.Limit
 
-	// Site is the level of failures over the whole service that switches on the alarm: by default
+	// Site is the level of failures across the whole service that switches the alarm on: by default
 	// 1000/1h. Max is at most 10^7. During an alarm, unknown devices whose address has failed twice
 	// need a challenge. See
 	// https://github.com/slidegate/slidegate/blob/main/docs/login.md#attacks-on-the-whole-site.
 	Site window.Limit
 
-	// Switched is called when the alarm goes on or off in this process. Attempts wait for it, so
+	// Switched is called when this process switches the alarm on or off. Attempts wait for it, so
 	// return quickly. It must not use the guard.
 	Switched func(Alarm) `json:"-"`
 }
@@ -136,7 +136,7 @@ var (
 	challengedStreakLimits  = []window.Limit{{Max: 20, Per: month}}
 
 	// unchallengedStreakLimits are the default of Config.Streak with challenges, so that challenged
-	// attempts have their part of 100 failures in a row.
+	// attempts have their share of 100 failures in a row.
 	unchallengedStreakLimits = []window.Limit{{Max: 60, Per: month}}
 )
 
@@ -144,7 +144,7 @@ const (
 	maxPerHour = 100 // failures on one account: OWASP ASVS 4, 2.2.1
 	maxName    = 45  // bytes, so that the names of the limiters fit into window's limit
 	roundTrips = 3   // of an allowed Begin
-	suspectMax = 2   // failures of an address that the alarm accepts, because many people mistype once
+	suspectMax = 2   // failures of an address that the alarm accepts, because many users mistype once
 )
 
 // limits returns the limits of each budget that the guard has.
@@ -205,7 +205,7 @@ func (cfg Config) roundTrip() time.Duration {
 	return max(1, cmp.Or(cfg.Timeout, time.Second)/roundTrips)
 }
 
-// siteAlarm returns the alarm over the whole service.
+// siteAlarm returns the alarm for the whole service.
 func (cfg Config) siteAlarm(in store) (*siteAlarm, error) {
 	limit := cmp.Or(cfg.Challenged.Site, siteLimit)
 	shared, err := in.ar1(ar1.Config{
@@ -237,13 +237,13 @@ func suspectLimits(address []window.Limit) []window.Limit {
 func (cfg Config) check() error {
 	switch {
 	case cfg.Name == "":
-		return errors.New("slidegate: login guard without a Name; give it one, because guards of one Name share their counts")
+		return errors.New("slidegate: login guard without a Name; give it one, because guards with the same Name share their counts")
 	case len(cfg.Name) > maxName:
 		return fmt.Errorf("slidegate: login guard name %.80q has %d bytes; choose 1 to %d", cfg.Name, len(cfg.Name), maxName)
 	case cfg.Fallback != nil && cfg.Fallback.budgets == nil:
-		return fmt.Errorf("slidegate: login guard %q has a Fallback that comes neither from New nor from NewLocal; make it by one of them", cfg.Name)
+		return fmt.Errorf("slidegate: login guard %q has an uninitialized Fallback; create it with New or NewLocal", cfg.Name)
 	case cfg.Fallback != nil && cfg.Challenged != nil && cfg.Fallback.alarm == nil:
-		return fmt.Errorf("slidegate: login guard %q has challenges, but its Fallback has none; set Challenged there, too", cfg.Name)
+		return fmt.Errorf("slidegate: login guard %q has challenges, but its Fallback has none; set Challenged there too", cfg.Name)
 	}
 	return nil
 }
@@ -281,8 +281,8 @@ func (cfg Config) checkReserve(total window.Limit, limits map[Budget][]window.Li
 	return nil
 }
 
-// maxIn returns how many units the limits admit in any span of time. The span lies within as many
-// windows as it takes to cover it.
+// maxIn returns the most units that the limits allow in any span of time. A limit allows Max in
+// each of the windows that cover the span.
 func maxIn(span time.Duration, limits []window.Limit) float64 {
 	most := math.Inf(1)
 	for _, l := range limits {

@@ -13,7 +13,7 @@ import (
 // before the password is checked.
 func ExampleGuard_Begin() {
 	ctx, ip := context.Background(), netip.MustParseAddr("198.51.100.7")
-	guard, err := login.NewLocal(login.Config{Name: "login"}) // or login.New, with a client of Redis and a Secret
+	guard, err := login.NewLocal(login.Config{Name: "login"}) // or login.New, with a connection to Redis and a Secret
 	if err != nil {
 		panic(err)
 	}
@@ -43,7 +43,7 @@ func ExampleGuard_Begin() {
 }
 
 // How does a captcha let a user in while a botnet guesses at the account? Attempt.Challenge reports
-// that a solved challenge would help, and BeginChallenged then admits the attempt.
+// that a solved challenge would help, and BeginChallenged then allows the attempt.
 func ExampleGuard_BeginChallenged() {
 	ctx := context.Background()
 	guard, err := login.NewLocal(login.Config{Name: "login", Challenged: &login.Challenged{}})

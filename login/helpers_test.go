@@ -13,7 +13,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestMain runs eight tests side by side, because most of them wait for Redis.
+// TestMain runs eight tests in parallel, because most of them wait for Redis.
 func TestMain(m *testing.M) { redistest.MainParallel(m) }
 
 var (
@@ -25,7 +25,7 @@ var (
 // clock is a clock that stands still until a test moves it.
 type clock struct{ ms atomic.Int64 }
 
-// newClock returns a clock that begins at noon.
+// newClock returns a clock that starts at noon.
 func newClock() *clock {
 	c := &clock{}
 	c.ms.Store(noon.UnixMilli())
@@ -35,7 +35,7 @@ func newClock() *clock {
 func (c *clock) now() time.Time       { return time.UnixMilli(c.ms.Load()) }
 func (c *clock) pass(d time.Duration) { c.ms.Add(d.Milliseconds()) }
 
-// must returns v, and panics if there is an error.
+// must returns v, or panics if there is an error.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -61,7 +61,7 @@ func newGuard(t *testing.T, client rueidis.Client, cfg login.Config) *login.Guar
 	return must(login.New(window.On(client), cfg))
 }
 
-// guards returns makers of guards: in memory, on one server and on a cluster.
+// guards returns constructors of guards: in memory, on one server and on a cluster.
 func guards(t *testing.T, cfg login.Config) map[string]func(name string) *login.Guard {
 	t.Helper()
 	client, cluster := redistest.Client(t), redistest.Cluster(t)
@@ -94,7 +94,7 @@ func eventually(t *testing.T, what string, so func() bool) {
 		select {
 		case <-again.C:
 		case <-late:
-			t.Fatalf("after a minute it is still not so: %s", what)
+			t.Fatalf("after a minute, this is still not true: %s", what)
 		}
 	}
 }

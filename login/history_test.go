@@ -108,7 +108,7 @@ func (x *ledger) end(now, began time.Time, charged []subject) {
 	}
 }
 
-// clear forgets all charges of some subjects.
+// clear forgets all charges to the given subjects.
 func (x *ledger) clear(all []subject) {
 	for _, s := range all {
 		for _, l := range x.limits[s.budget] {
@@ -127,7 +127,7 @@ type pending struct {
 // TestHistories plays random histories and compares each answer with the ledger. Attempts come from
 // a few addresses and devices on a few accounts, with and without a solved challenge. They end at
 // once, later, in another order, or never. In most histories, the alarm is always on or always off.
-// In memory, where the guard knows the level at once, some histories switch it.
+// In memory, where the guard knows the level at once, some histories switch the alarm.
 func TestHistories(t *testing.T) {
 	c := newClock()
 	cfg := login.Config{
@@ -168,7 +168,7 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// siteLimits are limits under which the alarm stays off, goes on after one failure, or switches
+// siteLimits are limits under which the alarm stays off, switches on after one failure, or switches
 // several times in a history.
 var siteLimits = []window.Limit{window.PerHour(1_000_000), {Max: 1, Per: 365 * 24 * time.Hour}, {Max: 8, Per: time.Minute}}
 

@@ -1,7 +1,7 @@
 // Package login provides login throttling: it protects a login form against brute force and
-// credential stuffing. It is a distributed rate limiter for attempts on anything that people type
-// to prove who they are: passwords, PINs, one-time codes. Counts are in Redis, in Redis Cluster, or
-// in memory.
+// credential stuffing. It is a distributed rate limiter for attempts at anything that users type to
+// prove who they are: passwords, PINs, one-time codes. Counts are kept in Redis, in Redis Cluster,
+// or in memory.
 //
 // A [Guard] charges each attempt before the password is checked. It charges the IP address, the
 // address and account as a pair, and the account. A wrong password leaves the charges, and a right
@@ -21,7 +21,7 @@
 //	}
 //
 // [Guard.BeginKnown] keeps an account open for its owner during an attack: a device that has logged
-// in before has its own budget. [Guard.BeginChallenged] admits an attempt whose client solved a
+// in before has its own budget. [Guard.BeginChallenged] allows an attempt whose client solved a
 // captcha.
 //
 // Package [github.com/slidegate/slidegate/login/loginhttp] is a complete login form for net/http.
@@ -43,8 +43,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Guard decides which attempts to log in are allowed. It is made by New or NewLocal. It is
-// safe for concurrent use, and needs no Close.
+// Guard decides which login attempts are allowed. Create one with New or NewLocal. It is safe for
+// concurrent use, and needs no Close.
 type Guard struct {
 	name      string
 	budgets   []*budget  // in the order of the table
@@ -58,21 +58,21 @@ type Guard struct {
 var (
 	// ErrEmptyAccount is returned for the account "". All users without an account name would share
 	// it.
-	ErrEmptyAccount = errors.New("slidegate: login without an account; check that one was typed before you call the guard")
+	ErrEmptyAccount = errors.New("slidegate: login without an account; check that one was entered before you call the guard")
 	// ErrEmptyDevice is returned by BeginKnown for the device "".
 	ErrEmptyDevice = errors.New("slidegate: login from a known device without its name; use Begin if the device is not known")
 	// ErrInvalidAddress is returned for the zero netip.Addr, 0.0.0.0 and ::, because no client has
 	// these addresses.
-	ErrInvalidAddress = errors.New("slidegate: login without an address of the client; take it from httplimit.ClientAddr(request), or behind a proxy from the Addr of httplimit.Clients")
+	ErrInvalidAddress = errors.New("slidegate: login without a client address; take it from httplimit.ClientAddr(request), or behind a proxy from the Addr of httplimit.Clients")
 )
 
 var (
-	errGuard        = errors.New("slidegate: a login guard that comes neither from New nor from NewLocal; make it by one of them")
-	errNoChallenges = errors.New("slidegate: login guard without challenges; set Config.Challenged, such as to &login.Challenged{}")
+	errGuard        = errors.New("slidegate: this login guard is uninitialized; create it with New or NewLocal")
+	errNoChallenges = errors.New("slidegate: login guard without challenges; set Config.Challenged, for example to &login.Challenged{}")
 )
 
 // New returns a guard that keeps its counts in the Redis or Redis Cluster of a Connection, which
-// comes from window.Dial, window.On or package goredisgate. It requires Config.Name and
+// you get from window.Dial, window.On or package goredisgate. It requires Config.Name and
 // Config.Secret, and sends nothing yet. An error is about conn or cfg, and says what to do.
 func New(conn *window.Connection, cfg Config) (*Guard, error) {
 	if len(cfg.Secret) < keys.MinSecret {
@@ -112,7 +112,7 @@ func newGuard(cfg Config, in store) (g *Guard, err error) {
 	return g, err
 }
 
-// addBudgets adds the budgets of the table that have limits, and checks these.
+// addBudgets adds the budgets of the table that have limits, and validates the limits.
 func (g *Guard) addBudgets(cfg Config, in store) (err error) {
 	limits := cfg.limits()
 	for _, b := range table {
@@ -141,24 +141,24 @@ func (g *Guard) Limiter(b Budget) *window.Limiter {
 	return nil
 }
 
-// Begin charges an attempt to log in on an account from an IP address, and reports whether to check
-// the password. Call it before the password is checked, also for accounts that do not exist, so
+// Begin charges an attempt to log into an account from an IP address, and reports whether to check
+// the password. Call it before the password is checked, even for accounts that do not exist, so
 // that nobody learns which ones do. If the attempt is allowed, check the password. If that is
 // right, call Succeed. If it is wrong, call nothing: the charges stay. If it could not be checked,
 // call Cancel.
 //
 // A denial is an Attempt and not an error. The errors are ErrEmptyAccount, ErrInvalidAddress, and
-// those of window.AllowAll. An error beside a denial means that some charges could not be given
-// back. After any error, let nobody in.
+// those of window.AllowAll. An error together with a denial means that some charges could not be
+// given back. After any error, let nobody in.
 //
-// Begin does not change the account: Alice and alice are two accounts. Pass what the application
-// looks the account up by, such as its number. For an account that does not exist, pass the typed
-// name in the form in which you searched for it. Pass the IP address of the client, not of a proxy:
-// see httplimit.Clients.
+// Begin does not change the account: Alice and alice are two accounts. Pass the identifier by which
+// the application looks up the account, such as its number. For an account that does not exist,
+// pass the typed name in the form in which you searched for it. Pass the IP address of the client,
+// not of a proxy: see httplimit.Clients.
 //
-// Once Begin has charged something, the end of ctx does not stop it, but Config.Timeout does.
-// Otherwise a client could hang up, or choose a gRPC deadline, so that only the account is charged
-// and not its own address.
+// Once Begin has charged something, only Config.Timeout stops it, and not the end of ctx. Otherwise
+// a client could hang up, or choose a gRPC deadline, so that only the account is charged and not
+// its own address.
 func (g *Guard) Begin(ctx context.Context, account string, ip netip.Addr) (*Attempt, error) {
 	who, err := g.subject(account, ip)
 	if err != nil {
@@ -168,7 +168,7 @@ func (g *Guard) Begin(ctx context.Context, account string, ip netip.Addr) (*Atte
 }
 
 // BeginKnown charges an attempt from a known device: one that has logged into this account before,
-// as the application has verified by a signed cookie. Other devices cannot use up its budget. So
+// as the application has verified with a signed cookie. Other devices cannot use up its budget. So
 // neither an attack on the account nor failures from the same address lock the owner out.
 //
 // device is the ID in the cookie, different for each device. If the device has used up its budget,
@@ -256,8 +256,8 @@ func (g *Guard) checkAccount(account string) error {
 }
 
 // Forget resets what is charged to an account, and to its pairs with the given addresses. Call it
-// when the owner has set a new password by a link in a mail, or has proven who they are at the help
-// desk. Pass the address that this came from, if it should log in at once.
+// when the owner has set a new password through a link in an email, or has proven their identity to
+// the help desk. Pass the address that the owner came from if it should be able to log in at once.
 //
 // Forget keeps what is charged to an address for all accounts, and the budgets of known devices. It
 // also resets the Fallback of this process. An attempt that was under way can later give back one
@@ -271,7 +271,7 @@ func (g *Guard) Forget(ctx context.Context, account string, from ...netip.Addr) 
 }
 
 // ForgetAddress resets what is charged to an address, or to the /64 of an IPv6 address. Use it for
-// an address that many people share. It keeps the pairs of the address with accounts.
+// an address that many users share. It keeps the pairs of the address with accounts.
 func (g *Guard) ForgetAddress(ctx context.Context, ip netip.Addr) error {
 	who, err := g.subject("any account", ip)
 	if err != nil {

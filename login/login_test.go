@@ -293,8 +293,8 @@ func TestHonestAmongAttackers(t *testing.T) {
 }
 
 // TestKnownAmongStrangersUnderLoad runs 32 unknown devices that keep retrying from new addresses on
-// an account that they have used up. They take nothing of what is left for known devices, not even
-// for a moment.
+// an account that they have used up. They take nothing from what is left for known devices, not
+// even for a moment.
 func TestKnownAmongStrangersUnderLoad(t *testing.T) {
 	g := newGuard(t, redistest.Cluster(t), login.Config{Account: limits("2/1d"), Total: limits("3/1h")})
 	for i := range 2 {
@@ -428,10 +428,10 @@ func TestRefuses(t *testing.T) {
 		{of(login.Config{Secret: secret[:15]}), `slidegate: login guard "g" has a Secret of 15 bytes; give it at least 16 random ones, so that Redis keys hide accounts and addresses`},
 		{of(login.Config{Secret: secret, Name: "a b"}), `slidegate: limiter name "a b.address" has the byte " "; use only A-Z a-z 0-9 . _ - and colon`},
 		{of(login.Config{Secret: secret, Name: strings.Repeat("a", 46)}), `slidegate: login guard name "` + strings.Repeat("a", 46) + `" has 46 bytes; choose 1 to 45`},
-		{zero, "slidegate: a login guard that comes neither from New nor from NewLocal; make it by one of them"},
-		{(&login.Guard{}).Forget(t.Context(), "alice"), "slidegate: a login guard that comes neither from New nor from NewLocal; make it by one of them"},
+		{zero, "slidegate: this login guard is uninitialized; create it with New or NewLocal"},
+		{(&login.Guard{}).Forget(t.Context(), "alice"), "slidegate: this login guard is uninitialized; create it with New or NewLocal"},
 		{local.ForgetAddress(t.Context(), netip.Addr{}), login.ErrInvalidAddress.Error()},
-		{nameless, `slidegate: login guard without a Name; give it one, because guards of one Name share their counts`},
+		{nameless, `slidegate: login guard without a Name; give it one, because guards with the same Name share their counts`},
 		{of(login.Config{Secret: secret, Account: limits("91/1h")}), account("91" + ninety)},
 		{of(login.Config{Secret: secret, Account: limits("5/1s")}), account("18000" + ninety)},
 		{of(login.Config{Secret: secret, Account: limits("20/10m")}), account("120" + ninety)},
@@ -445,11 +445,11 @@ func TestRefuses(t *testing.T) {
 		{of(login.Config{Secret: secret, Account: []window.Limit{{Max: 5}}}), `slidegate: limiter "g.account" has limit 1 with a Per of 0s; choose whole milliseconds, from one to 100 years`},
 		{of(login.Config{Secret: secret, Account: []window.Limit{}}), `slidegate: limiter "g.account" has no limits; give at least one, such as window.PerHour(5)`},
 		{of(login.Config{Secret: secret, Account: []window.Limit{{}}}), `slidegate: limiter "g.account" has limit 1 with a Max of 0; choose 1 to 2^53 units`},
-		{of(login.Config{Secret: secret, Fallback: &login.Guard{}}), `slidegate: login guard "g" has a Fallback that comes neither from New nor from NewLocal; make it by one of them`},
+		{of(login.Config{Secret: secret, Fallback: &login.Guard{}}), `slidegate: login guard "g" has an uninitialized Fallback; create it with New or NewLocal`},
 		{of(login.Config{Secret: secret, Challenged: &login.Challenged{Account: limits("71/1h")}}), `slidegate: login guard "g" has Account limits that allow 20 failures in 1h0m0s, Challenged.Account limits that allow 71, and a Total that allows 100; let both together allow at most 90, so that known devices have the rest`},
-		{of(login.Config{Secret: secret, Challenged: &login.Challenged{}, Fallback: local}), `slidegate: login guard "g" has challenges, but its Fallback has none; set Challenged there, too`},
+		{of(login.Config{Secret: secret, Challenged: &login.Challenged{}, Fallback: local}), `slidegate: login guard "g" has challenges, but its Fallback has none; set Challenged there too`},
 		{of(login.Config{Secret: secret, Challenged: &login.Challenged{Site: window.Limit{Per: time.Hour}}}), `slidegate: limiter "g.site" has limit 1 with a Max of 0; choose 1 to 10^7 units`},
-		{challenged, `slidegate: login guard without challenges; set Config.Challenged, such as to &login.Challenged{}`},
+		{challenged, `slidegate: login guard without challenges; set Config.Challenged, for example to &login.Challenged{}`},
 		{errLocal, `slidegate: limiter "g.address" is in memory and has a Fallback, which it never needs; leave it out`},
 		{begin("", home), login.ErrEmptyAccount.Error()},
 		{begin("alice", netip.Addr{}), login.ErrInvalidAddress.Error()},
@@ -593,7 +593,7 @@ func TestNoPermission(t *testing.T) {
 }
 
 // TestRedisDiesWithinAnAttempt kills Redis during an attempt, and the Fallback decides the rest of
-// it. An error comes beside a denial if charges in Redis cannot be given back.
+// it. A denial comes with an error if charges in Redis cannot be given back.
 func TestRedisDiesWithinAnAttempt(t *testing.T) {
 	t.Parallel()
 	for _, denied := range []bool{false, true} {
@@ -644,8 +644,8 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// TestForgetAddress checks that ForgetAddress frees a used up address, given any address of its
-// /64.
+// TestForgetAddress checks that ForgetAddress frees an address that is used up, given any address
+// in its /64.
 func TestForgetAddress(t *testing.T) {
 	g := newGuard(t, redistest.Client(t), login.Config{Address: limits("1/1h")})
 	one, other := netip.MustParseAddr("2001:db8:1:2::1"), netip.MustParseAddr("2001:db8:1:2::2")
@@ -758,7 +758,7 @@ func TestSecretIsNotInJSON(t *testing.T) {
 	}
 }
 
-// TestAttemptWithoutGuard checks that Succeed and Cancel work on an Attempt that no guard has made,
+// TestAttemptWithoutGuard checks that Succeed and Cancel work on an Attempt that no guard created,
 // as in a user's tests.
 func TestAttemptWithoutGuard(t *testing.T) {
 	a := &login.Attempt{Allowed: true}

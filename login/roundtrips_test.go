@@ -35,7 +35,7 @@ func newGate() *gate {
 	return g
 }
 
-// expect begins to count calls. Each argument is the number of calls in one round trip.
+// expect starts counting calls. Each argument is the number of calls in one round trip.
 func (g *gate) expect(calls ...int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -45,7 +45,7 @@ func (g *gate) expect(calls ...int) {
 	}
 }
 
-// open holds nothing back, and begins to count calls.
+// open stops holding back replies, and starts counting calls.
 func (g *gate) open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -88,7 +88,7 @@ func gatedGuard(t *testing.T, cfg login.Config) (*gate, *login.Guard) {
 	t.Helper()
 	gate := newGate()
 	client := redistest.Start(t).NewClient(t, func(o *rueidis.ClientOption) {
-		o.AlwaysPipelining = true // else the second of two callers on a new connection waits for the first
+		o.AlwaysPipelining = true // otherwise the second of two callers on a new connection waits for the first
 		o.PipelineMultiplex = -1  // one connection: the handshake of another would wait at the gate
 		o.DialCtxFn = func(ctx context.Context, address string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			c, err := d.DialContext(ctx, "tcp", address)

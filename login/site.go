@@ -12,14 +12,14 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Alarm represents the failures over the whole service, and whether they are far above normal: see
-// Challenged.Site.
+// Alarm represents the failures across the whole service, and whether they are far above normal:
+// see Challenged.Site.
 type Alarm struct {
-	// On reports whether addresses that have failed twice need a challenge. The alarm goes on when
-	// Level reaches Limit.Max, and off when it is below half of that.
+	// On reports whether addresses that have failed twice need a challenge. The alarm switches on when
+	// Level reaches Limit.Max, and off when Level falls below half of that.
 	On bool
 
-	// Level is the level of failures, at most Limit.Max. Without new ones it halves in 0.69 x
+	// Level is the level of failures, at most Limit.Max. Without new failures, it halves in 0.69 x
 	// Limit.Per.
 	Level int64
 
@@ -28,8 +28,8 @@ type Alarm struct {
 }
 
 // Alarm returns the alarm as this process knows it. While there are attempts, the process asks
-// Redis about once a second. Otherwise the level decays by itself. Without Config.Challenged, the
-// alarm is zero.
+// Redis about once a second. Otherwise the level decays by itself. Without Config.Challenged, it
+// returns the zero Alarm.
 func (g *Guard) Alarm() Alarm {
 	if g == nil || g.alarm == nil {
 		return Alarm{}
@@ -37,8 +37,8 @@ func (g *Guard) Alarm() Alarm {
 	return g.alarm.current()
 }
 
-// siteAlarm watches the failures over the whole service. All guards of a Name share the level. Each
-// decides for itself whether the alarm is on.
+// siteAlarm watches the failures across the whole service. All guards with the same Name share the
+// level. Each decides for itself whether the alarm is on.
 type siteAlarm struct {
 	shared   *ar1.Limiter
 	limit    window.Limit
@@ -50,8 +50,8 @@ type siteAlarm struct {
 	// failures counts failures since the last exchange, including attempts under way. It is
 	// negative after the success of an attempt that is already in the shared level.
 	failures atomic.Int64
-	// correction is 0, or the negative of what the shared level has too much: attempts that
-	// succeeded, and what was rounded up. Only takeFailures uses it.
+	// correction is 0 or negative. It takes back the excess in the shared level, which comes from
+	// attempts that succeeded and from rounding up. Only takeFailures uses it.
 	correction float64
 
 	mu           sync.Mutex
@@ -64,7 +64,7 @@ type siteAlarm struct {
 
 const (
 	siteEvent     = "failures"
-	exchangeEvery = time.Second // the least time between two exchanges
+	exchangeEvery = time.Second // the minimum time between two exchanges
 )
 
 // isOn reports whether the alarm is on.
@@ -157,7 +157,7 @@ func (s *siteAlarm) current() Alarm {
 }
 
 // update switches the alarm by the level that was last read, minus what has decayed since. So the
-// alarm goes off also while Redis does not answer.
+// alarm also switches off while Redis does not answer.
 func (s *siteAlarm) update(now time.Time) Alarm {
 	level := int64(math.Round(s.decayed(float64(s.level), now.Sub(s.levelAt))))
 	a := Alarm{Level: level, Limit: s.limit, On: level >= s.limit.Max || s.on && 2*level >= s.limit.Max}

@@ -25,7 +25,7 @@ func failOn(t *testing.T, g *login.Guard, accounts int) {
 	}
 }
 
-// raiseAlarm switches the alarm on by failures.
+// raiseAlarm fails often enough to switch the alarm on.
 func raiseAlarm(t *testing.T, g *login.Guard, c *clock) {
 	t.Helper()
 	failOn(t, g, int(g.Alarm().Limit.Max))
@@ -98,7 +98,7 @@ func TestSiteLevel(t *testing.T) {
 			}
 		}
 		if switched < 2 {
-			t.Error("the alarm never went on and off, so this test checks too little")
+			t.Error("the alarm never switched on and off, so this test checks too little")
 		}
 	}
 }
@@ -132,8 +132,8 @@ func TestSiteUnderLoad(t *testing.T) {
 	}
 }
 
-// TestSiteUnderWay checks that attempts under way count until they succeed. Those that are in the
-// level hide no later failures, once the level has decayed.
+// TestSiteUnderWay checks that attempts under way count until they succeed. Once the level has
+// decayed, those that it counted do not hide later failures.
 func TestSiteUnderWay(t *testing.T) {
 	for slow, levels := range map[int][3]int64{800: {800, 800, 315}, 3000: {1000, 1000, 300}} {
 		c := newClock()
@@ -164,8 +164,8 @@ func TestSiteUnderWay(t *testing.T) {
 	}
 }
 
-// TestSiteLasts checks that attempts which the alarm denied make it last, but those of one address
-// do not.
+// TestSiteLasts checks that attempts that the alarm denies keep it on, but not those from a single
+// address.
 func TestSiteLasts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it makes an attempt each second for six hours")
@@ -213,8 +213,8 @@ func TestSiteDoesNotFlap(t *testing.T) {
 	}
 }
 
-// TestSiteIsShared checks that two guards share the level. Each sends the server one call a second
-// for it, and it is one key.
+// TestSiteIsShared checks that two guards share the level. For that, each guard sends the server
+// one call a second, on a single key.
 func TestSiteIsShared(t *testing.T) {
 	server, c := redistest.Start(t), newClock()
 	var guards []*login.Guard

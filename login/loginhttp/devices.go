@@ -22,16 +22,16 @@ import (
 // login.Guard.BeginKnown. The idea is OWASP's: Slow Down Online Guessing Attacks with Device
 // Cookies (https://owasp.org/www-community/Slow_Down_Online_Guessing_Attacks_with_Device_Cookies).
 //
-// A cookie is signed for one account and is not valid for others. It lets nobody in: the password
-// is still needed. Keep the cookie when a user logs out. Each account has its own cookie, so people
-// can share a browser.
+// A cookie is signed for one account and is not valid for others. It does not replace the password.
+// Keep the cookie when a user logs out. Each account has its own cookie, so people can share a
+// browser.
 //
 // Each login sets a cookie with a new ID, which is valid for 365 days. So a cookie that was stolen
 // before a login has its own budget, and later logins of the owner do not clear that, as OWASP
 // advises. The stolen cookie stays valid until it expires or the password changes
 // (Config.PasswordChanged).
 //
-// Make Devices with NewDevices. They are safe for concurrent use.
+// Create Devices with NewDevices. They are safe for concurrent use.
 type Devices struct {
 	keys []key
 }
@@ -43,7 +43,7 @@ const (
 
 // NewDevices returns the Devices of a service. Each secret has at least 16 random bytes, and all
 // processes need the same secrets. The first secret signs cookies, and all of them verify. To
-// replace a secret, put the new one in front. Drop the old one after 365 days, or at once if it has
+// replace a secret, put the new one first. Remove the old one after 365 days, or at once if it has
 // leaked.
 func NewDevices(secrets ...[]byte) (*Devices, error) {
 	if len(secrets) == 0 {
@@ -64,8 +64,8 @@ func NewDevices(secrets ...[]byte) (*Devices, error) {
 }
 
 // Remember sets the cookie that makes this device known for the account. The Handler calls it at
-// each login, except with Config.SecondFactor. Call it also when the owner has proven by a link in
-// a mail who they are, so that they get in during an attack.
+// each login, except with Config.SecondFactor. Also call it when the owner has proven their
+// identity through a link in an email, so that they can log in during an attack.
 //
 // The cookie is Secure, so it needs HTTPS. Chrome and Firefox also keep it for http://localhost,
 // but Safari may not.
@@ -86,7 +86,7 @@ func (d *Devices) Known(r *http.Request, account string) (device string, since t
 	return d.known(r, account, time.Now())
 }
 
-// known returns what Known does, at a given time.
+// known is Known at a given time.
 func (d *Devices) known(r *http.Request, account string, now time.Time) (device string, since time.Time) {
 	for _, k := range d.keys {
 		cookie, err := r.Cookie(k.name(account))

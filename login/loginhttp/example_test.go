@@ -13,10 +13,10 @@ import (
 	"github.com/slidegate/slidegate/login/loginhttp"
 )
 
-// How do I protect a login form against brute force? After five wrong passwords, the right one is
-// refused, too. A browser that has logged in before still gets in.
+// How do I protect a login form against brute force? After five wrong passwords, even the right one
+// is refused. A browser that has logged in before still gets in.
 func Example() {
-	guard, err := login.NewLocal(login.Config{Name: "login"}) // or login.New, with a client of Redis and a Secret
+	guard, err := login.NewLocal(login.Config{Name: "login"}) // or login.New, with a connection to Redis and a Secret
 	if err != nil {
 		panic(err)
 	}
@@ -33,7 +33,7 @@ func Example() {
 			return account == "alice" && password == "correct horse", nil // compare with a password hash instead
 		},
 		Success: func(w http.ResponseWriter, r *http.Request, _ string) {
-			http.Redirect(w, r, "/", http.StatusSeeOther) // begin a session before
+			http.Redirect(w, r, "/", http.StatusSeeOther) // start a session first
 		},
 	})
 	if err != nil {

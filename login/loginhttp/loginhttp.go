@@ -1,7 +1,7 @@
 // Package loginhttp is a login form for net/http with brute force protection. Its Handler rate
 // limits attempts with a [login.Guard] and remembers known devices in a signed cookie. It answers a
-// wrong password with HTTP 403, and too many with HTTP 429 and Retry-After. You provide a function
-// that checks a password, and one that begins a session.
+// wrong password with HTTP 403, and too many attempts with HTTP 429 and Retry-After. You provide a
+// function that checks a password, and one that starts a session.
 //
 //	conn := window.Dial("redis://127.0.0.1:6379")
 //	guard, err := login.New(conn, login.Config{Name: "login", Secret: secret})
@@ -12,13 +12,13 @@
 //		Guard:   guard,
 //		Devices: devices,
 //		Check:   check,   // reports whether the password is right
-//		Success: welcome, // begins a session and redirects
+//		Success: welcome, // starts a session and redirects
 //	})
 //	...
 //	http.Handle("/login", form)
 //
 // It also slows down credential stuffing, where a botnet tries leaked passwords on many accounts:
-// see [login.Challenged]. All answers, JSON, challenges and advice are in
+// see [login.Challenged]. All responses, JSON, challenges and advice are in
 // https://github.com/slidegate/slidegate/blob/main/docs/login.md#the-form. A whole program is in
 // https://github.com/slidegate/slidegate/tree/main/examples/login.
 package loginhttp
@@ -39,7 +39,7 @@ import (
 )
 
 // Config sets who may log in, and what happens then. Guard, Devices, Check and Success are
-// required. More about each field is in
+// required. Each field is explained in
 // https://github.com/slidegate/slidegate/blob/main/docs/login.md#the-form.
 type Config struct {
 	// Guard decides which attempts are allowed.
@@ -49,31 +49,31 @@ type Config struct {
 	// keeps failing on an account locks its owner out.
 	Devices *Devices
 
-	// Check reports whether the password is right, for attempts that the guard allows. For an
-	// account that does not exist, compare the password with any hash, so that the answer takes as
-	// long. An error means that Check could not find out, and gives the attempt back. So return
-	// false and nil for a wrong password, although bcrypt returns an error.
+	// Check reports whether the password is right, for attempts that the guard allows. For an account
+	// that does not exist, compare the password with any hash, so that the answer takes as long. An
+	// error means that Check could not find out, and the guard gives the attempt back. So return false
+	// and nil for a wrong password, although bcrypt returns an error.
 	Check func(ctx context.Context, account, password string) (ok bool, err error)
 
-	// Success answers a request whose password was right. It begins a session under a new ID, and
-	// usually redirects with HTTP 303. The account is what Config.Account returned. The cookie of
-	// the device is already set.
+	// Success answers a request whose password was right. It starts a session under a new ID, and
+	// usually redirects with HTTP 303. The account is what Config.Account returned. The cookie of the
+	// device is already set.
 	Success func(w http.ResponseWriter, r *http.Request, account string)
 
-	// Account returns the name or number of the account that was typed, one for all its spellings:
-	// otherwise an attacker has a budget for each. If there is none, return the typed name as you
-	// searched for it, or "" if nobody can have that name. An error is answered with HTTP 503. nil
-	// trims spaces and maps to lower case.
+	// Account returns the name or number of the typed account. Return the same for all its spellings,
+	// because otherwise an attacker has a budget for each. If there is no such account, return the
+	// typed name as you searched for it, or "" if nobody can have that name. An error is answered with
+	// HTTP 503. nil means that spaces are trimmed and letters are mapped to lower case.
 	Account func(ctx context.Context, typed string) (account string, err error)
 
-	// Solved reports whether the form has a right solution of a challenge, such as a captcha. It is
-	// called only if the attempt is denied and a challenge would help. Accept a solution once, for
-	// this account. It needs a Guard with Challenged, and a Page that shows the challenge. nil
+	// Solved reports whether the form contains a correct solution of a challenge, such as a captcha.
+	// It is called only if the attempt is denied and a challenge would help. Accept a solution once,
+	// for this account. It needs a Guard with Challenged, and a Page that shows the challenge. nil
 	// means no challenges.
 	Solved func(r *http.Request, account string) (bool, error)
 
-	// PasswordChanged returns when the account's password was last set. Devices remembered before
-	// are then unknown, so a new password ends stolen cookies. It is called only if the request has
+	// PasswordChanged returns when the account's password was last set. Devices remembered before then
+	// are unknown, so a new password invalidates stolen cookies. It is called only if the request has
 	// a valid cookie for the account. nil keeps devices.
 	PasswordChanged func(ctx context.Context, account string) (time.Time, error)
 
@@ -81,9 +81,9 @@ type Config struct {
 	// the device known. Call Devices.Remember after the second factor.
 	SecondFactor bool
 
-	// Page answers each request that did not log in, also a GET, except those with a JSON body. It
-	// sets Content-Type and must write Result.Status; other headers are already set. nil is a plain
-	// page in English.
+	// Page answers each request that did not log in, including a GET, but not those with a JSON body.
+	// It sets Content-Type and must write Result.Status; other headers are already set. nil means a
+	// plain page in English.
 	Page func(w http.ResponseWriter, r *http.Request, result Result)
 
 	// Clients finds the client's IP address. The zero Clients takes the address of the connection.
@@ -95,8 +95,8 @@ type Config struct {
 	// log a visitor into an attacker's account.
 	CrossOrigin *http.CrossOriginProtection
 
-	// Log receives failures, denials and outages. It never receives account names, because people
-	// type passwords there. nil is slog.Default().
+	// Log receives failures, denials and outages. It never receives account names, because users
+	// sometimes type their password there. nil means slog.Default().
 	Log *slog.Logger
 }
 
@@ -107,7 +107,7 @@ type Config struct {
 // KiB. Use r.PostFormValue to read further fields of either. A JSON body is answered with problem
 // details (RFC 9457), unless the login succeeds.
 //
-// Make a Handler with New. It is safe for concurrent use.
+// Create a Handler with New. It is safe for concurrent use.
 type Handler struct {
 	cfg     Config
 	outages journal.Journal
@@ -129,19 +129,19 @@ func New(cfg Config) (*Handler, error) {
 	return &Handler{cfg: cfg}, nil
 }
 
-// check returns an error if a field is missing, or does not fit the others.
+// check returns an error if a field is missing, or conflicts with another.
 func (cfg Config) check() error {
 	switch {
 	case cfg.Guard == nil || cfg.Guard.Limiter(login.BudgetTotal) == nil:
-		return errors.New("slidegate: login form without a Guard; make one by login.New or login.NewLocal")
+		return errors.New("slidegate: login form without a Guard; create one with login.New or login.NewLocal")
 	case cfg.Devices == nil || len(cfg.Devices.keys) == 0:
-		return errors.New("slidegate: login form without Devices; make them by NewDevices(secret)")
+		return errors.New("slidegate: login form without Devices; create them with NewDevices(secret)")
 	case cfg.Check == nil:
 		return errors.New("slidegate: login form without Check; give it a function that compares the password with the account's")
 	case cfg.Success == nil:
-		return errors.New("slidegate: login form without Success; give it a function that begins a session and redirects")
+		return errors.New("slidegate: login form without Success; give it a function that starts a session and redirects")
 	case cfg.Solved != nil && cfg.Guard.Limiter(login.BudgetChallengedAddress) == nil:
-		return errors.New("slidegate: login form with Solved, but its Guard has no challenges; set login.Config.Challenged, such as to &login.Challenged{}")
+		return errors.New("slidegate: login form with Solved, but its Guard has no challenges; set login.Config.Challenged, for example to &login.Challenged{}")
 	case cfg.Solved != nil && cfg.Page == nil:
 		return errors.New("slidegate: login form with Solved, but without a Page; give it one that shows the challenge if Result.Challenge is set")
 	}
@@ -182,8 +182,7 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 	h.cfg.Success(w, r, account)
 }
 
-// login returns the account whose password was right, or else the Result that says why nobody is
-// logged in.
+// login returns the account whose password was right, or the Result that says why the login failed.
 func (h *Handler) login(r *http.Request) (account string, refused *Result) {
 	if refused = h.read(r); refused != nil {
 		return "", refused
@@ -253,7 +252,7 @@ func (h *Handler) begin(r *http.Request, account string, client netip.Addr, devi
 	return a, err
 }
 
-// solved reports whether the form carries the solution of a challenge.
+// solved reports whether the form contains the solution of a challenge.
 func (h *Handler) solved(r *http.Request, account string) bool {
 	if h.cfg.Solved == nil {
 		return false
@@ -278,7 +277,7 @@ func (h *Handler) check(r *http.Request, a *login.Attempt, account string, clien
 		h.cfg.Log.Info("slidegate: login failed", "from", client, "remaining", a.Remaining)
 		return wrong(a.Remaining, a.NextWait)
 	}
-	if err := a.Succeed(r.Context()); err != nil && !a.Degraded { // the begin of the outage is logged
+	if err := a.Succeed(r.Context()); err != nil && !a.Degraded { // the start of the outage is already logged
 		h.cfg.Log.Warn("slidegate: login: some charges stay", "err", err)
 	}
 	return nil

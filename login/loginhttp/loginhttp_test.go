@@ -24,7 +24,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// must returns v, and panics if there is an error.
+// must returns v, or panics if there is an error.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -33,7 +33,7 @@ func must[T any](v T, err error) T {
 }
 
 var (
-	errStore = errors.New("the store of users is down")
+	errStore = errors.New("the user store is down")
 	devices  = must(loginhttp.NewDevices([]byte("0123456789abcdef")))
 )
 
@@ -142,22 +142,22 @@ func TestRefused(t *testing.T) {
 		says    string
 		checked bool
 	}{
-		"GET":                {http.MethodGet, fromAddress("198.51.100.7"), 200, `<form method="post">`, false},
-		"PUT":                {http.MethodPut, fromAddress("198.51.100.7"), 405, "Send the form by POST.", false},
-		"wrong":              {http.MethodPost, withBody("application/x-www-form-urlencoded; charset=utf-8", "account=alice&password=a"), 403, "Account or password is wrong.", true},
-		"empty account":      {http.MethodPost, withBody("application/x-www-form-urlencoded", "account=+&password=right"), 400, "Enter your account", false},
-		"no password":        {http.MethodPost, withBody("application/x-www-form-urlencoded", "account=alice"), 400, "Enter your account", false},
-		"from another site":  {http.MethodPost, withHeader("Sec-Fetch-Site", "cross-site"), 403, "another site", false},
-		"another origin":     {http.MethodPost, withHeader("Origin", "https://evil.example"), 403, "another site", false},
-		"text":               {http.MethodPost, withBody("text/plain", "account=alice&password=right"), 415, "Send application", false},
-		"no type":            {http.MethodPost, withBody("", "account=alice&password=right"), 415, "Send application", false},
-		"no form":            {http.MethodPost, withBody("application/x-www-form-urlencoded", "account=%zz"), 400, "cannot be read", false},
-		"no JSON":            {http.MethodPost, withBody("application/json", `["alice"]`), 400, "cannot be read", false},
-		"JSON of numbers":    {http.MethodPost, withBody("application/json", `{"account":1}`), 400, "cannot be read", false},
-		"large":              {http.MethodPost, withBody("application/x-www-form-urlencoded", "account=alice&password="+strings.Repeat("a", 16<<10)), 413, "too large", false},
-		"large JSON":         {http.MethodPost, withBody("application/json", `{"account":"`+strings.Repeat("a", 16<<10)+`"}`), 413, "too large", false},
-		"no address":         {http.MethodPost, func(r *http.Request) { r.RemoteAddr = "@" }, 400, "IP address", false},
-		"the store of users": {http.MethodPost, withBody("application/x-www-form-urlencoded", "account=alice&password=store+is+down"), 503, "Nobody can log in", true},
+		"GET":               {http.MethodGet, fromAddress("198.51.100.7"), 200, `<form method="post">`, false},
+		"PUT":               {http.MethodPut, fromAddress("198.51.100.7"), 405, "Send the form by POST.", false},
+		"wrong":             {http.MethodPost, withBody("application/x-www-form-urlencoded; charset=utf-8", "account=alice&password=a"), 403, "Account or password is wrong.", true},
+		"empty account":     {http.MethodPost, withBody("application/x-www-form-urlencoded", "account=+&password=right"), 400, "Enter your account", false},
+		"no password":       {http.MethodPost, withBody("application/x-www-form-urlencoded", "account=alice"), 400, "Enter your account", false},
+		"from another site": {http.MethodPost, withHeader("Sec-Fetch-Site", "cross-site"), 403, "another site", false},
+		"another origin":    {http.MethodPost, withHeader("Origin", "https://evil.example"), 403, "another site", false},
+		"text":              {http.MethodPost, withBody("text/plain", "account=alice&password=right"), 415, "Send application", false},
+		"no type":           {http.MethodPost, withBody("", "account=alice&password=right"), 415, "Send application", false},
+		"no form":           {http.MethodPost, withBody("application/x-www-form-urlencoded", "account=%zz"), 400, "cannot be read", false},
+		"no JSON":           {http.MethodPost, withBody("application/json", `["alice"]`), 400, "cannot be read", false},
+		"JSON of numbers":   {http.MethodPost, withBody("application/json", `{"account":1}`), 400, "cannot be read", false},
+		"large":             {http.MethodPost, withBody("application/x-www-form-urlencoded", "account=alice&password="+strings.Repeat("a", 16<<10)), 413, "too large", false},
+		"large JSON":        {http.MethodPost, withBody("application/json", `{"account":"`+strings.Repeat("a", 16<<10)+`"}`), 413, "too large", false},
+		"no address":        {http.MethodPost, func(r *http.Request) { r.RemoteAddr = "@" }, 400, "IP address", false},
+		"the user store":    {http.MethodPost, withBody("application/x-www-form-urlencoded", "account=alice&password=store+is+down"), 503, "Nobody can log in", true},
 		"password in the path": {http.MethodPost, func(r *http.Request) {
 			r.URL.RawQuery = "password=right"
 			withBody(r.Header.Get("Content-Type"), "account=alice")(r)
@@ -176,7 +176,7 @@ func TestRefused(t *testing.T) {
 }
 
 // TestBodyIsNotRead checks that the body of a request is not read if it comes from another site or
-// is no form.
+// is not a form.
 func TestBodyIsNotRead(t *testing.T) {
 	for name, change := range map[string]func(*http.Request){
 		"from another site": withHeader("Sec-Fetch-Site", "cross-site"),
@@ -225,7 +225,7 @@ func TestDenied(t *testing.T) {
 	s.now = s.now.Add(time.Minute)
 	checkStatus(t, "after Retry-After", s.logIn("alice", "right"), 303)
 	if strings.Contains(strings.ToLower(s.log.String()), "alice") {
-		t.Error("the log has what somebody typed: ", s.log.String())
+		t.Error("the log contains what a user typed: ", s.log.String())
 	}
 }
 
@@ -245,14 +245,14 @@ func TestQuery(t *testing.T) {
 	}
 }
 
-// TestFormReadBefore checks that a middleware may read the form before, such as one against CSRF.
+// TestFormReadBefore checks that a middleware, such as CSRF protection, may read the form first.
 func TestFormReadBefore(t *testing.T) {
 	w := newService(login.Config{}).logIn("alice", "right", func(r *http.Request) { r.PostFormValue("token") })
 	checkStatus(t, "parsed", w, 303)
 }
 
-// TestSuccess checks that a login gives the charges back, remembers the device, and passes the
-// account in its normal spelling.
+// TestSuccess checks that a login gives the charges back, remembers the device, and passes on the
+// account in its canonical spelling.
 func TestSuccess(t *testing.T) {
 	s := newService(login.Config{})
 	for range 20 {
@@ -312,8 +312,8 @@ func TestThief(t *testing.T) {
 	}
 }
 
-// TestChallenge checks that a solution lets a user in who would be denied. It is not verified
-// before it is needed, and does not replace the password.
+// TestChallenge checks that a solution lets in a user who would otherwise be denied. It is not
+// verified unless it is needed, and does not replace the password.
 func TestChallenge(t *testing.T) {
 	s := newService(login.Config{Challenged: &login.Challenged{}})
 	asked, solved := 0, error(nil)
@@ -328,7 +328,7 @@ func TestChallenge(t *testing.T) {
 	}
 	checkStatus(t, "not needed", logIn("right", "of alice"), 303)
 	if asked > 0 {
-		t.Error("a solution was verified that was not needed")
+		t.Error("a solution was verified although it was not needed")
 	}
 	s.attack(t, "alice")
 	for _, solution := range []string{"", "of bob"} {
@@ -339,7 +339,7 @@ func TestChallenge(t *testing.T) {
 	}
 	checkStatus(t, "wrong password", logIn("wrong", "of alice"), 403)
 	checkStatus(t, "solved", logIn("right", "of alice"), 303)
-	solved = errors.New("the service of challenges is down")
+	solved = errors.New("the challenge service is down")
 	checkStatus(t, "not verified", logIn("right", "of alice"), 429)
 	s.Solved = nil
 	logIn("right", "of alice")
@@ -348,7 +348,8 @@ func TestChallenge(t *testing.T) {
 	}
 }
 
-// TestJSON checks that a JSON object of strings logs in, too, and that errors are problem details.
+// TestJSON checks that a JSON object of strings can also log in, and that errors are problem
+// details.
 func TestJSON(t *testing.T) {
 	s := newService(login.Config{Pair: []window.Limit{window.PerHour(1)}})
 	var got []string
@@ -372,7 +373,7 @@ func TestJSON(t *testing.T) {
 }
 
 // TestHangUp checks that a client that hangs up during the check of the password is charged. An
-// attempt that fails because the store of users is down is not.
+// attempt that fails because the user store is down is not.
 func TestHangUp(t *testing.T) {
 	s := newService(login.Config{})
 	for range 50 {

@@ -27,7 +27,7 @@ var pageHTML string
 
 var page = template.Must(template.New("page").Parse(pageHTML))
 
-// plainPage writes the default page. It is the Page of a Config without one.
+// plainPage writes the default page, which is used if Config.Page is nil.
 func plainPage(w http.ResponseWriter, _ *http.Request, result Result) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")

@@ -15,7 +15,8 @@ const (
 	jsonType = "application/json"
 )
 
-// read reads the fields of the body. It returns nil, or the Result that refuses the request.
+// read reads the fields of the body. It returns nil, or the Result with which to reject the
+// request.
 func (h *Handler) read(r *http.Request) *Result {
 	if h.cfg.CrossOrigin.Check(r) != nil {
 		return invalid(http.StatusForbidden, "The form came from another site. Open the login page, and try again.")
@@ -35,13 +36,13 @@ func (h *Handler) read(r *http.Request) *Result {
 	return nil
 }
 
-// mediaType returns the media type of the body, or "" without a valid one.
+// mediaType returns the media type of the body, or "" if there is no valid one.
 func mediaType(r *http.Request) string {
 	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	return media
 }
 
-// readFields parses the body into r.PostForm, unless a middleware has done so before. It ignores
+// readFields parses the body into r.PostForm, unless a middleware has already done so. It ignores
 // the query, which may have any format.
 func readFields(r *http.Request, parse func(string) (url.Values, error)) error {
 	if len(r.PostForm) > 0 {

@@ -11,7 +11,7 @@ type Outcome string
 
 // The outcomes. None depends on whether the account exists.
 const (
-	// OutcomeAsked means that a GET asked for the form: 200.
+	// OutcomeAsked means that a GET requested the form: 200.
 	OutcomeAsked Outcome = "asked"
 
 	// OutcomeWrong means that the account or the password is wrong: 403.
@@ -48,7 +48,7 @@ type Result struct {
 	// it is 0.
 	RetryAfter time.Duration
 
-	// Challenge reports that the denied attempt would be allowed if the client solved a challenge.
+	// Challenge reports whether the denied attempt would be allowed if the client solved a challenge.
 	Challenge bool
 
 	// Remaining is how many more failures are allowed now, after a wrong password.
