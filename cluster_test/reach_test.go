@@ -1,15 +1,7 @@
 package cluster_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
-	"math/big"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/internal/tlstest"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -106,19 +99,12 @@ func TestPromotedByHand(t *testing.T) {
 // TestTLS checks decisions and the DenialCache over TLS. The server refuses a client without a
 // certificate.
 func TestTLS(t *testing.T) {
-	ca, files := authority(t), map[string]string{}
-	files["server.crt"], files["server.key"] = ca.issue(t, "redis.test")
-	files["ca.crt"] = pemOf("CERTIFICATE", ca.Raw)
-	certificate, key := ca.issue(t, "limiter")
-	user := must(tls.X509KeyPair([]byte(certificate), []byte(key)))
-	roots := x509.NewCertPool()
-	roots.AddCert(ca.Certificate)
-	config := &tls.Config{RootCAs: roots, ServerName: "redis.test", Certificates: []tls.Certificate{user}, MinVersion: tls.VersionTLS12}
-	s := redistest.StartTLS(t, files, config, "--tls-cert-file", "server.crt", "--tls-key-file", "server.key", "--tls-ca-cert-file", "ca.crt")
+	s := tlstest.NewAuthority(t).Start(t)
 	each(t, func(t *testing.T, k kind) { checkVerbs(t, k, s.Client(t), true) })
-	nobody := config.Clone()
-	nobody.Certificates = nil
-	if c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Addr()}, TLSConfig: nobody, ForceSingleClient: true}); err == nil {
+	nobody := s.Options(nil)
+	nobody.TLSConfig = nobody.TLSConfig.Clone()
+	nobody.TLSConfig.Certificates = nil
+	if c, err := rueidis.NewClient(nobody); err == nil {
 		c.Close()
 		t.Error("a client without a certificate can connect")
 	}
@@ -232,38 +218,4 @@ func TestFull(t *testing.T) {
 		must(s.Do(t.Context(), "CONFIG", "SET", "maxmemory", "0").ToString())
 		attemptN(t, l, 1)
 	})
-}
-
-// issuer signs certificates.
-type issuer struct {
-	*x509.Certificate
-	key *ecdsa.PrivateKey
-}
-
-// authority returns a new issuer.
-func authority(t *testing.T) issuer {
-	t.Helper()
-	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
-	template := x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der := must(x509.CreateCertificate(rand.Reader, &template, &template, &key.PublicKey, key))
-	return issuer{must(x509.ParseCertificate(der)), key}
-}
-
-// issue returns a certificate for a host or a user, and its key.
-func (i issuer) issue(t *testing.T, name string) (certificate, secret string) {
-	t.Helper()
-	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
-	template := x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, KeyUsage: x509.KeyUsageDigitalSignature,
-	}
-	der := must(x509.CreateCertificate(rand.Reader, &template, i.Certificate, &key.PublicKey, i.key))
-	return pemOf("CERTIFICATE", der), pemOf("EC PRIVATE KEY", must(x509.MarshalECPrivateKey(key)))
-}
-
-func pemOf(kind string, der []byte) string {
-	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 }

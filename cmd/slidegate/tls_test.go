@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/tlstest"
+	"github.com/slidegate/slidegate/internal/tlstest"
 )
 
 // TestTLS runs each command with a Redis that has a private CA, asks for a certificate, and has a

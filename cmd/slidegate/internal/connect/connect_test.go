@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/tlstest"
 	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/internal/tlstest"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }

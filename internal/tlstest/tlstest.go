@@ -1,4 +1,4 @@
-// Package tlstest makes certificates for the tests of slidegate.
+// Package tlstest makes certificates for tests, and starts servers that use them.
 package tlstest
 
 import (
