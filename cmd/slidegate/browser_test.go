@@ -129,6 +129,37 @@ func TestPageInflight(t *testing.T) {
 		chromedp.Click(`#confirm button[value="yes"]`, chromedp.ByQuery), says("answer", "Allowed"), says("leases", "Nobody holds a unit."))
 }
 
+// TestPageOverride checks that the page shows an override and answers by it, notices that it was ended, and
+// shows its texts as text, whatever they hold.
+func TestPageOverride(t *testing.T) {
+	s := newService(t)
+	l, err := window.New(window.On(s.client), window.Config{Name: s.name, Limits: parsed(t, "5/1h"), Overrides: true})
+	const markup, controls = `<img src=x onerror="window.hacked=1">`, "a\xff\u202e\x1b[2J"
+	for event, o := range map[string]window.Override{
+		"more": {Mode: window.OverrideLimits, Limits: parsed(t, "100/1m,7/1h"), Why: "ticket 4711", By: "ann"},
+		"all":  {Mode: window.OverrideUnlimited, Why: strings.Repeat("x", 200)},
+		"none": {Mode: window.OverrideBlock, Why: markup, By: controls},
+	} {
+		allow(t, s.limiter(t, "5/1h"), event, true)
+		if err == nil {
+			err = l.Override(t.Context(), event, o, time.Hour)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, of := chromium(t), func(event string) chromedp.Action { return visit(servePage(t, "--limit", "5/1h", s.name, event)) }
+	do(t, ctx, of("more"), says("because", "6 units at once"), says("override", "Override: 100/1m,7/1h until "), says("override", ", by ann: ticket 4711"))
+	do(t, ctx, of("all"), says("answer", "Allowed"), says("because", "without limits, by an override"), says("override", "Override: unlimited until "),
+		holds(`document.documentElement.scrollWidth <= innerWidth`))
+	do(t, ctx, of("none"), says("answer", "Denied"), says("because", "by an override"), says("until", "allowed at "),
+		says("override", "Override: block until "), says("override", `, by "a\xff\u202e\x1b[2J": `+markup), holds(`!("hacked" in window)`))
+	if _, err := l.EndOverride(t.Context(), "none"); err != nil {
+		t.Fatal(err)
+	}
+	do(t, ctx, says("because", "4 units at once"), holds(`document.getElementById("override").hidden`))
+}
+
 // TestPageReset checks the reset by keyboard: the page asks first, Cancel keeps the event, and
 // Reset forgets only this event.
 func TestPageReset(t *testing.T) {

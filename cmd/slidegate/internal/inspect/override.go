@@ -209,7 +209,7 @@ func (st *State) overrule() {
 	switch {
 	case st.Override == nil:
 	case st.Override.Mode == string(window.OverrideBlock):
-		st.Decision = &Decision{RetryAfter: st.Override.Until.Sub(st.At).Milliseconds()}
+		st.Decision = &Decision{RetryAfter: max(1, st.Override.Until.Sub(st.At).Milliseconds())} // clocks of masters differ
 	case st.Override.Mode == string(window.OverrideUnlimited):
 		st.Decision = &Decision{Allowed: true}
 	}
@@ -228,11 +228,11 @@ func (st *State) overruled() string {
 	return "DENIED by an override; it ends " + formatIn(st.RetryAfter, st.At)
 }
 
-// row returns the override for the head of a report.
-func (o *overrideState) row(now time.Time) []string {
+// text returns what the override does, until when, by whom it was set, and why.
+func (o *overrideState) text(now time.Time) string {
 	text := o.does + " until " + formatTime(o.Until, now)
 	if o.By != "" {
 		text += ", by " + logs.Shown(o.By)
 	}
-	return []string{"override", text + ": " + logs.Shown(o.Why)}
+	return text + ": " + logs.Shown(o.Why)
 }

@@ -21,7 +21,7 @@ func (st *State) head() string {
 		{"time", st.At.Format(time.DateTime) + " UTC, by the clock of Redis"},
 	}
 	if st.Override != nil {
-		rows = append(rows, st.Override.row(st.At))
+		rows = append(rows, []string{"override", st.Override.text(st.At)})
 	}
 	if st.Turns != nil {
 		rows = append(rows, st.rows(st.At)...)

@@ -187,19 +187,6 @@ func (w *web) forget(ctx context.Context, q page.Query) error {
 	return s.userError(ctx, g.Forget(ctx, q.Event, optionalAddress(ip)...))
 }
 
-// newPoll returns a function that reads the state of the event by one call of Redis each time.
-func (s *Subject) newPoll(client rueidis.Client, given flags.Limits, now func() time.Time) (page.Poll, error) {
-	under := given
-	if len(given) == 0 {
-		under = placeholderLimits
-	}
-	l, err := s.limiter(client, under, now)
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context) (any, error) { return s.pollState(ctx, l, len(given) > 0) }, nil
-}
-
 // State returns the state of the event under the limits of l, by one call of Redis.
 func (s *Subject) State(ctx context.Context, l *window.Limiter) (*State, error) {
 	return s.pollState(ctx, l, true)

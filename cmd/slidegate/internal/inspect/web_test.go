@@ -1,10 +1,12 @@
 package inspect
 
 import (
+	"fmt"
 	"net/netip"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/page"
@@ -112,8 +114,8 @@ func size(t *testing.T, server *redistest.Server) int64 {
 // calls scripts.
 var scriptCalls = regexp.MustCompile(`cmdstat_eval[a-z_]*:calls=[0-9]+`)
 
-// TestWebPolls checks that a poll of the page costs one call of Redis, and reports what slidegate
-// inspect reports.
+// TestWebPolls checks that a poll of the page costs one call of Redis after the first one, which also
+// reads the override, and reports what slidegate inspect reports.
 func TestWebPolls(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client(t)
@@ -127,6 +129,9 @@ func TestWebPolls(t *testing.T) {
 	w := &web{client: client}
 	for text, want := range map[string]string{"2/1h": "denied", "3/1h": "allowed", "": "unknown"} {
 		fetch, err := w.open(page.Query{Name: "login", Event: "alice", Limits: text})
+		if err == nil {
+			_, err = fetch(t.Context())
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +146,7 @@ func TestWebPolls(t *testing.T) {
 		if calls := scriptCalls.FindAllString(stats, -1); err != nil || len(calls) != 1 || !strings.HasSuffix(calls[0], "=1") {
 			t.Errorf("%q: %q, %v", text, calls, err)
 		}
-		st := got.(*State)
+		st := got.(webState)
 		switch d := st.Decision; {
 		case d == nil && want == "unknown", d != nil && d.Allowed == (want == "allowed"):
 		default:
@@ -156,4 +161,61 @@ func TestWebPolls(t *testing.T) {
 			t.Errorf("took %q", bad)
 		}
 	}
+}
+
+// TestWebOverride checks that a page shows the override of its event and answers by it, and that it no
+// longer does after the end of the override.
+func TestWebOverride(t *testing.T) {
+	now := time.Date(2025, 3, 4, 14, 0, 0, 0, time.UTC)
+	client, clock := redistest.Client(t), func() time.Time { return now }
+	l, err := window.New(window.On(client), window.Config{Name: redistest.Key(t), Limits: limits(t, "2/1d"), Now: clock, Overrides: true})
+	for event, o := range map[string]window.Override{
+		"more": {Mode: window.OverrideLimits, Limits: limits(t, "3/1d,100/1m"), Why: "a\u202eb", By: "\x1b"}, "none": {Mode: window.OverrideBlock, Why: "it floods us"},
+		"all": {Mode: window.OverrideUnlimited, Why: "test", By: "ann"},
+	} {
+		if err == nil {
+			_, err = l.AllowN(t.Context(), event, 2)
+		}
+		if err == nil {
+			err = l.Override(t.Context(), event, o, time.Hour)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &web{client: client, now: clock}
+	for event, want := range map[string][2]string{
+		"more": {`true 0s 3/1d 100/1m@1s: 3/1d,100/1m until 15:00:00, by "\x1b": "a\u202eb"`, `false 23h0m0s 2/1d: `},
+		"none": {`false 1h0m0s 2/1d: block until 15:00:00: it floods us`, `false 23h0m0s 2/1d: `},
+		"all":  {`true 0s 2/1d: unlimited until 15:00:00, by ann: test`, `false 23h0m0s 2/1d: `},
+	} {
+		fetch, err := w.open(page.Query{Name: l.Name(), Event: event, Limits: "2/1d"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := webText(t, fetch); got != want[0] {
+			t.Errorf("%s: %s, not %s", event, got, want[0])
+		}
+		now = now.Add(time.Hour)
+		webText(t, fetch) // it notices the end
+		if got := webText(t, fetch); got != want[1] {
+			t.Errorf("%s, after the end: %s, not %s", event, got, want[1])
+		}
+		now = now.Add(-time.Hour)
+	}
+}
+
+// webText returns what a page gets of a state: the decision, the limits and the override.
+func webText(t *testing.T, fetch page.Poll) string {
+	t.Helper()
+	got, err := fetch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := got.(webState)
+	text := fmt.Sprint(st.Allowed, " ", time.Duration(st.RetryAfter)*time.Millisecond)
+	for _, sec := range st.Limits {
+		text += " " + sec.name()
+	}
+	return text + ": " + st.OverrideText
 }

@@ -102,12 +102,14 @@ function showEvent(state) {
   text("where", `${state.limiter} on ${state.redis}, key ${state.key}`);
   const all = state.limits ?? [], full = all.filter((s) => s.retry_after_ms > 0);
   text("turns", state.token ? `The last token is ${state.token}.` : turns(state));
+  text("override", state.override_text ? `Override: ${state.override_text}` : "");
   if (state.leases) $("leases").replaceChildren(leases(state));
-  if (state.allowed === false && state.estimator === "pace") verdict(state, "Waits", `for the next turn${others(all, "delay it")}`);
+  if (state.override && state.override.mode !== "limits") verdict(state, state.allowed ? "Allowed" : "Denied", `${state.allowed ? "without limits, " : ""}by an override`);
+  else if (state.allowed === false && state.estimator === "pace") verdict(state, "Waits", `for the next turn${others(all, "delay it")}`);
   else if (state.allowed === false && state.leases) verdict(state, "Denied", `${count(all[0].used)} of ${units(all[0].max)} held`);
   else if (state.allowed === false) verdict(state, "Denied", `by ${full.map((s) => s.limit).join(" and ")}`);
-  else if (!state.stored) verdict(state, state.allowed ? "Allowed" : "Unknown", "Nothing is counted: its counts are gone, or it was never counted here. Or the limiter has another name or Secret, or the event is spelled in another way.");
-  else if (state.allowed) verdict(state, "Allowed", `${units(free(all))} at once${others(all)}`);
+  else if (!state.stored && !state.override) verdict(state, state.allowed ? "Allowed" : "Unknown", "Nothing is counted: its counts are gone, or it was never counted here. Or the limiter has another name or Secret, or the event is spelled in another way.");
+  else if (state.allowed) verdict(state, "Allowed", `${units(free(all))} at once${state.override ? "" : others(all)}`);
   else verdict(state, "Unknown", "Redis does not store how much a limit holds. Write the limits of the service above.");
   if ($("reset")) $("reset").hidden = !state.stored;
   limits(state, $("limits"));
