@@ -101,6 +101,8 @@ type answer struct {
 	wrote  string // the command: "", "SET" or "DEL"
 	px     string // what it gave SET as PX
 	stored string // the value afterwards; "" if there is none
+
+	texts []string // of a list of overrides: tag, what, why and by of each
 }
 
 // spy runs the script on some events, whose names nobody else uses. Its first argument is the verb.
@@ -179,6 +181,11 @@ func readReport(report []rueidis.RedisMessage, key string) (a answer) {
 	}
 	if len(report) > 2 && !report[2].IsNil() {
 		a.stored = must(report[2].ToString())
+	}
+	if len(report) > 3 {
+		if texts := must(report[3].AsStrSlice()); len(texts) > 0 {
+			a.texts = texts
+		}
 	}
 	return a
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -88,7 +89,10 @@ func inLua(t *testing.T, path, source string) (call func(keys string, args []str
 	}
 	t.Cleanup(func() { in.Close(); _ = cmd.Wait(); cancel() })
 	call = func(keys string, args []string) {
-		_, _ = io.WriteString(in, keys+" "+strings.Join(args, " ")+"\n") // if it ended, it does not answer
+		for _, arg := range args {
+			keys += " " + inLine(arg)
+		}
+		_, _ = io.WriteString(in, keys+"\n") // if it ended, it does not answer
 	}
 	read = func(tb testing.TB) []string {
 		tb.Helper()
@@ -99,6 +103,22 @@ func inLua(t *testing.T, path, source string) (call func(keys string, args []str
 		return strings.Split(strings.TrimSuffix(line, "\n"), "\t")
 	}
 	return call, read
+}
+
+// inLine returns an argument as testdata/redis.lua reads it.
+func inLine(arg string) string {
+	if arg == "" {
+		return "%"
+	}
+	var out strings.Builder
+	for _, c := range []byte(arg) {
+		if c <= ' ' || c == '%' || c > '~' {
+			fmt.Fprintf(&out, "%%%02x", c)
+		} else {
+			out.WriteByte(c)
+		}
+	}
+	return out.String()
 }
 
 // readLine reads what testdata/redis.lua reports about the event of a key. An error of the whole
@@ -113,5 +133,10 @@ func readLine(fields []string, key, first string) (a answer) {
 		a.reply = append(a.reply, must(strconv.ParseInt(n, 10, 64)))
 	}
 	a.wrote, a.px, a.stored = fields[2], fields[3], string(must(hex.DecodeString(fields[4])))
+	for text := range strings.SplitSeq(strings.TrimSuffix(fields[5], ","), ",") {
+		if fields[5] != "" {
+			a.texts = append(a.texts, string(must(hex.DecodeString(text))))
+		}
+	}
 	return a
 }

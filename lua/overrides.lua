@@ -20,7 +20,8 @@
 -- Reply: a list that begins with three integers:
 --   for set 1; for end 1 if the event had an override, else 0; for list how many there are
 --   now
---   the version, which each change makes greater: its time in us, or more; 0 if there is no override
+--   the version, which each change makes greater: its time in us (up to the year 2255), or more; 0 if there
+--   is no override
 -- List continues, unless the caller has this version, with six parts for each override, in the order in
 -- which they were set: tag, when it was set, when it ends (both in ms since 1970), what, why, by.
 --
@@ -44,7 +45,7 @@ if now == '' then
   now = math.floor(micros / 1000)
 else
   now, grace = now + 0, 86400000
-  micros = now * 1000
+  micros = math.min(now * 1000, 9007199254740000)
 end
 
 -- isIn reports whether a number is whole, and from 1 to most.
@@ -90,6 +91,7 @@ if v then
   local place, size = 9, #v
   local known = size > 28 and v:byte() == 216
   if known then version = struct.unpack('>I7', v, 2) end
+  known = known and isIn(version, 9007199254740991)
   if known and op == 'list' and version == tag + 0 then place = size + 1 end
   while known and place <= size do
     known = place + 19 <= size

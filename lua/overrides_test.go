@@ -69,54 +69,83 @@ func (m *overrideModel) inForce(now int64) map[string]override {
 	return all
 }
 
-// listed returns the reply to list: its first three integers, and the overrides by their tags.
-func (s server) listed(now int64, version string) (head []int64, all map[string]override) {
-	s.Helper()
-	reply := must(s.call("list", digits(now), version).ToArray())
-	for _, n := range reply[:3] {
-		head = append(head, must(n.AsInt64()))
-	}
+// listed returns what list replies: its first three integers, and the overrides by their tags.
+func listed(a answer) (head []int64, all map[string]override) {
 	all = map[string]override{}
-	for rows := reply[3:]; len(rows) > 0; rows = rows[6:] {
-		text := func(i int) string { return must(rows[i].ToString()) }
-		all[text(0)] = override{must(rows[1].ToInt64()), must(rows[2].ToInt64()), text(3), text(4), text(5)}
+	for i := 0; i+4 <= len(a.texts); i += 4 {
+		times := a.reply[3+i/2:]
+		all[a.texts[i]] = override{times[0], times[1], a.texts[i+1], a.texts[i+2], a.texts[i+3]}
 	}
-	return head, all
+	return a.reply[:3], all
 }
 
 // TestOverridesModel makes random calls, on a clock that also steps back, and compares the script with
 // the model after each.
 func TestOverridesModel(t *testing.T) {
-	srv, r := overrides.on(t, redistest.Client(t)), rand.New(rand.NewPCG(7, 3))
-	tags, whats := []string{"alice", "~x", "\x00\xff{}", strings.Repeat("y", 384)}, []string{"block", "unlimited", "60000 100", "1000 1 3155760000000 9007199254740992"}
-	for range redistest.UnlessShort(20, 5) {
-		srv.eval(`return redis.call('DEL', KEYS[1])`)
-		m, now := overrideModel{all: map[string]override{}}, overrides.midnight()
-		for step := range 60 {
-			now += int64(r.IntN(3000)) - 500
-			tag := tags[r.IntN(len(tags))]
-			if r.IntN(3) == 0 {
-				reply := must(srv.call("end", digits(now), tag).AsIntSlice())
-				if diff := cmp.Diff([]int64{m.end(now, tag), now, m.version}, reply); diff != "" {
-					t.Fatalf("step %d, end %q: %s", step, tag, diff)
-				}
-			} else {
-				ttl, o := 1+int64(r.IntN(8000)), override{what: whats[r.IntN(len(whats))], why: fmt.Sprint("reason ", step), by: []string{"", "ann"}[step%2]}
-				m.set(now, tag, ttl, o)
-				reply := must(srv.call("set", digits(now), tag, digits(ttl), o.what, o.why, o.by).AsIntSlice())
-				if diff := cmp.Diff([]int64{1, now, m.version}, reply); diff != "" {
-					t.Fatalf("step %d, set %q: %s", step, tag, diff)
-				}
-			}
-			head, all := srv.listed(now, "0")
-			want := m.inForce(now)
-			if diff := cmp.Diff(want, all, cmp.AllowUnexported(override{})); diff != "" || !slices.Equal(head, []int64{int64(len(want)), now, m.version}) {
-				t.Fatalf("step %d: list begins with %v, version %d\n%s", step, head, m.version, diff)
-			}
-			if _, all := srv.listed(now, digits(m.version)); m.version > 0 && len(all) != 0 {
-				t.Fatalf("step %d: a caller who has this version gets %v", step, all)
-			}
+	for seed := range redistest.UnlessShort[uint64](20, 5) {
+		playOverrides(t, seed, overrides.onRedis(t))
+	}
+}
+
+// TestOverridesOnOtherLuas does the same on the interpreters of Lua that it finds.
+func TestOverridesOnOtherLuas(t *testing.T) {
+	eachLua(t, func(t *testing.T, path string) {
+		for seed := range uint64(20) {
+			playOverrides(t, seed, overrides.spyOnLua(t, path).about("overrides"))
 		}
+	})
+}
+
+// playOverrides makes the random calls of a seed about a new key.
+func playOverrides(t *testing.T, seed uint64, ask judge) {
+	t.Helper()
+	r, m, now := rand.New(rand.NewPCG(7, seed)), overrideModel{all: map[string]override{}}, overrides.midnight()
+	tags, whats := []string{"alice", "~x", "\x00\xff{} %", strings.Repeat("y", 384)}, []string{"block", "unlimited", "60000 100", "1000 1 3155760000000 9007199254740992"}
+	for step := range 60 {
+		now += int64(r.IntN(3000)) - 500
+		tag, first := tags[r.IntN(len(tags))], int64(1)
+		var a answer
+		switch r.IntN(8) {
+		case 0:
+			if a := ask(t, "set", digits(now), tag, "0", "block", "why", ""); !strings.HasPrefix(a.err, "SLIDEGATE key KEY: ") {
+				t.Fatalf("seed %d, step %d: an override for no time is answered %+v", seed, step, a)
+			}
+			continue
+		case 1, 2:
+			first = m.end(now, tag)
+			a = ask(t, "end", digits(now), tag)
+		default:
+			ttl, o := 1+int64(r.IntN(8000)), override{what: whats[r.IntN(len(whats))], why: fmt.Sprint("reason ", step), by: []string{"", "ann"}[step%2]}
+			m.set(now, tag, ttl, o)
+			a = ask(t, "set", digits(now), tag, digits(ttl), o.what, o.why, o.by)
+		}
+		if diff := cmp.Diff([]int64{first, now, m.version}, a.reply); diff != "" || a.err != "" || (a.wrote == "") != (first == 0) {
+			t.Fatalf("seed %d, step %d, %q: %+v\n%s", seed, step, tag, a, diff)
+		}
+		head, all := listed(ask(t, "list", digits(now), "0"))
+		want := m.inForce(now)
+		if diff := cmp.Diff(want, all, cmp.AllowUnexported(override{})); diff != "" || !slices.Equal(head, []int64{int64(len(want)), now, m.version}) {
+			t.Fatalf("seed %d, step %d: list begins with %v, version %d\n%s", seed, step, head, m.version, diff)
+		}
+		if _, all := listed(ask(t, "list", digits(now), digits(m.version))); m.version > 0 && len(all) != 0 {
+			t.Fatalf("seed %d, step %d: a caller who has this version gets %v", seed, step, all)
+		}
+	}
+}
+
+// TestOverridesLast checks that an override can be set, listed and ended at the last instant.
+func TestOverridesLast(t *testing.T) {
+	ask, now := overrides.onRedis(t), digits(overrides.never-1)
+	set := ask(t, "set", now, "alice", "31622400000", "block", "why", "")
+	again := ask(t, "set", now, "bob", "31622400000", "block", "why", "")
+	if set.err != "" || again.err != "" || again.reply[2] != set.reply[2]+1 {
+		t.Errorf("%+v, %+v", set, again)
+	}
+	if a := ask(t, "list", now, digits(set.reply[2])); len(a.texts) != 8 || a.reply[2] != again.reply[2] {
+		t.Errorf("%+v", a)
+	}
+	if a := ask(t, "end", now, "alice"); a.err != "" || a.reply[0] != 1 {
+		t.Errorf("%+v", a)
 	}
 }
 
@@ -252,8 +281,8 @@ func TestOverridesMost(t *testing.T) {
 	if err := set(overrides.at("6s"), "one more"); err != nil {
 		t.Error(err)
 	}
-	if _, all := srv.listed(overrides.instant("6s"), "0"); len(all) != 2 {
-		t.Errorf("%d overrides are left", len(all))
+	if left := must(must(srv.call("list", overrides.at("6s"), "0").ToArray())[0].AsInt64()); left != 2 {
+		t.Errorf("%d overrides are left", left)
 	}
 }
 

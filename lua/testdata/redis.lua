@@ -1,6 +1,7 @@
 -- redis.lua replaces the server, to run the same script on another Lua: its keys, and the library
 -- that Redis calls struct. Each line of its input is the keys of one call, between commas, and its
--- arguments. It answers with a line for each key: the reply, what was written, and the value.
+-- arguments, with bytes as %xx and an empty one as %. It answers with a line for each key: the reply,
+-- what was written, the value, and the texts of a list of overrides.
 local values = {['lua:foreign'] = 'hello', ['lua:list'] = {err = 'WRONGTYPE'}}
 struct = {pack = string.pack, unpack = string.unpack}
 
@@ -124,10 +125,16 @@ redis.pcall = redis.call
 
 local function hex(s) return (s:gsub('.', function(c) return ('%02x'):format(c:byte()) end)) end
 
-local function report(text, part, wrote, stored)
+local function report(text, part, wrote, stored, texts)
   if text then return print('error', text) end
   for i, n in ipairs(part) do part[i] = ('%.0f'):format(n) end
-  print('reply', table.concat(part, ' '), wrote[1] or '', wrote[5] or '', hex(stored or ''))
+  for i, s in ipairs(texts) do texts[i] = hex(s) .. ',' end
+  print('reply', table.concat(part, ' '), wrote[1] or '', wrote[5] or '', hex(stored or ''), table.concat(texts))
+end
+
+-- plain returns an argument of the input.
+local function plain(word)
+  return (word:gsub('%%(%x?%x?)', function(digits) return digits == '' and '' or string.char(tonumber(digits, 16)) end))
 end
 
 local decide = assert(loadfile(arg[1]))
@@ -135,12 +142,12 @@ for line in io.lines() do
   KEYS, ARGV = {}, {}
   local keys, words = line:match('(%S+) (.*)')
   for key in keys:gmatch('[^,]+') do KEYS[#KEYS + 1] = key end
-  for word in words:gmatch('%S+') do ARGV[#ARGV + 1] = word end
+  for word in words:gmatch('%S+') do ARGV[#ARGV + 1] = plain(word) end
   local answers = decide()
   if type(answers[1]) == 'string' then print('texts', answers[1], answers[2], answers[3]) end
   for k = 1, type(answers[1]) == 'string' and 0 or #KEYS do
-    local part, wrote, stored = (table.unpack or unpack)(answers[k] or {{}})
-    report(answers.err or type(part[1]) == 'string' and part[1], part, wrote, stored)
+    local part, wrote, stored, texts = (table.unpack or unpack)(answers[k] or {{}})
+    report(answers.err or type(part[1]) == 'string' and part[1], part, wrote, stored, texts)
   end
   io.flush()
 end

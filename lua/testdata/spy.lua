@@ -1,7 +1,8 @@
 -- spy.lua wraps a script for tests. It runs the script as it is. For each key it returns its part of
 -- the reply, the command by which the script wrote it, and the value that it left. It fails if the
 -- script reads or writes keys out of their order, writes one twice or before an error, or replies
--- anything except whole numbers, and the text of an event that fails among others.
+-- anything except whole numbers, the text of an event that fails among others, and the texts of a list
+-- of overrides, which it returns apart.
 local server, k, wrote, stored = redis, 0, {}, {}
 local redis = {error_reply = server.error_reply}
 
@@ -31,17 +32,20 @@ if reply.err then
 end
 local left, answers, integers = {}, {}, #reply / #KEYS
 for k, key in ipairs(KEYS) do
-  local part = {}
+  local part, texts = {}, {}
   for i = 1, integers do
     local n = reply[(k - 1) * integers + i]
-    part[i] = n
-    if i == 1 and type(n) == 'string' then
+    local into = ARGV[1] == 'list' and type(n) == 'string' and texts or part
+    into[#into + 1] = n
+    if into == texts then
+      assert(i > 3, 'a text in place of a number')
+    elseif i == 1 and type(n) == 'string' then
       assert(#KEYS > 1 and #wrote[k] == 0, 'a text that is no error, or a write before it')
     else
       assert(type(n) == 'number' and n % 1 == 0, 'a reply that is no integer')
     end
   end
-  left[key], answers[k] = stored[k], {part, wrote[k], type(stored[k]) == 'string' and stored[k]}
+  left[key], answers[k] = stored[k], {part, wrote[k], type(stored[k]) == 'string' and stored[k], texts}
 end
 for key, value in pairs(left) do
   assert(type(value) == 'table' or server.call('GET', key) == value, 'a value that the script did not write')
