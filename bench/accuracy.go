@@ -3,13 +3,12 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/audit"
 	"github.com/slidegate/slidegate/window"
@@ -30,18 +29,19 @@ type accuracy struct {
 var attacked = bound{20, time.Second}
 
 // suspects returns all contenders, under the limit. Those that return no waits return 0.
-func suspects(client rueidis.Client, waits map[string]retryAfter) map[string]retryAfter {
-	all := map[string]retryAfter{}
-	for name, ask := range plain(client) {
+func (b bench) suspects(ctx context.Context) (map[string]retryAfter, error) {
+	all := waiting(b.ours, b.theirs)
+	for name, ask := range plain(b.ours) {
 		all[name] = silent(under(ask, attacked))
 	}
 	for _, r := range rivals {
-		all[r.name] = silent(r.row(client, contender{}, []bound{attacked}).ask)
+		all[r.name] = silent(r.row(b.ours, contender{}, []bound{attacked}).ask)
 	}
-	for name, ask := range waits {
-		all[name] = ask
+	has, err := b.hasIncrex(ctx)
+	if has {
+		all[bounding] = silent(increx(b.ours, attacked))
 	}
-	return all
+	return all, err
 }
 
 // silent returns the decisions of a contender that returns no waits.
@@ -55,7 +55,8 @@ func silent(ask ask) retryAfter {
 // accuracy audits all contenders side by side, each on an event of its own.
 func (b bench) accuracy(ctx context.Context, res *result) error {
 	b.log.Print("accuracy")
-	if err := b.flush(ctx); err != nil {
+	attempts, err := b.suspects(ctx)
+	if err = errors.Join(err, b.flush(ctx)); err != nil {
 		return err
 	}
 	var all []accuracy
@@ -63,7 +64,7 @@ func (b bench) accuracy(ctx context.Context, res *result) error {
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	next := 0
-	for name, ask := range suspects(b.ours, waiting(b.ours, b.theirs)) {
+	for name, ask := range attempts {
 		event := event(next) // as some contenders share keys
 		next++
 		group.Go(func() {

@@ -54,7 +54,7 @@ func TestBench(t *testing.T) {
 	if err := b.run(t.Context(), order[:3], &res); err != nil {
 		t.Fatal(err)
 	}
-	if len(res.Rows) != len(contenders(b.client, b.theirs)) || res.Memory == nil || res.Memory.BytesPerEvent < 50 || res.Memory.Shortest < 20 || res.Rows[0].Event < 50 {
+	if all, err := b.contenders(t.Context()); err != nil || len(res.Rows) != len(all) || res.Memory == nil || res.Memory.BytesPerEvent < 50 || res.Memory.Shortest < 20 || res.Rows[0].Event < 50 {
 		t.Errorf("result %+v", res)
 	}
 	for _, r := range res.Rows {
@@ -196,12 +196,30 @@ func TestAccuracy(t *testing.T) {
 	all := res.Accuracy
 	for _, a := range all {
 		exact := a.Name == "window" || strings.HasPrefix(a.Name, "log in")
-		if exact && len(a.Found) > 0 || slices.Contains([]string{counting, "ulule", rate, "ar1"}, a.Name) && a.Most <= 1 || a.Most > 2.01 {
+		if exact && len(a.Found) > 0 || slices.Contains([]string{counting, bounding, "ulule", rate, "ar1"}, a.Name) && a.Most <= 1 || a.Most > 2.01 {
 			t.Errorf("%+v", a)
 		}
 	}
-	if len(all) != 7+len(rivals) || strings.Count(res.tables(), "\n| window | 1.00 |") != 1 {
-		t.Errorf("%d contenders, printed %s", len(all), res.tables())
+	attempts, err := b.suspects(t.Context())
+	if err != nil || len(all) != len(attempts) || strings.Count(res.tables(), "\n| window | 1.00 |") != 1 {
+		t.Errorf("%d contenders of %d, %v, printed %s", len(all), len(attempts), err, res.tables())
+	}
+}
+
+// TestIncrex checks that INCREX has rows on a server that has it, and that the bench says so in a
+// line on one that has not.
+func TestIncrex(t *testing.T) {
+	b, text := small(t), &strings.Builder{}
+	b.log = log.New(text, "", 0)
+	all, err := b.contenders(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = b.client.Do(t.Context(), b.client.B().Arbitrary("INCREX").Keys("key").Build()).Error()
+	unknown := err != nil && strings.HasPrefix(err.Error(), "unknown command")
+	rows := slices.ContainsFunc(all, func(c contender) bool { return c.name == bounding })
+	if rows == unknown || strings.Contains(text.String(), "has no INCREX") != unknown || strings.Count(text.String(), "\n") > 1 {
+		t.Errorf("INCREX says %v, rows: %v, logged %q", err, rows, text)
 	}
 }
 

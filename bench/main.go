@@ -42,6 +42,8 @@
 //	./earlier.sh REVISION -rows '^window( before)?(, 3 limits)?$' -memory 0 server
 //	# how long the server makes others wait, beside an earlier revision
 //	./earlier.sh REVISION -ping -callers 64,256,1024 -passes 15 -rows '^window( before)?$' throughput
+//	# INCREX beside INCR and window, on a server that has it
+//	go run . -rows '^(window|fixed window, INCR(EX)?)(, denied)?$' server
 //	# what a turn of pace costs, beside a decision of window
 //	go run . -callers 1,16,64 -passes 15 -rows '^(window|pace)$' throughput server
 //	# what a lease of inflight costs, and the memory of leases

@@ -21,7 +21,10 @@ const (
 
 // server measures the time in the server, allocations, memory and replication.
 func (b bench) server(ctx context.Context, res *result) error {
-	all, err := b.wanted(contenders(b.ours, b.theirs), rate)
+	all, err := b.contenders(ctx)
+	if err == nil {
+		all, err = b.wanted(all, rate)
+	}
 	if err != nil {
 		return err
 	}
