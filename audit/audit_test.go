@@ -64,6 +64,26 @@ func check(t *testing.T, r *audit.Report, want []audit.Kind, like string) {
 	}
 }
 
+// TestIncrex checks what docs/algorithm.md says about INCREX: one less than 2 × Max in a span of Per,
+// so exactly Max only if that is 1.
+func TestIncrex(t *testing.T) {
+	excess, like := []audit.Kind{audit.KindExcess}, "a fixed window that the first attempt opens"
+	for _, tt := range []struct {
+		claim string
+		kinds []audit.Kind
+		like  string
+	}{{"1/5s", nil, ""}, {"2/5s", excess, like}, {"20/1s", excess, like}, {"100/1h", excess, like}} {
+		c, l := audit.NewClock(), parse(t, tt.claim)
+		r := run(t, tt.claim, c, increx(l, c.Now))
+		check(t, r, tt.kinds, tt.like)
+		most := r.Claims[0].Most
+		t.Logf("%s: %d in a span of %v, %d of %d denials without need, %d waits", tt.claim, most, l.Per, r.Needless, r.Denied, r.Waits.Reported)
+		if int64(most) != 2*l.Max-1 || r.Needless > 0 || r.Waits.Reported > 0 {
+			t.Errorf("%s: %+v", tt.claim, r.Claims[0])
+		}
+	}
+}
+
 // TestErrors checks that an audit refuses what it cannot audit, in a sentence.
 func TestErrors(t *testing.T) {
 	attempt := unlimited(window.Limit{}, nil)

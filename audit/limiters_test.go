@@ -81,6 +81,28 @@ func fixedOfFirst(l window.Limit, now clock) audit.Func {
 	})
 }
 
+// increx returns a limiter by INCREX of Redis 8.8 with UBOUND Max, PX Per and ENX, as its
+// documentation describes it. The first allowed attempt begins a window. A denial changes nothing,
+// and reports no wait.
+func increx(l window.Limit, now clock) audit.Func {
+	var mu sync.Mutex
+	var value int64
+	var expires time.Time
+	return func(context.Context) (bool, time.Duration, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		at := now()
+		if at.After(expires) {
+			value, expires = 0, at.Add(l.Per)
+		}
+		if value+1 > l.Max {
+			return false, 0, nil
+		}
+		value++
+		return true, 0, nil
+	}
+}
+
 // twoWindows returns a limiter that assumes that the units of the last window came evenly spread.
 func twoWindows(l window.Limit, now clock) audit.Func {
 	c := &counting{now: now}
