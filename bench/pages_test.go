@@ -31,7 +31,7 @@ func TestSentencesWithFigures(t *testing.T) {
 	one, three := f.rates(t, "window", rate, 64), f.rates(t, "window, 3 limits", "redis_rate, 3 limits", 64)
 	few := f.rates(t, "window", rate, 4)
 	window, windows := f.bar(t, "window"), f.bar(t, "window, 3 limits")
-	rated, ratedThree := f.bar(t, rate), f.bar(t, "redis_rate, 3 limits")
+	rated, ratedThree, counted := f.bar(t, rate), f.bar(t, "redis_rate, 3 limits"), f.bar(t, counting)
 	attacked := func(name string) string {
 		return fmt.Sprintf("allowed %.2f × Max within one second", f.claim(t, name).Most)
 	}
@@ -49,6 +49,10 @@ func TestSentencesWithFigures(t *testing.T) {
 			fmt.Sprintf("under 1/5s, 50/1h, 200/1d takes %.0f bytes", f.Memory.BytesPerEvent),
 			fmt.Sprintf("Eight limits take %.1f × the time of one decision by redis_rate, and 31 take %.1f ×",
 				at(t, f.Limits, "window, allowed", 8), at(t, f.Limits, "window, allowed", 31)),
+		},
+		"docs/algorithm.md": {
+			fmt.Sprintf("`INCR` and `PEXPIRE NX` in a pipeline take %.2f × the server time of redis_rate, and `window` takes %.2f ×. With sockets, that is %.1f and %.1f µs of CPU. An event takes %.0f and %.0f bytes.",
+				counted.Ratio, window.Ratio, counted.Process, window.Process, counted.Event, window.Event),
 		},
 		"docs/keys.md": {
 			fmt.Sprintf("five units under 1/5s, 50/1h, 200/1d | %.0f |", f.Memory.BytesPerEvent),
