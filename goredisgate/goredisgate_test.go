@@ -312,7 +312,7 @@ func TestRefusals(t *testing.T) {
 	}
 	conn := connect(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
 	_, err := window.New(conn, window.Config{Name: "x", Limits: perHour, DenialCache: 10})
-	if want := `limiter "x" has a DenialCache, and a client that does not track keys; leave it out, or use rueidis`; err == nil || !strings.Contains(err.Error(), want) {
+	if want := `limiter "x" has a DenialCache, but its client does not track keys; leave it out, or use rueidis`; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %q", err, want)
 	}
 }

@@ -21,7 +21,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// holderOf is the variable in which TestHolder finds the address of a server, and how many units to hold.
+// holderOf names the variable that tells TestHolder the address of a server, and how many units to
+// hold.
 const holderOf = "SLIDEGATE_TEST_HOLDER"
 
 // A holder is a process that holds units.
@@ -30,7 +31,7 @@ type holder struct {
 	lines *bufio.Scanner
 }
 
-// newHolder starts a process that holds so many leases of the event e.
+// newHolder starts a process that holds the given number of leases of the event e.
 func newHolder(t *testing.T, server *redistest.Server, units int) *holder {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestHolder$", "-test.v")
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d", holderOf, server.Addr(), units))
@@ -47,7 +48,7 @@ func newHolder(t *testing.T, server *redistest.Server, units int) *holder {
 	return h
 }
 
-// await returns the rest of the next line that begins with a word.
+// await returns the rest of the next line that starts with a word.
 func (h *holder) await(t *testing.T, word string) string {
 	t.Helper()
 	for h.lines.Scan() {
@@ -55,7 +56,7 @@ func (h *holder) await(t *testing.T, word string) string {
 			return strings.TrimSpace(rest)
 		}
 	}
-	t.Fatalf("the holder ended before it said %q", word)
+	t.Fatalf("the holder ended before it printed %q", word)
 	return ""
 }
 
@@ -66,12 +67,12 @@ func (h *holder) signal(t *testing.T, s syscall.Signal) {
 	}
 }
 
-// TestHolder is the process of a holder. When its first lease is lost, it says what it sees.
+// TestHolder is the process of a holder. When its first lease is lost, it prints what it sees.
 func TestHolder(t *testing.T) {
 	var addr string
 	var units int
 	if n, _ := fmt.Sscan(os.Getenv(holderOf), &addr, &units); n < 2 {
-		t.Skip("it is run by other tests")
+		t.Skip("other tests run it")
 	}
 	client := must(rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}}))
 	l := must(inflight.New(window.On(client), crashing(int64(units))))
@@ -83,7 +84,7 @@ func TestHolder(t *testing.T) {
 	fmt.Println("holds", first.Token())
 	look := time.NewTicker(10 * time.Millisecond)
 	for last := time.Now(); work.Err() == nil; <-look.C {
-		if time.Since(last) > ttl { // it was stopped
+		if time.Since(last) > ttl { // the process was stopped
 			fmt.Println("left", first.Left())
 		}
 		last = time.Now()
@@ -95,14 +96,14 @@ func crashing(units int64) inflight.Config {
 	return inflight.Config{Name: "jobs", Max: units, TTL: ttl, Timeout: ttl / 3}
 }
 
-// TestKilledHolder kills a process that holds 100 places. Each is free at the end of its lease, at most TTL
-// later.
+// TestKilledHolder kills a process that holds 100 places. Each is free at the end of its lease, at
+// most TTL later.
 func TestKilledHolder(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	l := must(inflight.New(window.On(server.Client(t)), crashing(100)))
 	h := newHolder(t, server, 100)
-	<-time.After(2 * ttl) // it renews them
+	<-time.After(2 * ttl) // long enough for renewals
 	h.signal(t, syscall.SIGKILL)
 	killed := must(l.Inspect(t.Context(), "e"))
 	equal(t, "held after the kill", killed.Used, 100)
@@ -120,9 +121,9 @@ func TestKilledHolder(t *testing.T) {
 	release(t, lease)
 }
 
-// TestStoppedHolder stops a process that holds the only place, for longer than TTL. When it goes on, it sees at
-// its first look that its lease is over, its context ends, and its token is smaller than that of the next
-// holder.
+// TestStoppedHolder stops a process that holds the only place, for longer than TTL. When it
+// continues, its first check of the lease shows that it is over, its context ends, and its token is
+// smaller than that of the next holder.
 func TestStoppedHolder(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

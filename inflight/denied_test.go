@@ -11,8 +11,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestOnDenied checks that OnDenied gets each TryAcquire that is denied and each Acquire whose caller
-// leaves, and nothing else.
+// TestOnDenied checks that OnDenied receives each TryAcquire that is denied and each Acquire whose
+// caller leaves, and nothing else.
 func TestOnDenied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen []window.Denial

@@ -12,8 +12,8 @@ import (
 	"github.com/slidegate/slidegate/inflight"
 )
 
-// At most 5 exports of a customer at once. In a service, use New in place of NewLocal: then all its
-// processes share the 5 places.
+// How do I run at most 5 exports of a customer at once? In a service, use New instead of NewLocal:
+// then all its processes share the 5 places.
 func ExampleLimiter_Acquire() {
 	limiter, err := inflight.NewLocal(inflight.Config{Name: "exports", Max: 5})
 	if err != nil {
@@ -43,7 +43,7 @@ func ExampleLimiter_Acquire() {
 	// page 2
 }
 
-// A server answers 429 while all places are taken, and lets nobody wait.
+// How does a server answer 429 while all places are taken, without waiting?
 func ExampleLimiter_TryAcquire() {
 	limiter, err := inflight.NewLocal(inflight.Config{Name: "exports", Max: 1})
 	if err != nil {
@@ -54,7 +54,7 @@ func ExampleLimiter_TryAcquire() {
 		switch {
 		case err != nil:
 			http.Error(w, "try again later", http.StatusServiceUnavailable)
-		case lease == nil: // RetryAfter is a hint: a place can be free sooner, or later
+		case lease == nil: // RetryAfter is a hint: a place can be free sooner or later than that
 			w.Header().Set("Retry-After", strconv.Itoa(int(d.RetryAfter/time.Second)+1))
 			http.Error(w, fmt.Sprintf("%d of %d exports are running", d.Used, d.Max), http.StatusTooManyRequests)
 		default:

@@ -2,15 +2,15 @@ package inflight
 
 import "context"
 
-// Abandon forgets a lease, as a process that crashes does.
+// Abandon forgets a lease, as a crashing process would.
 func Abandon(l *Lease) { l.limiter.keeper.remove(l) }
 
-// ReleaseAgain sends the release of a lease once more, as if it came late.
+// ReleaseAgain sends the release of a lease once more, as if it were late.
 func ReleaseAgain(l *Lease) error {
 	return l.limiter.store.release(context.Background(), l.event, []ref{l.ref})
 }
 
-// Waiting returns of how many events callers wait.
+// Waiting returns the number of events that callers wait for.
 func Waiting(l *Limiter) int {
 	l.lines.mu.Lock()
 	defer l.lines.mu.Unlock()

@@ -25,7 +25,7 @@ func equal[T any](tb testing.TB, what string, got, want T) {
 	}
 }
 
-// taken takes a unit that must be free.
+// taken acquires a unit that must be free.
 func taken(tb testing.TB, l *inflight.Limiter, event string) *inflight.Lease {
 	tb.Helper()
 	lease, d, err := l.TryAcquire(tb.Context(), event)
@@ -35,7 +35,7 @@ func taken(tb testing.TB, l *inflight.Limiter, event string) *inflight.Lease {
 	return lease
 }
 
-// denied asks for a unit that must not be free.
+// denied tries to acquire a unit that must not be free.
 func denied(tb testing.TB, l *inflight.Limiter, event string) inflight.Decision {
 	tb.Helper()
 	lease, d, err := l.TryAcquire(tb.Context(), event)

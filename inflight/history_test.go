@@ -22,10 +22,11 @@ const (
 	ttl       = 3 * time.Second // a busy machine can stop everything for a second
 )
 
-// TestHistoriesUnderLoad lets 200 callers of three processes take units of few events, release some of them
-// twice or late, hold some for longer than TTL, and abandon some. Each lease was certainly held from the
-// answer to the call for release, on the clock of the server, which is that of this machine. At no time may
-// more than Max be held so. A denial is right only if units may be held that do not fit.
+// TestHistoriesUnderLoad lets 200 callers of three processes take units of a few events, release
+// some of them twice or late, hold some for longer than TTL, and abandon some. Each lease was
+// certainly held from the answer until the call to release it, on the server's clock, which is that
+// of this machine. At no time may more than Max be certainly held. A denial is correct only if
+// units may be held that leave no room.
 func TestHistoriesUnderLoad(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func() []*inflight.Limiter{
@@ -61,11 +62,12 @@ func TestHistoriesUnderLoad(t *testing.T) {
 	}
 }
 
-// TestHistoryOfAFailover kills a master while the same callers go on until some seconds after its replica has taken over.
-// Some leases last from before until after. At most the changes of the last moment may have been forgotten.
+// TestHistoryOfAFailover kills a master while the same callers continue until some seconds after
+// its replica has taken over. Some leases last from before the failover until after it. Only
+// changes of the last moment may have been lost.
 func TestHistoryOfAFailover(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it waits for a failover")
+		t.Skip("waits for a failover")
 	}
 	nodes, cfg := redistest.Replicated(t), config(t)
 	cfg.TTL, cfg.Timeout = 10*time.Second, time.Second
@@ -99,8 +101,8 @@ func TestHistoryOfAFailover(t *testing.T) {
 	}
 }
 
-// moveSlot moves a slot to another master and back, until the test ends. It waits between, since a slot that moves
-// twice within milliseconds can be lost.
+// moveSlot moves a slot to another master and back, until the test ends. It waits in between, since
+// a slot that moves twice within milliseconds can be lost.
 func moveSlot(t *testing.T, nodes *redistest.Nodes, slot int) {
 	home, other := nodes.MasterOf(t, slot), nodes.MasterOf(t, (slot+8192)%16384)
 	over := make(chan struct{})
@@ -132,14 +134,14 @@ type history struct {
 	*testing.T
 	limiters []*inflight.Limiter
 	events   []log
-	calls    int           // of each caller, at least
-	goesOn   chan struct{} // closed when they may end; nil if at once
+	calls    int           // the minimum for each caller
+	goesOn   chan struct{} // closed when callers may end; nil if they may end at once
 	ttl      time.Duration // of leases
-	long     time.Duration // how long some are held, or until goesOn is closed
-	failed   atomic.Int64  // calls, on a busy machine or while a master is gone
-	killed   time.Time     // when a master was, or zero
+	long     time.Duration // how long some are held, unless goesOn is closed first
+	failed   atomic.Int64  // calls that failed on a busy machine or while a master is gone
+	killed   time.Time     // when a master was killed, or zero
 	back     time.Time     // when its replica had taken over
-	spanning int           // leases from before the one until after the other
+	spanning int           // leases from before killed until after back
 }
 
 // log is what is known of an event.
@@ -149,7 +151,7 @@ type log struct {
 	denials []denial
 }
 
-// held is a lease: certainly from taken to surely, and perhaps from began to perhaps.
+// held is a lease: certainly held from taken to surely, and possibly from began to perhaps.
 type held struct {
 	n                             int64
 	began, taken, surely, perhaps time.Time
@@ -177,7 +179,7 @@ func (h *history) play() {
 		h.check(fmt.Sprint("e", i), &h.events[i])
 	}
 	for _, l := range h.limiters {
-		equal(h, "events for which somebody waits", inflight.Waiting(l), 0)
+		equal(h, "events with waiting callers", inflight.Waiting(l), 0)
 	}
 	failed := int(h.failed.Load())
 	if h.Logf("%d taken, %d denied, %d failed", taken, denied, failed); min(taken, denied) < 200*h.calls/20 || h.killed.IsZero() && failed > taken/10 {
@@ -194,7 +196,8 @@ func (h *history) more() bool {
 	}
 }
 
-// call takes units, now and then by waiting for them, or under a plan of fewer, and gives them back in some way.
+// call takes units, sometimes by waiting for them, or under a plan with a lower Max, and gives them
+// back in some way.
 func (h *history) call(rng *rand.Rand, l *inflight.Limiter) {
 	event, n := rng.IntN(len(h.events)), 1+rng.Int64N(4)
 	if rng.IntN(10) == 0 {
@@ -204,7 +207,7 @@ func (h *history) call(rng *rand.Rand, l *inflight.Limiter) {
 	lease, d, err := l.TryAcquireN(h.Context(), name, n)
 	if err == nil && lease == nil && rng.IntN(20) == 0 {
 		lease, err = l.AcquireN(h.Context(), name, n)
-		d.At = time.Now() // or sooner
+		d.At = time.Now() // or earlier
 	}
 	log := &h.events[event]
 	switch e := (held{n: n, began: began, taken: d.At}); {
@@ -232,7 +235,7 @@ func (l *log) deny(d denial) {
 	l.denials = append(l.denials, d)
 }
 
-// knows reports whether a call had an answer. On a busy machine, some have none in time.
+// knows reports whether a call had an answer. On a busy machine, some calls have none in time.
 func (h *history) knows(err error) bool {
 	if err != nil {
 		h.failed.Add(1)
@@ -247,7 +250,7 @@ func (h *history) knows(err error) bool {
 // end ends a lease in a random way.
 func (h *history) end(rng *rand.Rand, lease *inflight.Lease, e *held) {
 	hold := time.Duration(rng.ExpFloat64() * float64(3*time.Millisecond))
-	if rng.IntN(400) == 0 { // it has to be renewed
+	if rng.IntN(400) == 0 { // it must be renewed
 		hold = h.long
 	}
 	if rng.IntN(400) == 0 {
@@ -258,7 +261,7 @@ func (h *history) end(rng *rand.Rand, lease *inflight.Lease, e *held) {
 	}
 	select {
 	case <-time.After(hold):
-	case <-h.goesOn: // never, if nil
+	case <-h.goesOn: // never if nil
 	}
 	if e.surely = time.Now(); lease.Left() == 0 { // it was lost on a busy machine
 		e.surely = e.taken
@@ -278,7 +281,7 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// check sweeps over the leases of an event in the order of time.
+// check goes through the leases of an event in order of time.
 func (h *history) check(name string, log *log) {
 	for i := range log.leases {
 		h.concede(&log.leases[i])
@@ -305,8 +308,8 @@ func (h *history) check(name string, log *log) {
 	}
 }
 
-// concede allows that the replica of a master that was killed did not hear of the last 100 ms before: of a lease, or
-// of its end.
+// concede accounts for changes that the replica of a killed master did not receive in the last 100
+// ms: of a lease, or of its end.
 func (h *history) concede(e *held) {
 	lately := h.killed.Add(-100 * time.Millisecond)
 	switch {
@@ -323,13 +326,13 @@ func (h *history) concede(e *held) {
 func (e held) sure() (from, to time.Time)     { return e.taken, e.surely }
 func (e held) possible() (from, to time.Time) { return e.began, e.perhaps.Add(time.Millisecond) }
 
-// change is that units come or go.
+// change is a number of units that are taken or released at a time.
 type change struct {
 	at    time.Time
 	units int64
 }
 
-// changes returns those of leases in order. At the same time, units go first.
+// changes returns the changes of leases in order. At the same time, releases come first.
 func changes(all []held, span func(held) (from, to time.Time)) (changes []change) {
 	for _, e := range all {
 		if from, to := span(e); to.After(from) {

@@ -1,6 +1,6 @@
-// Package inflight bounds how many calls of a fleet run at the same time: 5 exports of a customer, 20
-// calls to a model, 1 migration. Rates cannot say that. It works on Redis, on Redis Cluster, or in the
-// memory of one process.
+// Package inflight bounds how many calls of a fleet run at the same time: 5 exports of a customer,
+// 20 calls to a model, 1 migration. A rate limit cannot express that. It works on Redis, on Redis
+// Cluster, or in the memory of one process.
 //
 //	limiter, err := inflight.New(conn, inflight.Config{Name: "exports", Max: 5}) // conn comes from window.Dial
 //	// ...
@@ -11,11 +11,11 @@
 //	defer lease.Release(ctx)
 //	export(lease.Context(ctx))
 //
-// Whoever may run holds a lease. It ends by itself after TTL, unless it is renewed, which the limiter does
-// in the background. So a process that crashes gives its places back within TTL.
+// A caller that may run holds a lease. A lease expires after TTL, unless it is renewed, which the
+// limiter does in the background. So the places of a process that crashes are free within TTL.
 //
-// The parameter event of every method names what is bounded: a customer, a model, a job. All places of an
-// event are in one Redis key.
+// The parameter event of every method names what is bounded: a customer, a model, a job. All places
+// of an event are in one Redis key.
 package inflight
 
 import (
@@ -36,69 +36,71 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Config says how many places a Limiter has, and under which name. Only Name and Max are required. Fields
-// without a comment of their own are as in window.Config.
+// Config holds the number of places of a Limiter, and the name that it counts under. Only Name and
+// Max are required. Fields without a comment work as in window.Config.
 type Config struct {
-	// Name is as in window. Limiters of one Name share their places, but none with a limiter of window.
+	// Name is as in window. Limiters of one Name share their places, but not with a limiter of
+	// window.
 	Name string
 
-	// Max is how many units of an event are held at once at most: 1 to 1000.
+	// Max is how many units of an event can be held at once: 1 to 1000.
 	Max int64
 
-	// TTL is how long a lease lasts unless it is renewed: whole milliseconds up to a day, and at least three
-	// times Timeout; 0 is 10 s. It is renewed after a third of that. The place of a process that crashes is
-	// free after at most TTL.
+	// TTL is how long a lease lasts unless it is renewed: whole milliseconds up to a day, and at
+	// least three times Timeout; 0 means 10 s. It is renewed after a third of that time. The place
+	// of a process that crashes is free after at most TTL.
 	TTL time.Duration
 
-	// MaxHold is when a lease ends in any case, so that one that nobody releases does not live as long as
-	// its process; 0 is an hour. Observe hears of it.
+	// MaxHold is how long a lease can be held in any case, so that one that is never released does
+	// not live as long as its process; 0 means an hour. Observe receives KindOverdue then.
 	MaxHold time.Duration
 
-	// Holder says who holds the leases, for Inspect: at most 32 bytes, such as a host name. If it is empty,
-	// nothing is stored.
+	// Holder identifies the holder of the leases in Inspect: at most 32 bytes, such as a host name.
+	// If it is empty, nothing is stored.
 	Holder string
 
-	// Track lets waiters see at once that a place is free: the client keeps a copy of the key, and Redis tells
-	// it of changes. It needs a client that can do that, and an ACL rule: see docs/keys.md. Without it, they ask
-	// every 50 ms.
+	// Track lets waiters see at once that a place is free: the client keeps a copy of the key, and
+	// Redis notifies it of changes. It needs a client that supports this, and an ACL rule: see
+	// docs/keys.md. Without Track, waiters ask every 50 ms.
 	Track bool
 
 	Secret []byte `json:"-"`
 
-	// Timeout bounds how long one call waits for Redis in all: 0 is 250 ms. It must end before a lease does.
+	// Timeout bounds how long one call waits for Redis in total: 0 means 250 ms. It must be shorter
+	// than a lease.
 	Timeout time.Duration
 
-	// Fallback is a limiter in memory, which decides while Redis cannot answer, and carries leases on. Each
-	// process has places of its own there.
+	// Fallback is a limiter in memory. It decides while Redis cannot answer, and keeps existing
+	// leases alive. There, each process has its own places.
 	Fallback *Limiter `json:"-"`
 
-	// MaxEvents bounds how many events a limiter in memory holds; 0: no bound, or 1,048,576 for a Fallback. A new
-	// event for which there is no room is an error.
+	// MaxEvents bounds how many events a limiter in memory holds. 0 means no bound, except in a
+	// Fallback, where it means 1,048,576. A new event without room is an error.
 	MaxEvents int
 
-	// Observe is called after each TryAcquire and Acquire, when a lease is lost, and when an outage begins or
-	// ends, as in window. Decision.Allowed says that there was a place.
+	// Observe is called after each TryAcquire and Acquire, when a lease is lost, and when an outage
+	// starts or ends, as in window. Decision.Allowed says that there was a place.
 	Observe func(ctx context.Context, o window.Observation) `json:"-"`
 
-	// OnDenied is called after each TryAcquire that finds no units free, and after each Acquire whose caller
-	// leaves before they are free, with the event: see window.Denial.
+	// OnDenied is called after each TryAcquire that finds no units free, and after each Acquire
+	// whose caller leaves before they are free, with the event: see window.Denial.
 	OnDenied func(ctx context.Context, d window.Denial) `json:"-"`
 }
 
-// The kinds of observations that window does not have.
+// These kinds of observations exist only here.
 const (
 	KindLost    window.Kind = "lost"    // a lease ended although its holder had not released it
 	KindOverdue window.Kind = "overdue" // the same, because of MaxHold
 )
 
-// Limiter gives places. New, NewLocal and With return one. It is safe for concurrent use.
+// Limiter grants places. New, NewLocal and With return one. It is safe for concurrent use.
 type Limiter struct {
 	*core
 	engine *engine.Limiter
 	max    int64
 }
 
-// core is what limiters share that come from one another by With.
+// core is the state shared by limiters that are derived from one another by With.
 type core struct {
 	store    store
 	ttl      time.Duration
@@ -106,46 +108,49 @@ type core struct {
 	holder   string
 	track    bool
 	fallback *Limiter
-	observe  func(context.Context, window.Observation) // nil if nobody observes
-	onDenied func(context.Context, window.Denial)      // nil if nobody wants to know
+	observe  func(context.Context, window.Observation) // may be nil
+	onDenied func(context.Context, window.Denial)      // may be nil
 	keeper   keeper
 	lines    lines
 }
 
-// A Decision says what TryAcquire found.
+// A Decision is the answer of TryAcquire.
 type Decision struct {
-	Used       int64         // units that are held, with those of the lease
-	Max        int64         // the most that can be
-	RetryAfter time.Duration // if denied: until the units fit, if nobody releases or renews. A hint: a release can come sooner, and a renewal can make it longer
-	At         time.Time     // of the decision, in UTC, on the clock of Redis
+	Used       int64         // units that are held, including those of the lease
+	Max        int64         // the most units that can be held
+	RetryAfter time.Duration // if denied: until the units fit, if no lease is released or renewed. A hint: a release can shorten it, and a renewal can lengthen it
+	At         time.Time     // of the decision, in UTC, on the Redis clock
 
-	// Degraded reports that the Fallback decided. Cause is why Redis did not, as in window.Decision.
+	// Degraded reports that the Fallback decided. Cause is why Redis did not, as in
+	// window.Decision.
 	Degraded bool
 	Cause    error `json:"-"`
 }
 
-// decided is a Decision, and how Redis was asked for it.
+// decided is a Decision, and a trace of its Redis call.
 type decided struct {
 	Decision
 
 	trace pipeline.Trace
 }
 
-// Errors that callers can distinguish by errors.Is.
+// These errors can be distinguished with errors.Is.
 var (
-	// ErrLost is in the cause of the end of Lease.Context: the lease has ended, or may have. The cause says why.
-	// It also matches ErrOutage or ErrUncertain if the lease was not renewed because Redis did not answer.
+	// ErrLost is in the cause of the end of Lease.Context: the lease has ended, or may have. The
+	// cause says why. It also matches ErrOutage or ErrUncertain if the lease was not renewed
+	// because Redis did not answer.
 	ErrLost = errors.New("the lease is lost; stop what it protects")
 
-	// ErrFull is in the error of an Acquire whose ctx has ended, if by the last answer the units were not free.
-	ErrFull = errors.New("the last answer was that all places are taken")
+	// ErrFull is in the error of an Acquire whose ctx has ended, if the units were not free at the
+	// last check.
+	ErrFull = errors.New("at the last check, all places were taken")
 
-	ErrClosed       = errors.New("the limiter is closed, so it gives no places; call Close only when the work is done")
+	ErrClosed       = errors.New("the limiter is closed and grants no more places; call Close only when the work is done")
 	ErrEmptyEvent   = window.ErrEmptyEvent   // the event is ""
 	ErrInvalidCost  = window.ErrInvalidCost  // less than one unit
-	ErrExceedsLimit = window.ErrExceedsLimit // more units than Max: never admitted
+	ErrExceedsLimit = window.ErrExceedsLimit // more units than Max: never allowed
 	ErrOutage       = window.ErrOutage       // Redis could not answer; no place was taken
-	ErrUncertain    = window.ErrUncertain    // no reply came; a place may be taken, and is given back at once if Redis answers, else after TTL
+	ErrUncertain    = window.ErrUncertain    // no reply came; a place may be taken, and is released at once if Redis answers, otherwise after TTL
 )
 
 const (
@@ -154,26 +159,27 @@ const (
 	defaultHold = time.Hour
 	mostUnits   = 1000
 	mostHolder  = 32
-	maxTime     = 9e15 // the last µs that the script takes, in the year 2255
+	maxTime     = 9e15 // the last µs that the script accepts, in the year 2255
 	badMax      = "a Max of %d; choose 1 to 1000 units"
 )
 
-// New returns a limiter that keeps its places in the Redis or Redis Cluster of a Connection, which comes
-// from window.Dial, window.On or package goredisgate. It sends nothing yet, so an error is about conn or
-// cfg, and says what to do. Its circuit breaker works as in window.
+// New returns a limiter that keeps its places in the Redis or Redis Cluster of a Connection, which
+// comes from window.Dial, window.On or package goredisgate. It sends nothing yet, so an error is
+// about conn or cfg, and says what to do. Its circuit breaker works as in window.
 func New(conn *window.Connection, cfg Config) (*Limiter, error) {
 	e, err := engine.New((*pipeline.Connection)(conn), cfg.engine(), cfg.limits())
 	if err != nil {
 		return nil, err
 	}
 	if cfg.Track && !(*pipeline.Connection)(conn).Tracks() {
-		return nil, fmt.Errorf("slidegate: limiter %q has Track, and a client that does not track keys; leave it out, or use rueidis", cfg.Name)
+		return nil, fmt.Errorf("slidegate: limiter %q has Track, but its client does not track keys; leave it out, or use rueidis", cfg.Name)
 	}
 	return newLimiter(e, &onRedis{e}, cfg)
 }
 
-// NewLocal returns the same limiter on places in this process's memory: no Redis, same answers. Each has
-// places of its own, whatever its Name. It takes no Fallback, as it never needs one.
+// NewLocal returns a limiter that keeps its places in this process's memory: no Redis, same
+// answers. Each one has its own places, whatever its Name. It takes no Fallback, because it never
+// needs one.
 func NewLocal(cfg Config) (*Limiter, error) {
 	if cfg.Fallback != nil {
 		return nil, outage.Needless(cfg.Name)
@@ -197,7 +203,7 @@ func newLimiter(e *engine.Limiter, s store, cfg Config) (*Limiter, error) {
 			return nil, err
 		}
 		if !f.engine.InMemory() {
-			return nil, fmt.Errorf("slidegate: limiter %q has a Fallback %q on Redis; make it by NewLocal", cfg.Name, f.engine.Name)
+			return nil, fmt.Errorf("slidegate: limiter %q has a Fallback %q on Redis; create it with NewLocal", cfg.Name, f.engine.Name)
 		}
 	}
 	c := &core{
@@ -211,7 +217,8 @@ func newLimiter(e *engine.Limiter, s store, cfg Config) (*Limiter, error) {
 
 func (cfg *Config) ttl() time.Duration { return cmp.Or(cfg.TTL, defaultTTL) }
 
-// check returns what is wrong with the configuration, apart from what all kinds of limiters check.
+// check returns an error that says what is wrong with the configuration, apart from what is checked
+// for all kinds of limiters.
 func (cfg *Config) check() error {
 	timeout := cmp.Or(cfg.Timeout, engine.DefaultTimeout)
 	switch {
@@ -263,12 +270,12 @@ func limits(most int64, ttl time.Duration) []engine.Limit {
 // a mistake in the program.
 func (l *Limiter) made() *engine.Limiter {
 	if l == nil || l.engine == nil {
-		panic("slidegate: this limiter is nil or zero; make it with inflight.New or NewLocal")
+		panic("slidegate: this limiter is nil or zero; create one with inflight.New or NewLocal")
 	}
 	return l.engine
 }
 
-// With returns the limiter with another Max, for plans. Both share their places.
+// With returns the same limiter with another Max, for plans. Both share their places.
 func (l *Limiter) With(most int64) (*Limiter, error) {
 	e, err := l.made().With(limits(most, l.ttl))
 	if err == nil && (most < 1 || most > mostUnits) {
@@ -285,12 +292,12 @@ func (l *Limiter) TryAcquire(ctx context.Context, event string) (*Lease, Decisio
 	return l.TryAcquireN(ctx, event, 1)
 }
 
-// TryAcquireN takes n units of an event if they are free. A nil Lease without an error means that they are
-// not. Release the Lease when the work is done.
+// TryAcquireN takes n units of an event if they are free. A nil Lease without an error means that
+// they are not. Release the Lease when the work is done.
 //
-// The errors are ErrEmptyEvent, ErrInvalidCost, ErrExceedsLimit, ErrOutage, ErrUncertain, ErrClosed,
-// ErrLost if the process was stopped meanwhile for longer than TTL, and those of ctx. Another error
-// names the key: its value is no record of this library.
+// The errors are ErrEmptyEvent, ErrInvalidCost, ErrExceedsLimit, ErrOutage, ErrUncertain,
+// ErrClosed, ErrLost if the process was stopped meanwhile for longer than TTL, and those of ctx.
+// Any other error names the key: its value is not a record of this library.
 func (l *Limiter) TryAcquireN(ctx context.Context, event string, n int64) (lease *Lease, d Decision, err error) {
 	if err := l.made().Check(ctx, engine.Allow, event, n); err != nil {
 		return nil, d, err
@@ -304,7 +311,7 @@ func (l *Limiter) TryAcquireN(ctx context.Context, event string, n int64) (lease
 	return lease, found.Decision, err
 }
 
-// try takes n units if they are free, in an outage those of the Fallback.
+// try takes n units if they are free; in an outage, it takes those of the Fallback.
 func (l *Limiter) try(ctx context.Context, event string, n int64) (*Lease, decided, error) {
 	if l.keeper.isClosed() {
 		return nil, decided{}, l.engine.Wrap(ErrClosed)
@@ -322,7 +329,7 @@ func (l *Limiter) try(ctx context.Context, event string, n int64) (*Lease, decid
 			d.Degraded, d.Cause, d.trace = true, pipeline.FailureIn(cause).Err(), trace
 			return err
 		})
-		if pipeline.IsOutage(cause) { // a reply may be lost, or the call still under way
+		if pipeline.IsOutage(cause) { // a reply may be lost, or the call still in flight
 			lease.giveUp(lease.ref)
 		}
 	}
@@ -342,7 +349,7 @@ func (l *Limiter) try(ctx context.Context, event string, n int64) (*Lease, decid
 
 func newID() string {
 	var id [8]byte
-	_, _ = rand.Read(id[:]) // it never fails
+	_, _ = rand.Read(id[:]) // never fails
 	return string(id[:])
 }
 
@@ -351,9 +358,9 @@ func (l *Limiter) Acquire(ctx context.Context, event string) (*Lease, error) {
 	return l.AcquireN(ctx, event, 1)
 }
 
-// AcquireN waits until n units of an event are free, and takes them. Callers of a limiter come in order.
-// Among processes there is no order, and TryAcquire does not wait for its turn. Release the Lease when the
-// work is done. Errors are as those of TryAcquireN, and ErrFull.
+// AcquireN waits until n units of an event are free, and takes them. Callers of one limiter are
+// served in order. There is no order among processes, and TryAcquire does not wait in line. Release
+// the Lease when the work is done. Errors are those of TryAcquireN, and ErrFull.
 func (l *Limiter) AcquireN(ctx context.Context, event string, n int64) (*Lease, error) {
 	if err := l.made().Check(ctx, engine.Allow, event, n); err != nil {
 		return nil, err
@@ -367,8 +374,8 @@ func (l *Limiter) AcquireN(ctx context.Context, event string, n int64) (*Lease, 
 	return lease, err
 }
 
-// Reset forgets the event, and that of the Fallback. A lease that is alive takes its place again when it is
-// renewed. Errors are as those of TryAcquireN.
+// Reset forgets the event, in the Fallback too. A lease that is alive takes its place again when it
+// is renewed. Errors are those of TryAcquireN.
 func (l *Limiter) Reset(ctx context.Context, event string) error {
 	if err := l.made().Check(ctx, engine.Peek, event, 1); err != nil {
 		return err
@@ -380,8 +387,8 @@ func (l *Limiter) Reset(ctx context.Context, event string) error {
 	return err
 }
 
-// Close gives back all places that this process holds by the limiter, and by those from With. It gives no
-// more from then on. An error says that places may last until their TTL ends.
+// Close releases all places that this process holds through the limiter, and through those from
+// With. After that, it grants no more. An error means that places may last until their TTL ends.
 func (l *Limiter) Close(ctx context.Context) error {
 	l.made()
 	ctx = context.WithoutCancel(ctx)
@@ -417,7 +424,8 @@ func (l *Limiter) report(ctx context.Context, n int64, lease *Lease, d decided, 
 	})
 }
 
-// denied calls OnDenied about an attempt that got no units. A caller who left may never have asked for them.
+// denied calls OnDenied about an attempt that got no units. A caller that left may never have asked
+// for them.
 func (l *Limiter) denied(ctx context.Context, event string, found Decision) {
 	if l.onDenied == nil {
 		return

@@ -7,15 +7,15 @@ import (
 	"github.com/slidegate/slidegate/internal/engine"
 )
 
-// Snapshot is the state of an event, for people.
+// Snapshot is the full state of an event, for diagnosis.
 type Snapshot struct {
 	Event  string    // as the caller named it
 	Key    string    // the key in Redis
 	At     time.Time // of the snapshot, in UTC, on the clock of the leases
 	Used   int64     // units that are held
-	Max    int64     // of the limiter that was asked
-	Token  int64     // the last one that was given; 0 if none is known
-	Leases []Held    // in the order of their ends
+	Max    int64     // of the limiter that Inspect was called on
+	Token  int64     // the last token that was issued; 0 if none is known
+	Leases []Held    // in order of their ends
 }
 
 // Held is a lease.
@@ -27,8 +27,8 @@ type Held struct {
 	Until  time.Time // when it ends, unless it is renewed
 }
 
-// Inspect returns every lease of an event, for people. It writes nothing, and never asks the Fallback. Errors
-// are as those of TryAcquireN, but never ErrUncertain.
+// Inspect returns every lease of an event, for diagnosis. It writes nothing, and never asks the
+// Fallback. Errors are those of TryAcquireN, but never ErrUncertain.
 func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
 	if err := l.made().Check(ctx, engine.Peek, event, 1); err != nil {
 		return Snapshot{}, err

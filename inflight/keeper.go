@@ -13,20 +13,21 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// A keeper renews the leases of a limiter in time, by one goroutine, which runs while there are any.
+// A keeper renews the leases of a limiter in time. It does so in one goroutine, which runs while
+// there are any.
 type keeper struct {
 	ttl time.Duration
 
 	mu     sync.Mutex
 	held   map[*Lease]struct{}
-	over   chan struct{} // it is closed when the goroutine shall end; nil if there is none
+	over   chan struct{} // closed to end the goroutine; nil if it does not run
 	closed bool
 }
 
-// mostCalls is how many calls about leases a keeper makes at the same time.
+// mostCalls is the maximum number of calls about leases that a keeper makes at the same time.
 const mostCalls = 64
 
-// add keeps a lease. It reports false if the limiter is closed.
+// add keeps a lease. It returns false if the limiter is closed.
 func (k *keeper) add(l *Lease) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -50,7 +51,7 @@ func (k *keeper) remove(l *Lease) {
 	}
 }
 
-// close returns all leases, and keeps no more.
+// close returns all leases, and makes add return false from now on.
 func (k *keeper) close() []*Lease {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -78,7 +79,8 @@ func (k *keeper) run(over <-chan struct{}) {
 	}
 }
 
-// renew renews the leases that are due, and ends those that are over. It returns when to do so again.
+// renew renews the leases that are due, and ends those that are over. It returns when to call it
+// again.
 func (k *keeper) renew() (next time.Time) {
 	now := time.Now()
 	next = now.Add(k.ttl / 3)
@@ -114,14 +116,15 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// A group is leases of one event.
+// A group identifies leases of one event.
 type group struct {
 	*core
 	event string
 }
 
-// inParts calls do for the leases of each group, as many as one call can be about, some at a time, in the
-// background. It returns a function that waits until all are done.
+// inParts calls do for the leases of each group, in the background: as many leases at a time as fit
+// in one call, and a limited number of calls at a time. It returns a function that waits until all
+// calls are done.
 func inParts(leases []*Lease, do func(g group, all []*Lease)) (wait func()) {
 	groups := map[group][]*Lease{}
 	for _, l := range leases {
@@ -151,9 +154,9 @@ func (g group) fits(all []*Lease) int {
 	return len(all)
 }
 
-// renew renews leases, in an outage by the Fallback.
+// renew renews leases; in an outage, the Fallback does.
 func (g group) renew(all []*Lease) {
-	ctx := context.Background() // each call has the Timeout
+	ctx := context.Background() // each call has the limiter's Timeout
 	var known, unknown []*Lease
 	var refs []ref
 	for _, l := range all {
@@ -175,8 +178,8 @@ func (g group) renew(all []*Lease) {
 	_ = workers.Wait()
 }
 
-// renewKnown renews leases that were in Redis. It returns those that the Fallback carries, and that have ended
-// in Redis.
+// renewKnown renews leases that were in Redis. It returns those that have ended in Redis and that
+// the Fallback keeps alive.
 func (g group) renewKnown(ctx context.Context, known []*Lease, refs []ref) (ended []*Lease) {
 	if len(known) == 0 {
 		return nil
@@ -203,14 +206,14 @@ func (g group) renewKnown(ctx context.Context, known []*Lease, refs []ref) (ende
 	return ended
 }
 
-// renewed notes that no renewal is under way.
+// renewed records that no renewal is in flight.
 func (l *Lease) renewed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.renewing = false
 }
 
-// release gives leases back. If the reply of Redis is lost, it does so again.
+// release releases leases. If the reply of Redis is lost, it tries once more.
 func (g group) release(ctx context.Context, all []*Lease) error {
 	var refs, carried []ref
 	for _, l := range all {
@@ -223,7 +226,7 @@ func (g group) release(ctx context.Context, all []*Lease) error {
 		}
 		if r.token > 0 {
 			refs = append(refs, r)
-		} else { // Redis never said that it holds the lease
+		} else { // Redis never confirmed the lease
 			l.giveUp(r)
 		}
 	}
@@ -238,7 +241,7 @@ func (g group) release(ctx context.Context, all []*Lease) error {
 	return err
 }
 
-// releaseInRedis gives leases back in Redis, or in the memory of a limiter from NewLocal.
+// releaseInRedis releases leases in Redis, or in the memory of a limiter from NewLocal.
 func (g group) releaseInRedis(ctx context.Context, refs []ref) error {
 	if len(refs) == 0 {
 		return nil

@@ -19,24 +19,25 @@ type Lease struct {
 	mu       sync.Mutex
 	ref                        // in Redis, and in the Fallback
 	degraded bool              // the Fallback holds the units
-	end      time.Time         // of the lease, for its holder: earlier than for Redis
+	end      time.Time         // of the lease, as its holder sees it: earlier than in Redis
 	renewAt  time.Time         // when to renew it next
-	renewing bool              // a call is under way
+	renewing bool              // a call is in flight
 	failure  *pipeline.Failure // why the last renewal failed
 	cause    error             // why it is over
-	over     bool              // it was released, or lost
+	over     bool              // it was released or lost
 	ended    []func(error)     // end the contexts
 }
 
-// A ref names a lease to a store.
+// A ref identifies a lease to a store.
 type ref struct {
 	id    string // 8 random bytes
-	n     int64  // never changes, nor does max
+	n     int64  // never changes; neither does max
 	max   int64
-	token int64 // in Redis; 0 if it never was there
+	token int64 // in Redis; 0 if it has never been there
 }
 
-// enter takes the units from the store of a limiter, if they are free. The end counts from before the call.
+// enter takes the units from the store of a limiter, if they are free. The lease time starts before
+// the call.
 func (l *Lease) enter(ctx context.Context, by *Limiter) (decided, error) {
 	r, began := l.ref, time.Now()
 	r.max = by.max
@@ -53,7 +54,7 @@ func (l *Lease) enter(ctx context.Context, by *Limiter) (decided, error) {
 	return decided{Decision{Used: a.used, Max: by.max, RetryAfter: a.wait, At: time.UnixMicro(a.now).UTC()}, a.trace}, nil
 }
 
-// extend notes that a call that began at a time gave the lease another TTL.
+// extend records that a call that began at a time extended the lease by another TTL.
 func (l *Lease) extend(began time.Time) {
 	ttl := l.limiter.ttl
 	l.failure = nil
@@ -63,17 +64,17 @@ func (l *Lease) extend(began time.Time) {
 	}
 }
 
-// What a keeper does with a lease.
+// The actions of a keeper on a lease.
 const (
 	stepWait = iota
 	stepRenew
-	stepCarry // by the Fallback, as the reply of Redis may come too late
+	stepCarry // by the Fallback, because the reply of Redis may come too late
 	stepLose
 	stepOverdue // lose it because of MaxHold
 )
 
-// step returns what to do with the lease now, and when to look at it again. A lease that is due soon is renewed as
-// well, so that many need few calls.
+// step returns what to do with the lease now, and when to check it again. It also renews a lease
+// that will be due soon, so that many leases need few calls.
 func (l *Lease) step(now time.Time) (do int, again time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,18 +95,19 @@ func (l *Lease) step(now time.Time) (do int, again time.Time) {
 	case l.renewAt.After(now.Add(ttl / 20)):
 		return stepWait, earlier(l.end, l.renewAt)
 	}
-	l.renewing, l.renewAt = true, now.Add(ttl/10) // again, if this fails
+	l.renewing, l.renewAt = true, now.Add(ttl/10) // retry then, if this fails
 	return stepRenew, earlier(last, l.renewAt)
 }
 
-// state returns how stores know the lease, and whether the Fallback carries it.
+// state returns the ref of the lease in the stores, and whether the Fallback carries it.
 func (l *Lease) state() (r ref, carried bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.ref, l.degraded
 }
 
-// keep notes that Redis holds the lease under a name for another TTL. It reports false if it is over.
+// keep records that Redis holds the lease under a ref for another TTL. It returns false if the
+// lease is over.
 func (l *Lease) keep(began time.Time, as ref) bool {
 	l.mu.Lock()
 	carried, over := l.degraded, l.over
@@ -120,7 +122,7 @@ func (l *Lease) keep(began time.Time, as ref) bool {
 	return !over
 }
 
-// carry lets the Fallback hold the lease for another TTL, even if it does not fit there.
+// carry makes the Fallback hold the lease for another TTL, even if there is no room.
 func (l *Lease) carry(began time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,14 +133,14 @@ func (l *Lease) carry(began time.Time) {
 	}
 }
 
-// fail notes why a renewal failed.
+// fail records why a renewal failed.
 func (l *Lease) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.failure = pipeline.FailureIn(err)
 }
 
-// notRenewed returns the cause of the end of a lease that was not renewed.
+// notRenewed returns the cause for ending a lease that was not renewed.
 func (l *Lease) notRenewed() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -149,8 +151,8 @@ func (l *Lease) notRenewed() error {
 	return err
 }
 
-// again takes units in Redis for a lease that the Fallback carries, and that has ended in Redis. If they are not
-// free, the Fallback carries it on.
+// again takes units in Redis for a lease that the Fallback carries, and that has ended in Redis. If
+// they are not free, the Fallback continues to carry it.
 func (l *Lease) again(ctx context.Context) {
 	began := time.Now()
 	was, _ := l.state()
@@ -170,13 +172,14 @@ func (l *Lease) again(ctx context.Context) {
 	}
 }
 
-// giveUp releases in Redis what may be held, in the background.
+// giveUp releases what Redis may hold, in the background.
 func (l *Lease) giveUp(r ref) {
 	go func() { _ = l.limiter.store.release(context.Background(), l.event, []ref{r}) }()
 }
 
-// Release gives the units back, even if ctx has ended. A second call does nothing, and neither does one of a
-// nil Lease. An error says that the place may last until its TTL ends. Release ends the contexts of the lease.
+// Release gives the units back, even if ctx has ended. A second call does nothing, and neither does
+// a call on a nil Lease. An error means that the place may last until its TTL ends. Release ends
+// the contexts of the lease.
 func (l *Lease) Release(ctx context.Context) error {
 	if l == nil {
 		return nil
@@ -184,7 +187,7 @@ func (l *Lease) Release(ctx context.Context) error {
 	return group{l.limiter.core, l.event}.release(context.WithoutCancel(ctx), []*Lease{l})
 }
 
-// finish ends the lease for its holder. It reports false if it was over.
+// finish ends the lease for its holder. It returns false if it was already over.
 func (l *Lease) finish(cause error) bool {
 	l.limiter.keeper.remove(l)
 	l.mu.Lock()
@@ -219,12 +222,13 @@ func (l *Lease) lose(kind window.Kind) {
 	}
 }
 
-// Context returns a context for the work that the lease protects. It ends with parent, and when the lease
-// is released. If the lease may be lost, it ends with the cause ErrLost. When parent ends, the lease is
-// released, so that one that nobody releases is given back. Context panics if the Lease is nil, as no place was free.
+// Context returns a context for the work that the lease protects. It ends with parent, and when the
+// lease is released. If the lease may be lost, it ends with the cause ErrLost. When parent ends,
+// the lease is released, in case its holder never does. Context panics if the Lease is nil, because
+// no place was free.
 func (l *Lease) Context(parent context.Context) context.Context {
 	if l == nil {
-		panic("slidegate: this lease is nil, so its work must not begin; look at the lease and the error of TryAcquire first")
+		panic("slidegate: this lease is nil, so its work must not start; check the lease and the error of TryAcquire first")
 	}
 	ctx, cancel := context.WithCancelCause(parent)
 	l.mu.Lock()
@@ -241,8 +245,8 @@ func (l *Lease) Context(parent context.Context) context.Context {
 	return ctx
 }
 
-// Left returns how long the holder can rely on the lease, by the clock: 0 if it is over. A process that was
-// stopped sees it at once, before Context ends.
+// Left returns how long the holder can rely on the lease, by the clock: 0 if it is over. A process
+// that was stopped sees this at once, before Context ends.
 func (l *Lease) Left() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -252,9 +256,9 @@ func (l *Lease) Left() time.Duration {
 	return max(0, time.Until(l.end))
 }
 
-// Token returns a number that is greater than those of all earlier leases of the event: give it to what the
-// work writes to, which can refuse a smaller one than it has seen. That works only with a Max of 1. It is
-// 0 while the Fallback holds the units.
+// Token returns a number that is greater than those of all earlier leases of the event. Pass it to
+// the system that the work writes to, which can reject a smaller one than it has seen. That works
+// only with a Max of 1. It is 0 while the Fallback holds the units.
 func (l *Lease) Token() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -264,8 +268,8 @@ func (l *Lease) Token() int64 {
 	return l.token
 }
 
-// Degraded reports whether the Fallback holds the units, because Redis could not renew or give them. They
-// come on top of what Redis holds.
+// Degraded reports whether the Fallback holds the units, because Redis could not renew or grant
+// them. They come on top of those that Redis holds.
 func (l *Lease) Degraded() bool {
 	_, degraded := l.state()
 	return degraded

@@ -14,8 +14,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestPlaces checks that Max units are held at once and no more, also under another Max, and that a released
-// place is free at once.
+// TestPlaces checks that exactly Max units can be held at once, also under another Max, and that a
+// released place is free at once.
 func TestPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := must(inflight.NewLocal(inflight.Config{Name: "jobs", Max: 3, Holder: "here"}))
@@ -37,7 +37,7 @@ func TestPlaces(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		if !slices.IsSortedFunc(leases, func(a, b *inflight.Lease) int { return int(a.Token() - b.Token()) }) {
-			t.Error("tokens do not grow")
+			t.Error("tokens do not increase")
 		}
 		for _, lease := range leases {
 			release(t, lease)
@@ -45,8 +45,8 @@ func TestPlaces(t *testing.T) {
 	})
 }
 
-// TestRenewal checks that leases last while their holder lives, up to MaxHold, and that their contexts say when
-// they are over.
+// TestRenewal checks that leases last while their holder lives, up to MaxHold, and that their
+// contexts report when they are over.
 func TestRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lost []window.Kind
@@ -77,7 +77,7 @@ func TestRenewal(t *testing.T) {
 		if lease.Left() > 0 || work.Err() == nil {
 			t.Error("the lease outlives the parent of its context")
 		}
-		lease = taken(t, l, "e") // it was given back when the parent ended
+		lease = taken(t, l, "e") // the parent's end released it
 		work = lease.Context(t.Context())
 		release(t, lease)
 		if !errors.Is(work.Err(), context.Canceled) || errors.Is(context.Cause(work), inflight.ErrLost) {
@@ -86,8 +86,8 @@ func TestRenewal(t *testing.T) {
 	})
 }
 
-// TestWaitersInOrder checks that those who wait get places in the order in which they came, that leaving is free,
-// and that Close gives all back.
+// TestWaitersInOrder checks that waiters get places in the order in which they came, that leaving
+// costs nothing, and that Close releases everything.
 func TestWaitersInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := must(inflight.NewLocal(inflight.Config{Name: "jobs", Max: 2}))

@@ -14,30 +14,32 @@ import (
 
 const (
 	asksEvery  = 50 * time.Millisecond
-	looksEvery = 2 * time.Millisecond // at a copy in this process
+	looksEvery = 2 * time.Millisecond // at a local copy
 	perScore   = 20 * time.Microsecond
-	yields     = 3 * time.Millisecond // to other processes, after a place was given back here
+	yields     = 3 * time.Millisecond // to other processes, after a place was released here
 )
 
-// lines are those who wait in this process, for each event.
+// lines holds the waiters in this process, for each event.
 type lines struct {
 	mu sync.Mutex
 	of map[string]*line
 }
 
-// A line is those who wait for units of an event, first come, first served. Only the first asks.
+// A line holds the waiters for units of an event, first come, first served. Only the first one
+// asks.
 type line struct {
 	waiters []*waiter
-	full    bool // by the last answer
+	full    bool // at the last answer
 }
 
 // A waiter waits for units of an event.
 type waiter struct {
-	isFirst chan struct{} // it is the first now
-	freed   chan struct{} // a place was given back in this process
+	isFirst chan struct{} // signalled when it becomes the first
+	freed   chan struct{} // signalled when a place is released in this process
 }
 
-// wait waits until n units are free, and takes them. Whoever leaves learns what the first in the line knows.
+// wait waits until n units are free, and takes them. A caller that leaves gets the last answer that
+// the first in line received.
 func (s *lines) wait(ctx context.Context, l *Limiter, event string, n int64) (*Lease, decided, error) {
 	w := s.join(event)
 	defer s.leave(event, w)
@@ -48,7 +50,7 @@ func (s *lines) wait(ctx context.Context, l *Limiter, event string, n int64) (*L
 	return lease, d, err
 }
 
-// take takes n units when it is a waiter's turn and they are free.
+// take takes n units once it is the waiter's turn and they are free.
 func (s *lines) take(ctx context.Context, l *Limiter, event string, n int64, w *waiter) (*Lease, decided, error) {
 	select {
 	case <-w.isFirst:
@@ -72,7 +74,7 @@ func (s *lines) take(ctx context.Context, l *Limiter, event string, n int64, w *
 	}
 }
 
-// sleep waits for some time, ± 20 %, or until a place was given back in this process.
+// sleep waits for some time, ± 20 %, or until a place is released in this process.
 func (w *waiter) sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(time.Duration((0.8 + 0.4*rand.Float64()) * float64(d)))
 	defer timer.Stop()
@@ -85,9 +87,9 @@ func (w *waiter) sleep(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// watch waits until n units seem to be free, by the copy that the client keeps. A lease that was not
-// renewed ends without a change of the key, so its end is compared with the time in Redis, which was at when
-// watch began.
+// watch waits until n units seem to be free, by the copy that the client keeps. A lease that was
+// not renewed ends without a change of the key. So its end is compared with the time in Redis,
+// which was at when watch was called.
 func (w *waiter) watch(ctx context.Context, l *Limiter, event string, n int64, at time.Time) error {
 	began := time.Now()
 	for {
@@ -99,7 +101,7 @@ func (w *waiter) watch(ctx context.Context, l *Limiter, event string, n int64, a
 			return nil
 		}
 		look := looksEvery
-		if !c.Hit { // it changed; a large copy takes Redis some time
+		if !c.Hit { // it changed; reading a large copy takes Redis some time
 			look += time.Duration(len(c.Scores)) * perScore
 		}
 		if err := w.sleep(ctx, look); err != nil {
@@ -108,7 +110,8 @@ func (w *waiter) watch(ctx context.Context, l *Limiter, event string, n int64, a
 	}
 }
 
-// held returns how many units a copy of a record holds at a time, in µs: their ends are the positive scores.
+// held returns how many units a copy of a record holds at a time, in µs: their ends are the
+// positive scores.
 func held(scores []float64, now int64) (units int64) {
 	for _, end := range scores {
 		if end > float64(now) {
@@ -125,7 +128,7 @@ func (l *Limiter) leftBy(ctx context.Context) error {
 	return l.engine.Wrap(fmt.Errorf("%w: %w", errLeft, ctx.Err()))
 }
 
-// heard notes the answer about an event. An error that is about the caller is none.
+// heard records the answer for an event. It ignores an error that concerns only the caller.
 func (s *lines) heard(event string, denied, outage bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,7 +182,7 @@ func (s *lines) waiting() (callers int64) {
 	return callers
 }
 
-// released tells the first waiter that a place was given back.
+// released notifies the first waiter that a place was released.
 func (s *lines) released(event string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestOutage stops Redis for longer than TTL. Without a Fallback, a lease is lost before it can be free for
-// others. With one it is carried on, and is back in Redis afterwards.
+// TestOutage stops Redis for longer than TTL. Without a Fallback, a lease is lost before it can be
+// free for others. With one, the lease is kept alive, and is back in Redis afterwards.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -43,13 +43,13 @@ func TestOutage(t *testing.T) {
 		t.Fatalf("%v, %+v, %v", second, d, err)
 	}
 	denied(t, safe, "e")
-	release(t, second) // it never was in Redis, so this needs none
+	release(t, second) // it was never in Redis, so no call is needed
 	second = taken(t, safe, "e")
 	if goesOn.Err() != nil || carried.Left() <= 0 || carried.Token() != 0 {
 		t.Error(context.Cause(goesOn), carried.Left(), carried.Token())
 	}
-	equal(t, "stats in the outage", safe.Stats(), inflight.Stats{Limiter: "safe", Held: 2, Degraded: 2})
-	equal(t, "degraded in the outage", []bool{carried.Degraded(), second.Degraded()}, []bool{true, true})
+	equal(t, "stats during the outage", safe.Stats(), inflight.Stats{Limiter: "safe", Held: 2, Degraded: 2})
+	equal(t, "degraded during the outage", []bool{carried.Degraded(), second.Degraded()}, []bool{true, true})
 	server.Resume(t)
 	for late := time.Now().Add(time.Minute); carried.Token() == 0 || second.Token() == 0; <-time.After(5 * time.Millisecond) {
 		if time.Now().After(late) {
@@ -68,21 +68,21 @@ func TestOutage(t *testing.T) {
 	equal(t, "held after the release", must(safe.Inspect(t.Context(), "e")).Used, 0)
 }
 
-// TestLostReplies loses replies to each kind of call. A place whose caller got no answer is given back, a lease
-// whose renewal got none is renewed again, and a release is repeated.
+// TestLostReplies loses replies to each kind of call. A place whose caller got no answer is
+// released, a lease whose renewal got none is renewed again, and a release is repeated.
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	var faults redistest.Faults
 	client := redistest.NewClient(t, func(o *rueidis.ClientOption) { faults.Break(o) })
 	l := must(inflight.New(window.On(client), inflight.Config{Name: redistest.Key(t), Max: 2, TTL: ttl, Timeout: ttl / 3}))
-	release(t, taken(t, l, "other")) // the script is loaded
+	release(t, taken(t, l, "other")) // loads the script
 	faults.LoseReply("acquire")
 	if lease, _, err := l.TryAcquire(t.Context(), "e"); !errors.Is(err, inflight.ErrUncertain) {
 		t.Fatal(lease, err)
 	}
 	for late := time.Now().Add(time.Minute); must(l.Inspect(t.Context(), "e")).Used > 0; <-time.After(time.Millisecond) {
 		if time.Now().After(late) {
-			t.Fatal("the place is not given back")
+			t.Fatal("the place is not released")
 		}
 	}
 	lease := taken(t, l, "e")
@@ -99,7 +99,7 @@ func TestLostReplies(t *testing.T) {
 	equal(t, "held", must(l.Inspect(t.Context(), "e")).Used, 0)
 }
 
-// TestFullMemory checks that leases last and are given back while Redis is out of memory.
+// TestFullMemory checks that leases last and can be released while Redis is out of memory.
 func TestFullMemory(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--maxmemory-policy", "noeviction")
@@ -119,7 +119,8 @@ func TestFullMemory(t *testing.T) {
 	equal(t, "held", must(l.Inspect(t.Context(), "e")).Used, 0)
 }
 
-// TestForeignValue checks that no method touches a value that is no record, and that each names the key.
+// TestForeignValue checks that no method touches a value that is not a record, and that each error
+// names the key.
 func TestForeignValue(t *testing.T) {
 	t.Parallel()
 	client := redistest.Client(t)
@@ -143,7 +144,7 @@ func TestForeignValue(t *testing.T) {
 	equal(t, "value", must(client.Do(t.Context(), client.B().Get().Key(key).Build()).ToString()), "hello")
 }
 
-// TestMistakes checks the errors about configurations and arguments, which name the value and a remedy.
+// TestMistakes checks that errors about configurations and arguments name the value and a remedy.
 func TestMistakes(t *testing.T) {
 	change := func(do func(cfg *inflight.Config)) error {
 		cfg := inflight.Config{Name: "jobs", Max: 5}
@@ -175,7 +176,7 @@ func TestMistakes(t *testing.T) {
 		{change(func(cfg *inflight.Config) { cfg.Holder = strings.Repeat("x", 33) }), "a Holder of 33 bytes; choose at most 32"},
 		{change(func(cfg *inflight.Config) { cfg.Secret = []byte("short") }), "at least 16"},
 		{change(func(cfg *inflight.Config) { cfg.Fallback = l }), "leave it out"},
-		{fallback, "has a Fallback \"jobs\" on Redis; make it by NewLocal"},
+		{fallback, "has a Fallback \"jobs\" on Redis; create it with NewLocal"},
 		{with, "limiter \"jobs\" has a Max of 0; choose 1 to 1000 units"},
 		{try("", 1), "the event is empty"},
 		{try("e", 0), "at least 1 unit"},
@@ -185,7 +186,7 @@ func TestMistakes(t *testing.T) {
 			t.Errorf("%v, want %q", test.err, test.want)
 		}
 	}
-	panics(t, "make it with inflight.New", func() { _, _ = (&inflight.Limiter{}).Acquire(t.Context(), "e") })
+	panics(t, "create one with inflight.New", func() { _, _ = (&inflight.Limiter{}).Acquire(t.Context(), "e") })
 	var none *inflight.Lease
 	panics(t, "this lease is nil", func() { none.Context(t.Context()) })
 	if err := none.Release(t.Context()); err != nil {
@@ -193,7 +194,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// panics checks that do panics with a text.
+// panics checks that do panics with the given text.
 func panics(t *testing.T, want string, do func()) {
 	t.Helper()
 	defer func() {

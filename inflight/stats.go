@@ -1,6 +1,6 @@
 package inflight
 
-// Stats is what a Limiter holds in this process, of all events together.
+// Stats counts what a Limiter holds in this process, over all events.
 type Stats struct {
 	Limiter  string // Config.Name
 	Held     int64  // units of leases that are neither released nor lost
@@ -8,8 +8,8 @@ type Stats struct {
 	Waiting  int64  // callers in Acquire
 }
 
-// Stats returns what the limiter, and those that With made of it, hold in this process. It asks no Redis.
-// Package otelgate makes metrics of it.
+// Stats returns what the limiter, and those derived from it by With, hold in this process. It does
+// not ask Redis. Package otelgate exports it as metrics.
 func (l *Limiter) Stats() Stats {
 	s := Stats{Limiter: l.made().Name}
 	s.Waiting = l.lines.waiting()

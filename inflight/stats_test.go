@@ -10,8 +10,9 @@ import (
 	"github.com/slidegate/slidegate/inflight"
 )
 
-// TestStats checks that each lease is held from its first reply until it is released or lost, also by a limiter of
-// With, and that callers wait until they have a lease or leave.
+// TestStats checks that each lease counts as held from its first reply until it is released or
+// lost, also under a limiter from With, and that callers count as waiting until they have a lease
+// or leave.
 func TestStats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := must(inflight.NewLocal(inflight.Config{Name: "jobs", Max: 3, MaxHold: time.Minute}))
@@ -40,7 +41,7 @@ func TestStats(t *testing.T) {
 		short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		if _, err := l.Acquire(short, "a"); !errors.Is(err, inflight.ErrFull) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("one who never was the first: %v", err)
+			t.Errorf("a waiter that was never the first: %v", err)
 		}
 		release(t, two)
 		<-time.After(time.Second)

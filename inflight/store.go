@@ -12,9 +12,9 @@ import (
 
 // store keeps the leases of events, in Redis or in memory. Times are in µs.
 type store interface {
-	// acquire holds the units of a lease, if they are free or the lease is held already.
+	// acquire holds the units of a lease, if they are free or the lease is already held.
 	acquire(ctx context.Context, event string, r ref, ttl time.Duration, holder string) (answer, error)
-	// renew gives leases another end. It says which of them are held.
+	// renew extends leases. It reports which of them are held.
 	renew(ctx context.Context, event string, all []ref, ttl time.Duration, holder string) ([]bool, error)
 	// release ends leases.
 	release(ctx context.Context, event string, all []ref) error
@@ -24,17 +24,17 @@ type store interface {
 	reset(ctx context.Context, event string) error
 }
 
-// answer says whether a lease is held.
+// answer is the reply to acquire.
 type answer struct {
 	held  bool
 	now   int64
 	used  int64 // units that are held
 	token int64
-	wait  time.Duration // if it is not held: until the units fit, if nobody releases or renews
+	wait  time.Duration // if it is not held: until the units fit, if no lease is released or renewed
 	trace pipeline.Trace
 }
 
-// onRedis keeps leases in Redis, by inflight.lua.
+// onRedis keeps leases in Redis, with inflight.lua.
 type onRedis struct{ *engine.Limiter }
 
 func (s *onRedis) acquire(ctx context.Context, event string, r ref, ttl time.Duration, holder string) (a answer, err error) {
@@ -99,10 +99,10 @@ func (s *onRedis) inspect(ctx context.Context, event string) (of Snapshot, err e
 	return of, nil
 }
 
-// errReply is returned for a reply that no Slidegate script gives.
-var errReply = errors.New("the reply is not as the head of inflight.lua says; remove the script that Redis holds under this hash")
+// errReply is returned for a reply that no Slidegate script sends.
+var errReply = errors.New("the reply does not match the header of inflight.lua; remove the script that Redis holds under this hash")
 
-// call makes a call whose reply has at least so many integers.
+// call makes a call whose reply must have at least the given number of integers.
 func (s *onRedis) call(ctx context.Context, c engine.Call, least int) (r engine.CallReply, err error) {
 	if r, err = s.Call(ctx, c); err == nil && len(r.Integers) < least {
 		err = s.Wrap(errReply)

@@ -29,7 +29,7 @@ func (r Report) names() (all []string) {
 	return all
 }
 
-// TestFewAreExact checks that all is exact while every event has a place.
+// TestFewAreExact checks that all numbers are exact while every event has a place.
 func TestFewAreExact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, began := New(), time.Now()
@@ -64,8 +64,9 @@ func TestFewAreExact(t *testing.T) {
 	})
 }
 
-// TestFrequentHavePlaces checks streams of denials of far more events than have places. Each event with
-// more than one in a thousand of the denials has one, and the true number is between the bounds.
+// TestFrequentHavePlaces checks streams of denials of far more events than there are places. Each
+// event with more than one in a thousand of the denials must have a place, and the true number must
+// be between the bounds.
 func TestFrequentHavePlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // time stands still, so each denial weighs 1
 		for seed := range uint64(4) {
@@ -98,8 +99,8 @@ func TestFrequentHavePlaces(t *testing.T) {
 	})
 }
 
-// TestYesterday checks that an attacker of yesterday is not on top, although his denials were many more,
-// and is not listed an hour after the last one.
+// TestYesterday checks that yesterday's attacker is not at the top, despite many more denials, and
+// leaves the list an hour after the last one.
 func TestYesterday(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New()
@@ -120,7 +121,7 @@ func TestYesterday(t *testing.T) {
 	})
 }
 
-// TestRate checks that the rate is that of a steady client, for weeks, also after silence.
+// TestRate checks that the rate is that of a steady client, for weeks and after silence.
 func TestRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New()
@@ -137,8 +138,8 @@ func TestRate(t *testing.T) {
 	})
 }
 
-// TestManyOnce checks that a million events that are denied once hide none that is denied more often, and
-// take little memory.
+// TestManyOnce checks that a million events that are denied once do not hide one that is denied
+// more often, and take little memory.
 func TestManyOnce(t *testing.T) {
 	l := New()
 	l.deny("frequent")
@@ -168,7 +169,8 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// TestConcurrently checks that no denial is lost among goroutines, and that reports can be made meanwhile.
+// TestConcurrently checks that no denial is lost when goroutines count at once, and that reports
+// can be made meanwhile.
 func TestConcurrently(t *testing.T) {
 	var all sync.WaitGroup
 	l := New()
@@ -194,7 +196,7 @@ func TestConcurrently(t *testing.T) {
 	}
 }
 
-// TestLimits checks how limits are written.
+// TestLimits checks how limits are formatted.
 func TestLimits(t *testing.T) {
 	for want, limit := range map[string]window.Limit{"": {}, "1000/1h": {Max: 1000, Per: time.Hour, Resolution: time.Second}, "5 at once": {Max: 5}} {
 		if got := limitText(limit); got != want {

@@ -9,8 +9,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Who is limited? One line in the configuration of each limiter counts its denials. The handler is served
-// where only operators are.
+// Who is limited? One line in the configuration of each limiter counts its denials. Serve the
+// handler where only operators have access.
 func Example() {
 	denied := mostdenied.New()
 	limiter, err := window.NewLocal(window.Config{Name: "api", Limits: []window.Limit{window.PerHour(2)}, OnDenied: denied.Count})
@@ -18,7 +18,7 @@ func Example() {
 		panic(err)
 	}
 	operators := http.NewServeMux()
-	operators.Handle("GET /denied", denied) // serve it on an address of its own, such as 127.0.0.1:8001
+	operators.Handle("GET /denied", denied) // use a separate address, such as 127.0.0.1:8001
 
 	for range 5 {
 		_, _ = limiter.Allow(context.Background(), "198.51.100.7")

@@ -25,8 +25,8 @@ var script string
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{"count": count, "moment": moment, "rate": rate, "shown": shown}).Parse(html))
 
-// policy lets a browser load nothing, and run nothing except the script of the page, whatever an event
-// holds.
+// policy makes a browser load nothing, and run nothing except the script of the page, whatever an
+// event contains.
 var policy = fmt.Sprintf("default-src 'none'; img-src data:; connect-src 'self'; style-src '%s'; script-src '%s'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 	hash(style), hash(script))
 
@@ -35,9 +35,9 @@ func hash(text string) string {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// ServeHTTP serves the Report: as a page for browsers, which is kept up to date, and otherwise as JSON.
-// A browser is a client that accepts text/html. It has no access control: serve it only where operators
-// are.
+// ServeHTTP serves the Report: as a page that updates itself to browsers, and as JSON to other
+// clients. A browser is a client that accepts text/html. There is no access control: serve it only
+// where operators have access.
 func (l *List) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for name, value := range map[string]string{
 		"Content-Security-Policy": policy, "Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "Vary": "Accept",
@@ -56,7 +56,8 @@ func (l *List) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = enc.Encode(l.Report()) // the client may be gone
 }
 
-// shown returns a text with what cannot be printed, or changes the direction of writing, as escapes.
+// shown returns text with characters escaped that cannot be printed or that change the writing
+// direction.
 func shown(text string) string {
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return strconv.Quote(text)
@@ -64,7 +65,7 @@ func shown(text string) string {
 	return text
 }
 
-// count returns an integer as people write it: 1,000,000.
+// count formats an integer with separators: 1,000,000.
 func count(n any) string {
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0; i -= 3 {
@@ -73,7 +74,7 @@ func count(n any) string {
 	return text
 }
 
-// rate returns a rate with two significant digits below 10.
+// rate formats a rate, with two significant digits below 10.
 func rate(perMinute float64) string {
 	if perMinute >= 10 {
 		return count(int64(perMinute + 0.5))
@@ -81,7 +82,7 @@ func rate(perMinute float64) string {
 	return strconv.FormatFloat(perMinute, 'g', 2, 64)
 }
 
-// moment returns a time, with its date if that is not today.
+// moment formats a time, with its date if that is not today.
 func moment(t time.Time) string {
 	if t.Format(time.DateOnly) == time.Now().UTC().Format(time.DateOnly) {
 		return t.Format(time.TimeOnly)

@@ -26,7 +26,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// get returns the response of a list to a client that accepts some types.
+// get returns the response of a list to a client that accepts the given types.
 func get(t *testing.T, list *mostdenied.List, accept string) *httptest.ResponseRecorder {
 	t.Helper()
 	w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/denied", http.NoBody)
@@ -38,7 +38,7 @@ func get(t *testing.T, list *mostdenied.List, accept string) *httptest.ResponseR
 	return w
 }
 
-// deny lets a limiter of one attempt an hour deny each event once.
+// deny makes a limiter of one attempt an hour deny each event once.
 func deny(t *testing.T, list *mostdenied.List, secret []byte, events ...string) {
 	t.Helper()
 	l := must(window.NewLocal(window.Config{Name: "api", Limits: []window.Limit{window.PerHour(1)}, Secret: secret, OnDenied: list.Count}))
@@ -68,7 +68,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// hostile are events that clients could choose, and how the page shows them.
+// hostile maps events that clients could choose to how the page shows them.
 var hostile = map[string]string{
 	`<script>window.hacked=1</script>`:  `&lt;script&gt;window.hacked=1&lt;/script&gt;`,
 	`"><img src=x onerror=hacked=1>`:    `&#34;&gt;&lt;img src=x onerror=hacked=1&gt;`,
@@ -78,7 +78,7 @@ var hostile = map[string]string{
 	strings.Repeat("x", 128):            strings.Repeat("x", 128),
 }
 
-// TestHostile checks that the page shows events as text, short and in one direction.
+// TestHostile checks that the page shows events as text, short and in one writing direction.
 func TestHostile(t *testing.T) {
 	list := mostdenied.New()
 	for event := range hostile {
@@ -101,7 +101,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestSecret checks that neither the page nor the JSON has an event that a Secret hides, nor the Secret.
+// TestSecret checks that neither the page nor the JSON contains the Secret or an event that it
+// hides.
 func TestSecret(t *testing.T) {
 	list, secret := mostdenied.New(), []byte("hush-hush-hush-hush")
 	deny(t, list, secret, "alice@example.com")
@@ -113,7 +114,7 @@ func TestSecret(t *testing.T) {
 	}
 }
 
-// TestLogin checks that the page of a guard says which budget denied, and whom.
+// TestLogin checks that the page of a guard shows which budget denied, and whom.
 func TestLogin(t *testing.T) {
 	list := mostdenied.New()
 	g := must(login.NewLocal(login.Config{Name: "login", OnDenied: list.Count}))

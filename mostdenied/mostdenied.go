@@ -1,5 +1,5 @@
-// Package mostdenied lists the events that limiters deny most: who is limited, by what, since when, and
-// how often. It counts in the memory of its process, which it bounds.
+// Package mostdenied lists the events that limiters deny most: who is limited, by what, since when,
+// and how often. It counts in the memory of its process, within a fixed bound.
 //
 //	denied := mostdenied.New()
 //	limiter, err := window.New(conn, window.Config{Name: "api", Limits: limits, OnDenied: denied.Count})
@@ -7,24 +7,26 @@
 //	operators.Handle("GET /denied", denied)
 //
 // One List serves all limiters of a process: those of window, ar1, pace, inflight and login. Each
-// process has a list of its own.
+// process has its own list.
 //
 // # Which events are listed
 //
-// A List counts up to 4,096 events at once, by the Space-Saving algorithm (Metwally, Agrawal, El Abbadi:
-// Efficient Computation of Frequent and Top-k Elements in Data Streams, 2005). Each event belongs to one
-// of 32 shards, by a random hash. A new event in a full shard replaces the one with the least weight,
-// and inherits that weight for the next comparison, because it may have had as much before. So an event
-// with more than one in a thousand of the denials has a place, whatever number of others is denied once.
+// A List counts up to 4,096 events at once, by the Space-Saving algorithm (Metwally, Agrawal, El
+// Abbadi: Efficient Computation of Frequent and Top-k Elements in Data Streams, 2005). Each event
+// belongs to one of 32 shards, by a random hash. A new event in a full shard replaces the one with
+// the least weight, and inherits that weight for the next comparison, because it may have had as
+// much before. So an event with more than one in a thousand of the denials has a place, however
+// many other events are denied once.
 //
 // The weight of a denial halves in about ten minutes. It is a forward decay (Cormode, Shkapenyuk,
-// Srivastava, Xu: Forward Decay, 2009): new denials weigh more, and old weights stay as they are. So
-// an attacker of yesterday does not stay on top, and leaves the list an hour after the last denial.
+// Srivastava, Xu: Forward Decay, 2009): new denials weigh more, and old weights stay as they are.
+// So yesterday's attacker does not stay at the top, and leaves the list an hour after the last
+// denial.
 //
 // # Who may see it
 //
-// A List shows who is limited, such as addresses and accounts, and its handler has no access control.
-// Serve it only where operators are, as with net/http/pprof.
+// A List shows who is limited, such as addresses and accounts, and its handler has no access
+// control. Serve it only where operators have access, as with net/http/pprof.
 package mostdenied
 
 import (
@@ -41,33 +43,33 @@ import (
 const (
 	shards   = 32
 	perShard = 128              // events
-	average  = 15 * time.Minute // in which the weight of a denial falls to 1/e
-	listed   = time.Hour        // from the last denial of an event
-	maxScale = 1e200            // from here on, weights are made smaller
+	average  = 15 * time.Minute // the time in which the weight of a denial falls to 1/e
+	listed   = time.Hour        // how long an event is listed after its last denial
+	maxScale = 1e200            // above it, all weights are scaled down
 )
 
-// List counts denials by event. It is made by New, and safe for concurrent use.
+// List counts denials by event. Create one with New. It is safe for concurrent use.
 type List struct {
 	seed   maphash.Seed
 	shards [shards]shard
 }
 
-// A shard is the part of a List for some of the events.
+// A shard is the part of a List that holds some of the events.
 type shard struct {
 	mu     sync.Mutex
 	denied int64
 	events []event
-	places map[subject]int // in events
+	places map[subject]int // indices in events
 
 	second   int64     // of the last denial, by the clock that denied
 	now      time.Time // when the first denial of that second was counted
-	scale    float64   // what a denial weighs now
+	scale    float64   // the weight of a denial now
 	landmark time.Time // when a denial weighed 1
 
-	_ [64]byte // shards share no cache line
+	_ [64]byte // keeps shards from sharing a cache line
 }
 
-// subject is what is denied.
+// subject identifies an event of a limiter.
 type subject struct{ limiter, event string }
 
 // event is an event that was denied.
@@ -76,10 +78,10 @@ type event struct {
 	hashed      bool
 	limit       window.Limit
 	retryAfter  time.Duration
-	denied      int64 // since it entered
+	denied      int64 // since the event got its place
 	since, last time.Time
 	weight      float64
-	inherited   float64 // the part of weight that can belong to other events
+	inherited   float64 // the part of weight that may belong to other events
 }
 
 // New returns an empty List.
@@ -91,8 +93,8 @@ func New() *List {
 	return l
 }
 
-// Count counts a denial. Pass it to a limiter as OnDenied. It does not use the context. It reads the
-// clock of this process when d.At comes to another second.
+// Count counts a denial. Set it as OnDenied of a limiter. It does not use the context. It reads the
+// clock of this process once for each new second in d.At.
 func (l *List) Count(_ context.Context, d window.Denial) {
 	s := &l.shards[maphash.String(l.seed, d.Event)%shards]
 	s.mu.Lock()
@@ -108,14 +110,14 @@ func (l *List) Count(_ context.Context, d window.Denial) {
 	e.last, e.limit, e.retryAfter = s.now, d.Limit, d.RetryAfter
 }
 
-// tick sets the time. It is called once in a second of denials, because reading the clock takes longer
-// than the rest of Count.
+// tick sets the time. It is called only once for each second with denials, because reading the
+// clock takes longer than the rest of Count.
 func (s *shard) tick(now time.Time) {
 	if s.denied == 0 {
 		s.landmark = now
 	}
 	s.now, s.scale = now, math.Exp(float64(now.Sub(s.landmark))/float64(average))
-	if s.scale > maxScale { // after five days
+	if s.scale > maxScale { // after about five days
 		for i := range s.events {
 			s.events[i].weight /= s.scale
 			s.events[i].inherited /= s.scale
@@ -124,8 +126,8 @@ func (s *shard) tick(now time.Time) {
 	}
 }
 
-// event returns the event of a denial. A new one replaces the one with the least weight, unless there is
-// room.
+// event returns the event of a denial. A new event replaces the one with the least weight, unless
+// there is room.
 func (s *shard) event(d window.Denial) *event {
 	if i, known := s.places[subject{d.Limiter, d.Event}]; known {
 		return &s.events[i]
@@ -144,7 +146,7 @@ func (s *shard) event(d window.Denial) *event {
 	return &s.events[i]
 }
 
-// least returns the place of the event with the least weight.
+// least returns the index of the event with the least weight.
 func (s *shard) least() (least int) {
 	for i := range s.events {
 		if s.events[i].weight < s.events[least].weight {

@@ -10,38 +10,38 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-const reported = 50 // events in a Report
+const reported = 50 // maximum number of events in a Report
 
-// Report is what a List holds.
+// Report is a summary of a List.
 type Report struct {
 	Denied int64   `json:"denied"` // denials of all events since New
-	Events int     `json:"events"` // how many events are listed: denied in the last hour; at most 4,096
-	Most   []Entry `json:"most"`   // those with the highest rate of denials, at most 50
+	Events int     `json:"events"` // how many events are listed because they were denied in the last hour; at most 4,096
+	Most   []Entry `json:"most"`   // the events with the highest rate of denials, at most 50
 }
 
 // Entry is an event that was denied.
 type Entry struct {
-	Limiter string `json:"limiter"`          // Config.Name; of login also the budget: login.account
+	Limiter string `json:"limiter"`          // Config.Name; for login followed by the budget: login.account
 	Event   string `json:"event"`            // as in window.Denial
-	Hashed  bool   `json:"hashed,omitempty"` // Event is the hash in the key
+	Hashed  bool   `json:"hashed,omitempty"` // whether Event is the hash in the key
 
-	// Limit is the limit that denied the last attempt: "5/1h", or of inflight "5 at once". It is empty
-	// if a limiter in memory had no room for the event.
+	// Limit is the limit that denied the last attempt: "5/1h", or for inflight "5 at once". It is
+	// empty if a limiter in memory had no room for the event.
 	Limit string `json:"limit"`
 
 	Denied int64 `json:"denied"` // denials since Since
 
-	// PerMinute is the rate of denials, averaged as the load average of Unix over 15 minutes: it rises to
-	// the rate of a steady client, and falls to a third in 15 minutes of silence.
+	// PerMinute is the rate of denials, averaged over 15 minutes like a Unix load average: it rises
+	// to the rate of a steady client, and falls to a third in 15 minutes of silence.
 	PerMinute float64 `json:"per_minute"`
 
-	Since time.Time `json:"since"` // the first denial, or the first since the event has its place
+	Since time.Time `json:"since"` // the first denial, or the first since the event got its place
 	Last  time.Time `json:"last"`  // the last denial
 	Until time.Time `json:"until"` // when an attempt like the last one can be allowed
 }
 
-// Report returns the events with the highest rate of denials, highest first. Times are in UTC, by the
-// clock of this process, to about a second.
+// Report returns the events with the highest rate of denials, highest first. Times are in UTC, by
+// the clock of this process, accurate to about a second.
 func (l *List) Report() Report {
 	r, now := Report{Most: []Entry{}}, time.Now()
 	for i := range l.shards {
@@ -55,7 +55,7 @@ func (l *List) Report() Report {
 	return r
 }
 
-// report adds the events of a shard.
+// report adds the events of a shard to r.
 func (s *shard) report(r *Report, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +68,7 @@ func (s *shard) report(r *Report, now time.Time) {
 	}
 }
 
-// report returns the event as it is reported. Scale is what the denials of a minute weigh at the rate of
+// report converts the event to an Entry. Scale is the total weight of denials at a steady rate of
 // one a minute.
 func (e *event) report(scale float64) Entry {
 	return Entry{

@@ -17,7 +17,7 @@ import (
 	"github.com/slidegate/slidegate/windowtest"
 )
 
-// TestPage checks that each snippet of docs/testing.md stands in this file, which runs it.
+// TestPage checks that each snippet of docs/testing.md occurs in this file, which runs it.
 func TestPage(t *testing.T) {
 	page, here := string(must(os.ReadFile("../docs/testing.md"))), string(must(os.ReadFile("page_test.go")))
 	snippets := regexp.MustCompile("(?s)```go\n(.*?\n)```\n").FindAllStringSubmatch(page, -1)

@@ -24,7 +24,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// TestDenyAfter checks that each event is denied after so many units.
+// TestDenyAfter checks that each event is denied after the given number of units.
 func TestDenyAfter(t *testing.T) {
 	l := windowtest.DenyAfter(2)
 	for _, event := range []string{"a", "b"} {
@@ -43,8 +43,8 @@ func TestDenyAfter(t *testing.T) {
 	windowtest.DenyAfter(0)
 }
 
-// TestConnections checks that calls of every kind of limiter fail as they should, each time and without a wait:
-// in the bubble, no time may pass.
+// TestConnections checks that calls of every kind of limiter fail as they should, each time and
+// without a wait: in the bubble, no time may pass.
 func TestConnections(t *testing.T) {
 	for name, test := range map[string]struct {
 		conn *window.Connection
@@ -71,7 +71,7 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// calls returns a call of each kind of limiter.
+// calls returns one call for each kind of limiter.
 func calls(t *testing.T, conn *window.Connection) map[string]func() error {
 	ctx := t.Context()
 	w := must(window.New(conn, window.Config{Name: "w", Limits: perHour, DenialCache: 100}))
@@ -93,7 +93,7 @@ func calls(t *testing.T, conn *window.Connection) map[string]func() error {
 	}
 }
 
-// TestDegraded checks that a Fallback decides on both.
+// TestDegraded checks that a Fallback decides on both connections.
 func TestDegraded(t *testing.T) {
 	for _, conn := range []*window.Connection{windowtest.Down(), windowtest.Unanswered()} {
 		cfg := window.Config{Name: "api", Limits: perHour}

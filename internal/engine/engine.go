@@ -122,7 +122,7 @@ func New(conn *pipeline.Connection, cfg Config, limits []Limit) (*Limiter, error
 		return nil, fmt.Errorf("slidegate: limiter %q is on Redis and has a MaxEvents; bound Redis by maxmemory, and leave it out", cfg.Name)
 	}
 	if cfg.DenialCache > 0 && !conn.Tracks() {
-		return nil, fmt.Errorf("slidegate: limiter %q has a DenialCache, and a client that does not track keys; leave it out, or use rueidis", cfg.Name)
+		return nil, fmt.Errorf("slidegate: limiter %q has a DenialCache, but its client does not track keys; leave it out, or use rueidis", cfg.Name)
 	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = DefaultTimeout
