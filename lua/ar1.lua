@@ -2,13 +2,13 @@
 -- in all of them or in none. All state of one event is one key.
 --
 -- Each limit has a level. It grows by 1 with each unit and decays by e^(-time/Per), an AR(1)
--- process. A limit admits a request for n units while level + n <= C. C = 1 / (1 - e^(-1/Max)),
+-- process. A limit allows a request for n units while level + n <= C. C = 1 / (1 - e^(-1/Max)),
 -- about Max + 1/2, is the peak of a steady flow of Max per Per. A request may come up to 1 us
--- early, and no more than 1/5 of a unit. A level below 1/4 counts as 0. While the clock reads
+-- early, and at most 1/5 of a unit too high. A level below 1/4 counts as 0. While the clock reads
 -- earlier than the record, the levels stay as they were written, and the next write dates them to
--- now. So all callers that give the time must take it from one clock.
+-- now. So all callers that give the time must take it from the same clock.
 --
--- One call can decide about several events, each as in a call of its own.
+-- One call can decide on several events, each as in its own call.
 --
 -- KEYS[k]  the key of event k = 1, 2, ... K: Name:{tag}:a. The tag of an event of at most 128 bytes
 --          is the event itself, with %XX (upper case) for %, {, }, a leading ~, space and all bytes
@@ -16,52 +16,52 @@
 --          secret, the tag of every event is ~ and its HMAC-SHA256. Both are in base64url without
 --          padding. Examples are in testdata/vectors.json
 -- ARGV[1]  what to do:
---            allow      count the units if every limit admits them. Only allow and count take
+--            allow      count the units if every limit allows them. Only allow and count take
 --                       more than one key
---            count      the same, but if a limit denies, count them, too: as many as raise its
+--            count      the same, but count them even if a limit denies: as many as raise its
 --                       level to C
---            peek       reply what allow would, and count nothing
---            some       count as many of the n units as every limit admits, like n calls of allow
+--            peek       reply as allow would, but count nothing
+--            some       count as many of the n units as every limit allows, like n calls of allow
 --                       with one unit, one after the other at this instant
---            countsome  count the n units like n calls of count with one unit, so also those that a
---                       limit denies
+--            countsome  count the n units like n calls of count with one unit, including those that
+--                       a limit denies
 --            each       the same as some, but reply to each of the n calls
 --            counteach  the same as countsome, but reply to each of the n calls
---            inspect    reply the state
---            refund     give back what is left of units that an earlier call admitted. A rest of
---                       less than 1/4 may be ignored
+--            inspect    reply with the state
+--            refund     give back what is left of units that an earlier call allowed. Less than
+--                       1/4 of a unit may be ignored
 --            reset      forget the event, even if its record is cut short
 -- ARGV[2]  now, in us since 1970 (below 2^53); empty: the clock of this server
 -- ARGV[2 + k]  n for event k, in units: 1 to 10^7. For each and counteach it is at most 4096; for
---          allow, count, peek and inspect it is at most the least Max
+--          allow, count, peek and inspect it is at most the smallest Max
 -- ARGV[3 + K + 2i], [4 + K + 2i]  limit i = 0, 1, ... 30: Per in ms (1 to 2^44), Max in units (1 to
 --          10^7). No two limits have the same Per. Inspect needs no limit
--- The last ARGV, for refund alone: the second reply of the call that counted, in us
+-- The last ARGV, only for refund: the second integer in the reply of the call that counted, in us
 --
 -- Reply: a list of integers. Times are in us; waits are in ms from now, rounded up.
---   allow, count, peek   admitted (1 or 0), now, then for each limit: units used (Max less those
---                        that it would admit at once), wait until it would admit the same request
+--   allow, count, peek   allowed (1 or 0), now, then for each limit: units used (Max minus those
+--                        that it would allow at once), wait until it would allow the same request
 --                        once more, wait until its level counts as 0
---   some, countsome      how many of the n units are admitted (the first ones), now, then for each
---                        limit: units used, wait until it would admit one more unit, wait until
+--   some, countsome      how many of the n units are allowed (the first ones), now, then for each
+--                        limit: units used, wait until it would allow one more unit, wait until
 --                        its level counts as 0
---   each, counteach      how many are admitted, now, then a row for each of the n calls, in order:
---                        the three integers of each limit in the reply to that call. The verb each
---                        ends with the row of the first denial, which is also that of all later
---                        calls
---   inspect              0, now, then for each limit the same three (for the units given), and its
+--   each, counteach      how many are allowed, now, then a row for each of the n calls, in order:
+--                        the three integers of each limit in the reply to that call. For the verb
+--                        each, the row of the first denial is the last one, and also stands for all
+--                        later calls
+--   inspect              0, now, then for each limit the same three (for the given units), and its
 --                        level in units of 10^-8. Then for each other section of the record: its
 --                        Per, wait until its level counts as 0, and its level
 --   refund, reset        1 if anything changed, else 0
--- For several keys these are one after the other. If an event fails, a text is in the place of its
--- first integer: the error that a call about it alone would reply. Its other integers mean nothing.
--- The other events are decided.
+-- For several keys, these replies follow one another. If an event fails, a string replaces its first
+-- integer: the error that a call for it alone would return. Its other integers are meaningless. The
+-- other events are decided.
 --
 -- Writes: one SET with PX for each event whose units are counted. Refund writes one SET or DEL,
 -- reset one DEL. If allow, some or each count nothing, they write only after the clock stepped back,
--- to date the levels anew. Peek and inspect never write.
+-- to date the levels to now. Peek and inspect never write.
 -- Errors, before anything is written: WRONGTYPE or SLIDEGATE, and a sentence that names the key. If
--- the arguments are wrong, it names the first key. If one is not a number, the error is Lua's own.
+-- the arguments are wrong, it names the first key. If one is not a number, the error is Lua's.
 --
 -- The record; numbers are big endian.
 --   byte      160 + the number of sections, 1 to 31: the format
@@ -79,7 +79,7 @@ local keys, op, now, n = #KEYS, A[1], A[2], A[3] == '1' and 1 or A[3] + 0
 local valid, unit = n == 1 or n >= 1 and n <= 1e7 and n % 1 == 0, n
 local counting, looks, refund -- counting: denied units count, too; looks: peek or inspect
 local levels, others -- for inspect: the levels of the limits, and the sections of no limit given
-local singles, lowers, fit -- singles: one call stands for n, and fit are admitted; lowers: only they count
+local singles, lowers, fit -- singles: one call stands for n, and fit are allowed; lowers: only they count
 local rows, simulated, units -- rows: the replies to each call; units: n of each key, if there are several
 if op ~= 'allow' then
   if op == 'some' or op == 'each' then
@@ -113,16 +113,16 @@ else
 end
 local limits = (#A - keys - (refund and 3 or 2)) / 2
 if not (valid and limits % 1 == 0 and limits <= 31 and (limits >= 1 or levels and limits == 0)) then
-  return redis.error_reply('SLIDEGATE key ' .. KEYS[1] .. ': the arguments are not as the head of ar1.lua asks')
+  return redis.error_reply('SLIDEGATE key ' .. KEYS[1] .. ': invalid arguments (see the header of ar1.lua)')
 end
 
--- The limits. Each has three places in reply, from 3, 6, 9 on. Until the end they hold its Per, the
--- highest level at which it admits a call, and its level now. The second is C - unit and a margin:
--- what decays in 1 us, the step of the clock, and the sum of the rounding errors of doubles. The
--- margin is at most 1/5 in all, so that no burst and no interval holds more than it may. C - Max is
--- computed separately, by a series where the formula would lose its digits.
+-- The limits. Each has three slots in reply, from 3, 6, 9 on. Until the end they hold its Per, the
+-- highest level at which it allows a call, and its current level. The second is C - unit plus a
+-- margin: what decays in 1 us, the step of the clock, and the sum of the rounding errors of doubles.
+-- The margin is at most 1/5 in total, so that no burst and no interval holds more than it may. C - Max
+-- is computed separately, by a series where the formula would lose digits.
 local last, given = 3 * limits, units and {}
-local reply, longest, a = nil, 0, keys + 1 -- a is the place in ARGV
+local reply, longest, a = nil, 0, keys + 1 -- a is the index in ARGV
 if limits == 1 then
   reply = {0, now, nil, nil, nil}
 else
@@ -133,7 +133,7 @@ for i = 3, last, 3 do
   local per, max = A[a] + 0, A[a + 1] + 0
   if not (per >= 1 and per <= 17592186044416 and most <= max and max <= 1e7 and per % 1 + max % 1 == 0) then
     return redis.error_reply(string.format(
-      'SLIDEGATE key %s: limit %d or the units are not as the head of ar1.lua asks', KEYS[1], i / 3))
+      'SLIDEGATE key %s: limit %d or the units are invalid (see the header of ar1.lua)', KEYS[1], i / 3))
   end
   if per > longest then
     longest = per
@@ -182,7 +182,7 @@ for k = 1, keys do
 
   if op == 'reset' and not foreign then return {redis.call('DEL', key)} end
 
-  -- The stored levels, decayed to now, less what is given back. Levels that belong to no limit of the
+  -- The stored levels, decayed to now, minus what is given back. Levels that belong to no limit of the
   -- caller are kept, or listed in others.
   local admitted, aged, changed, elapsed = not levels, (at - now) / 1000
   if aged > 0 then aged, changed = 0, not refund end
@@ -191,7 +191,7 @@ for k = 1, keys do
     elapsed = elapsed > 0 and elapsed / 1000 or 0
   end
   local out, outs, far, i, sought = '', 0, 0, 0
-  local tail = len - 11 -- where the last section may begin
+  local tail = len - 11 -- where the last section may start
   for section = 161, foreign and 0 or first do
     if section > 161 then
       if pos > tail then
@@ -250,11 +250,11 @@ for k = 1, keys do
   if failure and not units then return redis.error_reply(failure) end
 
   local adds = (admitted or counting) and not refund
-  local before, calls, call, limit -- before: the levels before the call, where they are needed
+  local before, calls, call, limit -- before: the levels before the call, if they are needed
   if singles and adds then
     -- climb adds up to count single units to level x, while x is at most most. It returns the level
-    -- and how many units it added. It rounds like that many single additions: up to the next power
-    -- of 2 these are exact, so it makes them at once.
+    -- and how many units it added. It rounds like the same number of single additions: up to the next
+    -- power of 2 these are exact, so it makes them at once.
     local function climb(x, most, count)
       local added, power = 0, 1
       while added < count and x <= most do
@@ -267,8 +267,8 @@ for k = 1, keys do
       end
       return x, added
     end
-    -- Add the units that each limit admits. If denied units do not count, then keep only those that
-    -- all limits admit.
+    -- Add the units that each limit allows. If denied units do not count, then keep only those that
+    -- all limits allow.
     local again
     fit, before = n, (rows or limits > 1) and {nil, nil, nil}
     for i = 3, last, 3 do
@@ -286,7 +286,7 @@ for k = 1, keys do
   end
   local writes, per1, x1 = (adds or changed) and not looks
 
-  -- Each round of the loop makes a reply. The last one also makes the sections of the record. The
+  -- Each round of the loop builds a reply. The last round also builds the sections of the record. The
   -- first section is written with the head. Each and counteach take one round for each row, and all
   -- other verbs take one.
   repeat

@@ -17,8 +17,8 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// record returns what two attempts leave under two limits. In window, the second one opened a
-// bucket in one of the limits.
+// record returns the record that two attempts leave under two limits. In window, the second one
+// opened a bucket in one of the limits.
 func (s script) record(t *testing.T) string {
 	t.Helper()
 	j := s.onRedis(t)
@@ -31,10 +31,10 @@ func change(i int, bad string) func([]string) []string {
 	return func(args []string) []string { args[i] = bad; return args }
 }
 
-// calls maps a name to what makes a call invalid.
+// calls maps names to functions that make a call invalid.
 type calls map[string]func(args []string) []string
 
-// badCalls are invalid for every verb.
+// badCalls returns calls that are invalid for every verb.
 func (s script) badCalls() calls {
 	return calls{
 		"no units":              change(2, "0"),
@@ -60,10 +60,10 @@ func (s script) badCalls() calls {
 	}
 }
 
-// noLimit is invalid for every verb except inspect.
+// noLimit makes a call that is invalid for every verb except inspect.
 func (s script) noLimit(args []string) []string { return append(args[:3], args[3+2*s.limited:]...) }
 
-// badLimits are invalid for every verb.
+// badLimits returns calls that are invalid for every verb.
 func (s script) badLimits() calls {
 	second := 3 + s.limited
 	bad := calls{
@@ -95,8 +95,8 @@ var badResolutions = calls{
 	"Resolution not a number":  change(5, "nan"),
 }
 
-// TestBadArguments checks that the verbs refuse every invalid argument, for an event that is new
-// and for one that is known. Nothing is written.
+// TestBadArguments checks that the verbs reject every invalid argument, for a new event and for a
+// known one. Nothing is written.
 func TestBadArguments(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		srv := s.on(t, redistest.Client(t))
@@ -111,7 +111,7 @@ func TestBadArguments(t *testing.T) {
 	})
 }
 
-// refusesAll checks that each of these invalid calls is refused, for these verbs.
+// refusesAll checks that each of these invalid calls is rejected, for these verbs.
 func (s server) refusesAll(bad calls, value string, verbs ...string) {
 	s.Helper()
 	for name, spoil := range bad {
@@ -121,7 +121,7 @@ func (s server) refusesAll(bad calls, value string, verbs ...string) {
 	}
 }
 
-// TestExtremes checks that the greatest numbers that the heads allow are answered, and counted.
+// TestExtremes checks that the largest numbers that the headers allow are accepted and counted.
 func TestExtremes(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		ask, most := s.onRedis(t), digits(s.most)
@@ -134,7 +134,7 @@ func TestExtremes(t *testing.T) {
 	})
 }
 
-// many returns limits as arguments, whose Pers differ from those of the tests.
+// many returns n limits as arguments. Their Pers differ from those in the tests.
 func (s script) many(n int) (args []string) {
 	for i := range n {
 		args = append(args, s.limit(fmt.Sprintf("1/%dms@1ms", i+1))...)
@@ -150,30 +150,30 @@ func (s server) refuses(name, value string, args []string) {
 	before := s.state()
 	reply, err := s.call(args...).ToAny()
 	if after := s.state(); err == nil || after != before {
-		s.Errorf("%s: %q is answered %v, %v, and turned %s into %s", name, args, reply, err, before, after)
+		s.Errorf("%s: %q returns %v, %v, and turns %s into %s", name, args, reply, err, before, after)
 		return
 	}
 	s.saysWhat(err)
 }
 
-// saysWhat checks that an error comes from the script, and that no client takes it for an error of
-// the server.
+// saysWhat checks that an error comes from the script, and that clients do not mistake it for an
+// error of the server.
 func (s server) saysWhat(err error) {
 	s.Helper()
 	if _, ok := rueidis.IsRedisErr(err); !ok {
 		s.Fatal(err)
 	}
 	if regexp.MustCompile(`^(MOVED|ASK|TRYAGAIN|LOADING|CLUSTERDOWN|NOSCRIPT|MASTERDOWN|READONLY)`).MatchString(err.Error()) {
-		s.Errorf("a client takes this for an answer of the server: %v", err)
+		s.Errorf("a client mistakes this for an error of the server: %v", err)
 	}
 	if strings.HasPrefix(err.Error(), "SLIDEGATE") != strings.Contains(err.Error(), s.key) {
 		s.Errorf("it does not name the key %s: %v", s.key, err)
 	}
 }
 
-// TestForeignValues checks what every verb does with a value that is not a record of this version:
-// it returns an error that names the key, and the value stays. Only reset forgets a value that
-// begins like a record, because that is certainly no other program's.
+// TestForeignValues checks how every verb handles a value that is not a record of this version: it
+// returns an error that names the key, and the value stays. Only reset forgets a value that starts
+// like a record, because it certainly does not belong to another program.
 func TestForeignValues(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		srv := s.on(t, redistest.Client(t))
@@ -188,7 +188,7 @@ func TestForeignValues(t *testing.T) {
 	})
 }
 
-// foreigners returns values that are not records of the script, by their names.
+// foreigners returns values that are not records of the script, by name.
 func (s script) foreigners(t *testing.T) map[string]string {
 	t.Helper()
 	r := s.record(t)
@@ -211,12 +211,12 @@ func (s script) foreigners(t *testing.T) map[string]string {
 	return values
 }
 
-// begins reports whether a value begins like a record.
+// begins reports whether a value starts like a record.
 func (s script) begins(value string) bool {
 	return len(value) >= s.least && value[0] > s.format && value[0] < s.format+32
 }
 
-// noWindow returns invalid values made from a record of window.
+// noWindow returns invalid values derived from a record of window.
 func noWindow(r string) map[string]string {
 	return map[string]string{
 		"two sections of one Per": "\x82" + r[1:7] + strings.Repeat("\x00\x00\x00\x00\xea\x60", 2),
@@ -227,7 +227,7 @@ func noWindow(r string) map[string]string {
 	}
 }
 
-// noAR1 returns invalid values made from a record of ar1, whose second section is wrong.
+// noAR1 returns invalid values derived from a record of ar1, whose second section is wrong.
 func noAR1(r string) map[string]string {
 	const minute, hour, wide = "\x00\x00\xea\x60", "\x00\x36\xee\x80", "\x00\x00\x00\x00\x00\x00"
 	one := level(1)
@@ -248,13 +248,13 @@ func noAR1(r string) map[string]string {
 	return values
 }
 
-// level returns a level as a record holds it.
+// level encodes a level as in a record.
 func level(x float64) string {
 	return string(binary.BigEndian.AppendUint64(nil, math.Float64bits(x)))
 }
 
-// TestUnitsThatDoNotAddUp stores a section that counts 3 units in all, though it has a bucket of 9
-// that is forgotten by now. Without these 9, fewer units would be left than the 2 of the last
+// TestUnitsThatDoNotAddUp stores a section that claims 3 units in total, although it has a bucket
+// of 9 that is already forgotten. Without these 9, fewer units would be left than the 2 of the last
 // bucket.
 func TestUnitsThatDoNotAddUp(t *testing.T) {
 	srv := window.on(t, redistest.Client(t))
@@ -264,8 +264,8 @@ func TestUnitsThatDoNotAddUp(t *testing.T) {
 	}
 }
 
-// TestWrongType checks what every verb does with each type that is not a string: it returns an
-// error that names the key, and the value stays.
+// TestWrongType checks how every verb handles each type that is not a string: it returns an error
+// that names the key, and the value stays.
 func TestWrongType(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		srv := s.on(t, redistest.Client(t))
@@ -284,7 +284,7 @@ func (s server) leaves(what string, args []string) {
 	before := s.state()
 	reply, err := s.call(args...).ToAny()
 	if after := s.state(); err == nil || after != before {
-		s.Errorf("%s: %s is answered %v, %v, and turned %s into %s", what, args[0], reply, err, before, after)
+		s.Errorf("%s: %s returns %v, %v, and turns %s into %s", what, args[0], reply, err, before, after)
 		return
 	}
 	if e := err.Error(); !strings.Contains(e, s.key) || !strings.HasPrefix(e, "SLIDEGATE") && !strings.HasPrefix(e, "WRONGTYPE") {
@@ -292,7 +292,7 @@ func (s server) leaves(what string, args []string) {
 	}
 }
 
-// TestResetForgetsDamaged checks that reset forgets a value that begins like a record, even if it
+// TestResetForgetsDamaged checks that reset forgets a value that starts like a record, even if it
 // is cut short.
 func TestResetForgetsDamaged(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
@@ -323,8 +323,8 @@ func TestServerTime(t *testing.T) {
 	})
 }
 
-// lifeOf runs the script. It replies how long the key lives and how long all that took at most, in
-// ms, when it began, in µs, and the time of the decision.
+// lifeOf returns a script that runs s. It replies how long the key lives and how long the run took
+// at most, both in ms, when it began, in µs, and the time of the decision.
 func (s script) lifeOf() string {
 	return `
 local function clock() local t = redis.call('TIME') return t[1] * 1000000 + t[2] end
@@ -337,10 +337,10 @@ return {life, math.ceil((clock() - before) / 1000), before, reply[2]}
 }
 
 // TestLife checks when the key expires: when its last unit is forgotten, in any section, including
-// sections of other callers. If the caller gave the time, it is a day later.
+// sections of other callers. If the caller gave the time, the key expires a day later.
 func TestLife(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
-		srv, peak := s.on(t, redistest.Client(t)), math.E/(math.E-1) // the level of 1/24h at most
+		srv, peak := s.on(t, redistest.Client(t)), math.E/(math.E-1) // the highest level of 1/24h
 		srv.lives(s.with("allow", "", "1", "9/1m@1s"), 0, s.life(minute, 1))
 		srv.lives(s.with("allow", "", "1", "9/1m@1s", "9/1h@1m"), 0, s.life(hour, 1))
 		at := srv.lives(s.with("allow", "", "1", "9/24h@24m", "9/1m@1s", "9/1h@1m"), 0, s.life(day, 1))
@@ -357,7 +357,7 @@ func TestLife(t *testing.T) {
 }
 
 // TestLifeAfterStepBack checks the same after the clock stepped back. A window keeps the dates of
-// its buckets, and a level is dated anew.
+// its buckets, and a level is dated to now.
 func TestLifeAfterStepBack(t *testing.T) {
 	srv := window.on(t, redistest.Client(t))
 	srv.lives(srv.with("allow", "2s", "1", "9/1h@1m"), 0, hour+day)
@@ -378,7 +378,7 @@ func TestLifeAfterStepBack(t *testing.T) {
 
 const minute, hour, day = 60_000, 3_600_000, 86_400_000
 
-// lives checks that a call which writes makes the key expire that long after an instant, or after
+// lives checks that a call that writes makes the key expire that long after an instant, or after
 // now if the instant is 0. It returns the time of the decision.
 func (s server) lives(args []string, from, life int64) (at int64) {
 	s.Helper()
@@ -403,10 +403,11 @@ func TestWrites(t *testing.T) {
 	each(t, func(t *testing.T, s script) { s.on(t, client).writes() })
 }
 
-// writes makes calls on an empty key. The state after each call decides what the next one writes.
+// writes makes calls on an empty key. The state after each call determines what the next one
+// writes.
 func (s server) writes() {
 	s.Helper()
-	s.call(s.with("peek", "0s", "1", "2/1m@1s")...) // which loads the script
+	s.call(s.with("peek", "0s", "1", "2/1m@1s")...) // loads the script
 	for _, step := range []struct {
 		args []string
 		want string
@@ -437,7 +438,7 @@ func (s server) writes() {
 	}
 }
 
-// executed returns the commands that the server ran since its statistics were reset, without those
+// executed returns the commands that the server ran since its statistics were reset, except those
 // that write nothing.
 func (s server) executed() string {
 	s.Helper()
@@ -452,7 +453,7 @@ func (s server) executed() string {
 	return strings.Join(slices.DeleteFunc(all, func(c string) bool { return slices.Contains(idle, c) }), " ")
 }
 
-// TestHeadNamesVerbs checks that the head of each script names exactly the verbs that the script
+// TestHeadNamesVerbs checks that the header of each script names exactly the verbs that the script
 // knows.
 func TestHeadNamesVerbs(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
@@ -466,11 +467,11 @@ func TestHeadNamesVerbs(t *testing.T) {
 			known = append(slices.Clone(verbs), "joint", "undo")
 		}
 		if !slices.Equal(named, known) {
-			t.Errorf("the head names the verbs %q, these tests know %q", named, known)
+			t.Errorf("the header names the verbs %q, these tests know %q", named, known)
 		}
 		for _, m := range regexp.MustCompile(`\bop [=~]= '(\w+)'`).FindAllStringSubmatch(s.source, -1) {
 			if !slices.Contains(named, m[1]) {
-				t.Errorf("the head does not name the verb %q", m[1])
+				t.Errorf("the header does not name the verb %q", m[1])
 			}
 		}
 	})

@@ -13,7 +13,7 @@ import (
 
 // TestReadsEarlierRecords checks that this version reads what an earlier one wrote. Each row has a
 // stored record in the first format, calls as any caller may send them, and their replies. No flag
-// updates the rows. A change to a row breaks users who update, and new rows are welcome.
+// updates the rows. A change to a row breaks users who update, but new rows are welcome.
 // testdata/*/record.txt shows what this version writes.
 func TestReadsEarlierRecords(t *testing.T) {
 	client := redistest.Client(t)
@@ -32,9 +32,9 @@ func TestReadsEarlierRecords(t *testing.T) {
 	}
 }
 
-// earlier has records of the first format, field by field as the heads of the scripts name them,
-// and calls, one after the other. 1763769600000 is 2025-11-22 00:00 UTC: 019aa8dc4800 in ms,
-// 0644239c794000 in us.
+// earlier holds records of the first format, field by field as the headers of the scripts name
+// them, and successive calls. 1763769600000 is 2025-11-22 00:00 UTC: 019aa8dc4800 in ms, and
+// 0644239c794000 in µs.
 var earlier = []struct {
 	what string
 	script
@@ -63,7 +63,7 @@ var earlier = []struct {
 			"count 1763769670000 1 18000000 16777616 1 70000 99999 1 = 1 1763769670000 16777616 17930000 18000000 100 0 70000",
 		},
 	},
-	{"a Resolution of its own", window, "82 019aa8dc4fd0 | 05 02 0000ea60 | 05 01 | 4be8 02 49f4 02 | 09 01 0036ee80 | 0000000007d0 | 05 01 | dc4be8 04", []string{
+	{"a custom Resolution", window, "82 019aa8dc4fd0 | 05 02 0000ea60 | 05 01 | 4be8 02 49f4 02 | 09 01 0036ee80 | 0000000007d0 | 05 01 | dc4be8 04", []string{
 		"inspect 1763769603000 1 3600000 9 2000 60000 9 1000 = 0 1763769603000 5 0 3599000 2 1763769601000 4 1763769602000 1 5 0 59000 3 1763769600500 2 1763769601000 2 1763769602000 1",
 		"allow 1763769603000 1 3600000 9 2000 60000 9 1000 = 1 1763769603000 6 0 3600000 6 0 60000",
 		"inspect 1763769603000 1 3600000 9 2000 60000 9 1000 = 0 1763769603000 6 0 3600000 2 1763769601000 4 1763769603000 2 6 0 60000 4 1763769600500 2 1763769601000 2 1763769602000 1 1763769603000 1",

@@ -17,15 +17,15 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// FuzzForeignValueIsRefused stores any bytes under the key, and calls any verb. Either the reply is
-// an error that names the key and leaves the value as it is, or the bytes could be a record. Then
-// the reply is one that the head of the script allows.
+// FuzzForeignValueIsRefused stores arbitrary bytes under the key, and calls any verb. Either the
+// reply is an error that names the key and leaves the value as it is, or the bytes could be a
+// record. Then the reply is one that the header of the script allows.
 func FuzzForeignValueIsRefused(f *testing.F) { window.meetsAny(f) }
 
 // FuzzForeignLevelIsRefused does the same for ar1.
 func FuzzForeignLevelIsRefused(f *testing.F) { ar1.meetsAny(f) }
 
-// meetsAny is the fuzz target of a script. ahead is in its unit of time.
+// meetsAny is the fuzz target of a script. ahead is in the script's unit of time.
 func (s script) meetsAny(f *testing.F) {
 	for i, value := range s.seeds(f) {
 		f.Add(value, uint8(i), uint8(i), int64(0))
@@ -68,9 +68,9 @@ func (s script) seeds(f *testing.F) (values [][]byte) {
 var mutations = flag.Int("mutations", 2000, "how many calls TestMutatedRecords makes to each script")
 
 // TestMutatedRecords changes some bytes of valid records, and makes calls of any verb. Each reply
-// is an error that names the key, or one that the head of the script allows. It is the same in a
-// call about several events, and the others are decided. The long form takes
-// some minutes: go test ./lua -run MutatedRecords -mutations 600000.
+// is an error that names the key, or one that the header of the script allows. It is the same in a
+// call for several events, and the others are decided. The long form takes some minutes: go test
+// ./lua -run MutatedRecords -mutations 600000.
 func TestMutatedRecords(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		srv := s.on(t, redistest.Client(t))
@@ -86,7 +86,7 @@ func TestMutatedRecords(t *testing.T) {
 	})
 }
 
-// grows counts units a few times, now and then very many, and returns the record.
+// grows counts units a few times, occasionally very many, and returns the record.
 func (e *event) grows(tb testing.TB) (record string) {
 	tb.Helper()
 	most := int64(10)
@@ -121,7 +121,7 @@ func (e *event) anyCall() []string {
 }
 
 // meets makes a call, whatever the key holds. The spy reports a write before an error, and a number
-// that is no integer.
+// that is not an integer.
 func (s server) meets(value string, args []string) {
 	s.Helper()
 	s.put(value)
@@ -139,12 +139,12 @@ func (s server) meets(value string, args []string) {
 		s.Errorf("%x: %q = %v: %v", value, args, a.reply, err)
 	}
 	if a.wrote == "SET" && !s.fits(a.stored) {
-		s.Errorf("%x: %q leaves %x, which is no record", value, args, a.stored)
+		s.Errorf("%x: %q leaves %x, which is not a record", value, args, a.stored)
 	}
 }
 
-// meetsAmongOthers makes the same call about three events. The one whose key holds the value gets
-// the same answer. The others are new, so they are admitted.
+// meetsAmongOthers makes the same call for three events. The one whose key holds the value gets the
+// same answer. The others are new, so they are allowed.
 func (s server) meetsAmongOthers(value string, args []string, want answer) {
 	s.Helper()
 	s.put(value)
@@ -198,7 +198,7 @@ func (s script) plausible(args []string, reply []int64) error {
 	return nil
 }
 
-// inRange returns an error if the row that rows begin with is out of range for the limit. A wait is
+// inRange returns an error if the first row of rows is out of range for the limit. A wait can be
 // twice as long as the limit remembers, if the clock stepped back.
 func (s script) inRange(limit []string, rows []int64, admitted bool) error {
 	per, most := must(strconv.ParseInt(limit[0], 10, 64)), must(strconv.ParseInt(limit[1], 10, 64))

@@ -17,13 +17,13 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// forms are two copies of the same events. On one, each call is about one event. On the other, one
-// call of allow or count is about several.
+// forms holds two copies of the same events. On one, each call is for one event. On the other, one
+// call of allow or count is for several.
 type forms struct{ alone, among spy }
 
-// compare makes the same calls on both copies, and returns the answers. Those about each event must
-// be equal: reply or error, command, time to live and bytes. The units of event i are units[i], in
-// place of those in args.
+// compare makes the same calls on both copies, and returns the answers. The answers for each event
+// must be equal: reply or error, command, time to live and bytes. The units of event i are
+// units[i], instead of those in args.
 func (f forms) compare(tb testing.TB, events, units, args []string) (want []answer) {
 	tb.Helper()
 	for i := range events {
@@ -37,7 +37,7 @@ func (f forms) compare(tb testing.TB, events, units, args []string) (want []answ
 	return want
 }
 
-// withUnits returns the arguments of a call about one event as those of a call about several.
+// withUnits returns the arguments of a call for one event as those of a call for several.
 func withUnits(args []string, units ...string) []string {
 	return slices.Concat(args[:2], units, args[3:])
 }
@@ -67,9 +67,9 @@ func (ask spy) mixed() judge {
 	}
 }
 
-// crowd returns the events that a call is about, and the place of the one called event. A call of
-// allow or count has others, too: one that is new in each call, one that is known in most, and two
-// that fail. The place differs from call to call.
+// crowd returns the events of a call, and the position of the one called event. A call of allow or
+// count has others, too: one that is new in each call, one that is known in most, and two that
+// fail. The position differs from call to call.
 func crowd(calls int, args []string) (events []string, place int) {
 	if args[0] != "allow" && args[0] != "count" {
 		return []string{"event"}, 0
@@ -79,9 +79,9 @@ func crowd(calls int, args []string) (events []string, place int) {
 	return slices.Insert(others, place, "event"), place
 }
 
-// TestGroups compares random calls about 1 to 64 events with calls about each of them, one after
-// the other at the same time. An event can be in a call more than once, and some always fail. The
-// limits of each call are random, and the clock steps back now and then.
+// TestGroups compares random calls for 1 to 64 events with successive calls for each of them at the
+// same time. An event can be in a call more than once, and some always fail. The limits of each
+// call are random, and the clock occasionally steps back.
 func TestGroups(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		for seed := range redistest.UnlessShort(20, 5) {
@@ -98,7 +98,7 @@ func TestGroups(t *testing.T) {
 	})
 }
 
-// group makes a call about random events, with random units.
+// group makes a call for random events, with random units.
 func (e *twin) group(tb testing.TB, f forms) {
 	tb.Helper()
 	limits := e.limits()
@@ -116,7 +116,7 @@ func (e *twin) group(tb testing.TB, f forms) {
 	f.compare(tb, events, units, e.dated(verb, digits(e.now), "1", limits...))
 }
 
-// badGroups are invalid calls about three events. The units are in the arguments 2 to 4.
+// badGroups returns invalid calls for three events. The units are in the arguments 2 to 4.
 func (s script) badGroups() calls {
 	return calls{
 		"no units of the second":         change(3, "0"),
@@ -140,8 +140,8 @@ func (s script) badGroups() calls {
 	}
 }
 
-// TestBadGroups checks that a call about several events whose arguments are invalid is refused as a
-// whole, before anything is written. So is a call of another verb than allow and count.
+// TestBadGroups checks that a call for several events with invalid arguments is rejected as a
+// whole, before anything is written. So is a call with any verb except allow and count.
 func TestBadGroups(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		g := s.groupOn(t, redistest.Client(t))
@@ -177,18 +177,18 @@ func (s server) at(key string) server {
 	return s
 }
 
-// with returns the arguments of a call about all events, each with these units.
+// with returns the arguments of a call for all events, each with these units.
 func (g group) with(verb, at, units string, limits ...string) []string {
 	args := g.script.with(verb, at, units, limits...)
 	return withUnits(args, slices.Repeat([]string{units}, len(g.keys))...)
 }
 
-// call makes a call about all events.
+// call makes a call for all events.
 func (g group) call(args []string) rueidis.RedisResult {
 	return g.lua.Exec(g.Context(), g.client, g.keys, args)
 }
 
-// state returns all that the server knows about the keys.
+// state returns everything that the server stores for the keys.
 func (g group) state() string {
 	g.Helper()
 	var all []string
@@ -204,14 +204,15 @@ func (g group) refuses(name string, args []string) {
 	before := g.state()
 	reply, err := g.call(args).ToAny()
 	if after := g.state(); err == nil || after != before {
-		g.Errorf("%s: %q is answered %v, %v, and turned %s into %s", name, args, reply, err, before, after)
+		g.Errorf("%s: %q returns %v, %v, and turns %s into %s", name, args, reply, err, before, after)
 		return
 	}
 	g.saysWhat(err)
 }
 
-// TestRefusedWrites checks that an event whose write the server refuses fails, alone by an error and
-// among others by a text, and that nothing is written. Events that need no write are decided.
+// TestRefusedWrites checks that an event whose write the server refuses fails: with an error if it
+// is alone, and with a string among others. Nothing is written. Events that need no write are
+// decided.
 func TestRefusedWrites(t *testing.T) {
 	for setting, code := range map[string]string{"maxmemory": "OOM", "min-replicas-to-write": "NOREPLICAS"} {
 		t.Run(setting, func(t *testing.T) {
@@ -232,7 +233,7 @@ func TestRefusedWrites(t *testing.T) {
 	}
 }
 
-// refusedWrites makes calls on a server that writes nothing.
+// refusedWrites makes calls on a server that rejects all writes.
 func (g group) refusedWrites(code string) {
 	g.Helper()
 	before, refusal := g.state(), g.refusal(code)
@@ -241,7 +242,7 @@ func (g group) refusedWrites(code string) {
 	}
 	all := must(g.call(g.with("allow", "1s", "4", "5/1m@1s")).ToArray())
 	for i, part := range slices.Collect(slices.Chunk(all, 5)) {
-		if i == 1 { // known, and denied
+		if i == 1 { // known and denied
 			if granted, err := part[0].AsInt64(); err != nil || granted != 0 {
 				g.Errorf("the event that is denied: %v, %v", granted, err)
 			}
@@ -254,7 +255,7 @@ func (g group) refusedWrites(code string) {
 	}
 }
 
-// refusal returns what an error begins with, by which the server refuses a write. Redis 6 puts the
+// refusal matches the start of an error with which the server refuses a write. Redis 6 puts the
 // line of the script before the code.
 func (s server) refusal(code string) *regexp.Regexp {
 	s.Helper()

@@ -18,24 +18,24 @@ import (
 	"github.com/slidegate/slidegate/lua"
 )
 
-// script is what the tests need to know about one of the scripts.
+// script describes one of the scripts for the tests.
 type script struct {
 	name    string // of its file, and of the folder of its histories
 	source  string
-	unit    time.Duration                              // of an instant, which is a number of these since 1970
+	unit    time.Duration                              // an instant is a number of these since 1970
 	never   int64                                      // the first instant that is too late for it
-	most    int64                                      // units, and a Max, at most
-	limited int                                        // arguments of a limit: Per, Max and, if 3, Resolution
-	format  byte                                       // the first byte of a record, less the number of its sections
-	least   int                                        // bytes of the shortest record
-	layout  func(record string) string                 // a record as a person reads it
-	details func(s script, rest []int64) (string, int) // what inspect replies of a limit besides, and in how many numbers
-	other   func(s script, rest []int64) (string, int) // what inspect replies of a section of no limit, after its Per
-	foreign func(record string) map[string]string      // values made of a record that are none
-	life    func(per int64, level float64) int64       // for how many ms a limit remembers, whose level is that many units
+	most    int64                                      // the maximum of units and of Max
+	limited int                                        // number of arguments for a limit: Per, Max and, if 3, Resolution
+	format  byte                                       // the first byte of a record minus its number of sections
+	least   int                                        // number of bytes in the shortest record
+	layout  func(record string) string                 // formats a record for people
+	details func(s script, rest []int64) (string, int) // formats what else inspect replies for a limit, and returns how many numbers that is
+	other   func(s script, rest []int64) (string, int) // the same for a section without a limit, after its Per
+	foreign func(record string) map[string]string      // derives values from a record that are not records
+	life    func(per int64, level float64) int64       // how many ms a limit remembers a level of that many units
 }
 
-// The scripts pass the same tests.
+// All scripts pass the same tests.
 var (
 	window = script{
 		name: "window", source: lua.Window, unit: time.Millisecond, never: 1 << 47, most: 1 << 53,
@@ -60,23 +60,24 @@ func each(t *testing.T, test func(t *testing.T, s script)) {
 // histories returns the files with the histories of the script.
 func (s script) histories() []string { return must(filepath.Glob("testdata/" + s.name + "/*.txt")) }
 
-// limit returns Max/Per@Resolution as the script takes it. A script without a Resolution leaves it
-// out.
+// limit returns Max/Per@Resolution as arguments of the script. A script without a Resolution omits
+// it.
 func (s script) limit(text string) []string { return must(s.parseLimit(text)) }
 
-// midnight is the instant that the instants of the tests count from: 2023-11-15 00:00 UTC, in ms.
+// midnight is the instant that the instants of the tests are relative to: 2023-11-15 00:00 UTC, in
+// ms.
 const midnight = 1_700_006_400_000
 
-// midnight returns that instant as the script counts.
+// midnight returns that instant in the unit of the script.
 func (s script) midnight() int64 { return midnight * int64(time.Millisecond/s.unit) }
 
-// instant returns a time after midnight, such as 1h30m or -5s, as the script counts.
+// instant parses a time after midnight, such as 1h30m or -5s, in the unit of the script.
 func (s script) instant(text string) int64 { return must(s.parseInstant(text)) }
 
-// digits returns a number as a script takes it.
+// digits formats a number as an argument of the script.
 func digits(n int64) string { return strconv.FormatInt(n, 10) }
 
-// at returns an instant as the script takes it. An empty one is the time of the server.
+// at formats an instant as an argument of the script. An empty one means the time of the server.
 func (s script) at(text string) string {
 	if text == "" {
 		return ""
@@ -84,28 +85,28 @@ func (s script) at(text string) string {
 	return digits(s.instant(text))
 }
 
-// shown returns an instant as a person reads it.
+// shown formats an instant for people.
 func (s script) shown(instant int64) string {
 	return (time.Duration(instant-s.midnight()) * s.unit).String()
 }
 
-// span returns a time in ms as a person reads it.
+// span formats a time in ms for people.
 func span(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// answer is what one call of the script did.
+// answer is the outcome of one call of the script.
 type answer struct {
 	reply  []int64
-	err    string // that of the script, if it refused
+	err    string // the error of the script, if it returned one
 	wrote  string // the command: "", "SET" or "DEL"
-	px     string // what it gave SET as PX
+	px     string // the PX argument of SET
 	stored string // the value afterwards; "" if there is none
 
 	texts []string // of a list of overrides: tag, what, why and by of each
 }
 
-// spy runs the script on some events, whose names nobody else uses. Its first argument is the verb.
+// spy runs the script on events whose names are unique to the test. Its first argument is the verb.
 // The event called foreign holds a text, and the one called list a list.
 type spy func(tb testing.TB, events []string, args ...string) []answer
 
@@ -150,7 +151,7 @@ func keysOf(prefix string, events []string) (names []string) {
 	return names
 }
 
-// read reads what the spy reports about the event of each key.
+// read reads the spy's report about the event of each key.
 func read(tb testing.TB, names []string, r rueidis.RedisResult) (all []answer) {
 	tb.Helper()
 	reports, err := r.ToArray()
@@ -169,7 +170,7 @@ func read(tb testing.TB, names []string, r rueidis.RedisResult) (all []answer) {
 // failed returns the answer for an event that fails with this text.
 func failed(text, key string) answer { return answer{err: strings.ReplaceAll(text, key, "KEY")} }
 
-// readReport reads what the spy reports about the event of one key.
+// readReport reads the spy's report about the event of one key.
 func readReport(report []rueidis.RedisMessage, key string) (a answer) {
 	integers := must(report[0].ToArray())
 	if integers[0].IsString() {
@@ -232,7 +233,7 @@ func (s server) put(value string) {
 	s.eval(`return redis.call('SET', KEYS[1], ARGV[1])`, value)
 }
 
-// state returns all that a server knows about a key and that changes only when somebody writes.
+// state returns everything that a server stores for a key and that only a write changes.
 func (s server) state() string {
 	s.Helper()
 	const script = `return {redis.call('DUMP', KEYS[1]) or '', tostring(redis.call('PTTL', KEYS[1]))}`
@@ -245,7 +246,7 @@ func (s script) with(verb, at, units string, limits ...string) []string {
 	return s.dated(verb, s.at(at), units, limits...)
 }
 
-// dated returns the same, at an instant as the script takes it.
+// dated returns the same, for an instant in the unit of the script.
 func (s script) dated(verb, now, units string, limits ...string) (args []string) {
 	args = []string{verb, now, units}
 	for _, l := range limits {

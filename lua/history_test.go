@@ -12,26 +12,25 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestHistories compares each script with histories that a person can read, in testdata/*/*.txt. A
-// line is one of
+// TestHistories compares each script with readable histories, in testdata/*/*.txt. A line is one of
 //
 //	limits 1/5s@1ms 5/1h@1m    limits of the calls below: Max/Per@Resolution, or Max/Per for ar1
-//	limits                     no limits, for inspect alone
+//	limits                     no limits, only for inspect
 //	1.5s allow 2               an instant after midnight, a verb and its units
 //	1.5s refund 2 of 1s        the same, and the instant at which they were counted
 //	1s allow 1 x 300 every 2s  300 calls; shows the last reply
 //	record                     shows the value, in hex, field by field
 //	reset                      forgets the event
 //
-// The reply follows, indented. It begins with "yes" if the units are admitted, or if anything was
-// given back. For the verbs that stand for n calls it begins with how many units are admitted. Then
+// The reply follows, indented. It starts with "yes" if the units are allowed, or if anything was
+// given back. For the verbs that stand for n calls it starts with how many units are allowed. Then
 // come the instant of the decision, if that is not now, and what was written and for how long. A
-// line for each limit shows what is used, when the limit would admit the same request again, and
+// line for each limit shows what is used, when the limit would allow the same request again, and
 // when it is as if never used. Inspect adds the buckets, or the level of ar1. The lines of each and
-// counteach begin with the number of the call. After the limits, inspect shows the sections of
+// counteach start with the number of the call. After the limits, inspect shows the sections of
 // limits that the call does not name.
 //
-// Each history is played in both forms, about one event and about several.
+// Each history is played in both forms, in calls for one event and for several.
 func TestHistories(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		s.playsAll(t, func(t *testing.T, file string) (text, got string) {
@@ -41,7 +40,7 @@ func TestHistories(t *testing.T) {
 	})
 }
 
-// playsAll plays each history of a script, and compares what it got with the text of the file.
+// playsAll plays each history of a script, and compares the result with the text of the file.
 func (s script) playsAll(t *testing.T, play func(t *testing.T, file string) (text, got string)) {
 	for _, file := range s.histories() {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
@@ -51,14 +50,14 @@ func (s script) playsAll(t *testing.T, play func(t *testing.T, file string) (tex
 					t.Fatal(err)
 				}
 			} else if diff := cmp.Diff(text, got); diff != "" {
-				t.Errorf("if this is as it should be: go test ./lua -update (-want +got)\n%s", diff)
+				t.Errorf("if this is correct: go test ./lua -update (-want +got)\n%s", diff)
 			}
 		})
 	}
 }
 
-// play runs the history in a file. It returns its text without replies, and with the replies that
-// it got. A wrong line fails the test.
+// play runs the history in a file. It returns its text without replies, and the text with the
+// actual replies. A wrong line fails the test.
 func (s script) play(tb testing.TB, file string, j judge) (text, got string) {
 	tb.Helper()
 	text = string(must(os.ReadFile(file)))
@@ -69,8 +68,8 @@ func (s script) play(tb testing.TB, file string, j judge) (text, got string) {
 	return text, got
 }
 
-// replay runs a history and returns it with the replies that it got. An error names the file and
-// the line that is wrong.
+// replay runs a history and returns it with the actual replies. An error names the file and the
+// wrong line.
 func (s script) replay(tb testing.TB, file, text string, j judge) (string, error) {
 	tb.Helper()
 	h, number := history{script: s, judge: j}, 0
@@ -95,8 +94,8 @@ func (s script) replay(tb testing.TB, file, text string, j judge) (string, error
 type history struct {
 	script
 	judge
-	limits []string // as the file writes them
-	args   []string // as the script takes them
+	limits []string // as written in the file
+	args   []string // as arguments of the script
 	stored string
 }
 
@@ -150,11 +149,11 @@ func (h *history) call(tb testing.TB, calls attempts) string {
 	return h.show(a, now, calls.verb)
 }
 
-// show returns an answer as a person reads it.
+// show formats an answer for people.
 func (h *history) show(a answer, now int64, verb string) string {
 	said := "  " + map[int64]string{0: "no", 1: "yes"}[a.reply[0]]
 	if singles[verb] != "" {
-		said = fmt.Sprintf("  %d admitted", a.reply[0])
+		said = fmt.Sprintf("  %d allowed", a.reply[0])
 	}
 	if len(a.reply) > 1 && a.reply[1] != now {
 		said += ", dated " + h.shown(a.reply[1])
@@ -189,7 +188,8 @@ func (h *history) show(a answer, now int64, verb string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// buckets shows the units and time of each bucket. Of many, it shows the first and the last three.
+// buckets formats the units and time of each bucket. Of many, it shows the first and the last
+// three.
 func buckets(s script, rest []int64) (text string, n int) {
 	var shown []string
 	n = 1 + 2*int(rest[0])
@@ -205,18 +205,18 @@ func buckets(s script, rest []int64) (text string, n int) {
 	return ": " + strings.Join(shown, ", "), n
 }
 
-// ofLevel shows a level, which is in units of 10^-8.
+// ofLevel formats a level, which is in units of 10^-8.
 func ofLevel(_ script, rest []int64) (text string, n int) {
 	return fmt.Sprintf(", level %d.%08d", rest[0]/1e8, rest[0]%1e8), 1
 }
 
-// otherBuckets shows a section of window for a limit that the call does not name.
+// otherBuckets formats a section of window for a limit that the call does not name.
 func otherBuckets(s script, rest []int64) (text string, n int) {
 	text, n = buckets(s, rest[2:])
 	return fmt.Sprintf("%d used, clear in %s", rest[0], span(rest[1])) + text, 2 + n
 }
 
-// otherLevel shows a section of ar1 for a limit that the call does not name.
+// otherLevel formats a section of ar1 for a limit that the call does not name.
 func otherLevel(s script, rest []int64) (text string, n int) {
 	text, n = ofLevel(s, rest[1:])
 	return "clear in " + span(rest[0]) + text, 1 + n

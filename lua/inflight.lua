@@ -1,75 +1,75 @@
--- inflight.lua bounds how many units of an event are held at once. A lease holds n units, and ends by
--- itself unless it is renewed. All state of one event is one key.
+-- inflight.lua bounds how many units of an event are held at once. A lease holds n units, and expires
+-- unless it is renewed. All state of one event is one key.
 --
 -- KEYS[1]  the key of the event: Name:{tag}:l. The tag is made as for window.lua
 -- ARGV[1]  what to do:
---            acquire  hold n units if at most Max are held then. If the lease is held already, give it a
---                     new end, and reply the same token
---            renew    give one or more leases a new end. A lease that this record never had is entered
---                     again if it fits. A lease that was released, or has ended, is not
+--            acquire  hold n units if at most Max are held then. If the lease is already held, extend
+--                     it, and reply with the same token
+--            renew    extend one or more leases. A lease that this record never had is entered again if
+--                     it fits. A lease that was released, or has ended, is not
 --            release  end one or more leases
---            inspect  reply the leases, and change nothing
+--            inspect  reply with the leases, and change nothing
 --            reset    forget the event. Leases whose holders are alive enter again when they are renewed
 -- ARGV[2]  now, in us since 1970 (1 to 9 x 10^15); empty: the clock of this server
--- Acquire and renew continue with ARGV[3], the TTL: the lease ends so many ms after now (1 to 2^32).
+-- Acquire and renew continue with ARGV[3], the TTL: how many ms after now the lease ends (1 to 2^32).
 -- Then come, for each lease:
---   id       8 bytes that the client chose at random. No two leases have the same
+--   id       8 bytes that the client chose at random, unique to the lease
 --   n        units, 1 to 1000. It is the same in all calls about a lease
 --   Max      for acquire and renew: n to 1000
---   token    for renew: as the reply to acquire has it
--- Acquire takes one lease, renew and release take leases of at most 1000 units in all.
--- The last ARGV of acquire and renew can be a text of at most 32 bytes, which says who holds the leases.
+--   token    for renew: the one in the reply to acquire
+-- Acquire takes one lease; renew and release take leases of at most 1000 units in total.
+-- The last ARGV of acquire and renew can be a string of at most 32 bytes that names the holder of the leases.
 --
--- Reply: a list of integers. Instants are in us since 1970. All verbs begin with these three:
+-- Reply: a list of integers. Instants are in us since 1970. All replies start with these three:
 --   for acquire 1 if the lease is held, else 0; for renew how many of the leases are held; for release how
 --   many were held; for inspect how many leases there are; for reset 1 if there was a record, else 0
 --   now
 --   how many units are held after the call
 -- Then come:
---   acquire  the token, or 0 if denied; and the wait in ms until n units fit if nobody releases or renews,
---            or 0 if held. It is a hint: a release can come sooner, and a renewal can make it longer
+--   acquire  the token, or 0 if denied; and the wait in ms until n units fit if no lease is released or
+--            renewed, or 0 if held. It is a hint: a release can shorten it, and a renewal can lengthen it
 --   renew    for each lease: 1 if it is renewed, 2 if it was entered again, 0 if it has ended
 --   inspect  the last token, the birth, the longest TTL in ms and, for each lease in the order of their
---            ends: id, units, token, end, and who holds it (a text, empty if unknown)
+--            ends: id, units, token, end, and holder (a string, empty if unknown)
 --
--- A call whose reply was lost can be sent again. A lease is known by its id alone, so a release finds one
--- that was renewed meanwhile. An acquire that arrives after the release of its id holds units until TTL.
+-- A call whose reply was lost can be sent again. A lease is identified by its id alone, so a release finds
+-- one that was renewed meanwhile. An acquire that arrives after the release of its id holds units until TTL.
 --
 -- A lease is held while now is before its end. A call holds units only if at most its Max are held then. A
--- holder has to count TTL from before it sent its call.
+-- holder must count TTL from before it sent its call.
 --
 -- A token is the time of its lease in us, or more: each is greater than all tokens before it. The birth of
--- a record is its first token. Renew meets a lease that is not in the record:
+-- a record is its first token. If a lease to renew is not in the record:
 --   If its token is from the birth to the last token, the record had it, and it ended.
---   Otherwise an earlier record had it, which was lost (evicted, or by a failover). It enters again if its
---   units fit. When such a lease ends, its id stays, so that a late renewal does not revive it.
+--   Otherwise it was in an earlier record, which was lost (by eviction or a failover). It enters again if
+--   its units fit. When such a lease ends, its id stays, so that a late renewal does not revive it.
 --
 -- If the clock steps back, no lease ends later than the longest TTL from now. All verbs except inspect
--- and reset write that, also if they deny or find nothing. For inspect, leases end as if it were written.
+-- and reset write that, even if they deny or find nothing. Inspect replies as if it were written.
 --
 -- Writes: PEXPIRE, ZADD and ZREM, after everything is read and validated. The key lives for 10 minutes
--- longer than its last lease, so tokens grow while the clock steps back by less. A new lease drops those
--- that have ended, since a step back would revive them beside it. Except to acquire a new lease, PEXPIRE
--- comes first: Redis allows it when memory is full, and then lets the other writes pass. A new lease fails
--- with an error of Redis then, unless it drops others. A call that changes nothing writes nothing.
+-- longer than its last lease, so tokens increase unless the clock steps back by more. A new lease drops those
+-- that have ended, because a step back would revive them in addition to it. Except to acquire a new lease,
+-- PEXPIRE comes first: Redis allows it when memory is full, and then lets the other writes pass. A new lease
+-- then fails with an error from Redis, unless it drops others. A call that changes nothing writes nothing.
 -- Errors, before anything is written: WRONGTYPE or SLIDEGATE, and a sentence that names the key. If an
--- argument is not a number, the error is Lua's own.
+-- argument is not a number, the error is Lua's.
 --
--- The record is a sorted set. Its first member is the head, and the lengths of names tell the others
--- apart. u counts the units of a lease: 0 to n - 1. Numbers in names are big endian.
+-- The record is a sorted set. Its first member is the head, and the other members differ in the length of
+-- their names. u numbers the units of a lease: 0 to n - 1. Numbers in names are big endian.
 --   name                             score
 --   byte 200, 7 bytes birth in us,   - (last token + 1)
 --     6 bytes longest TTL in ms
 --   id                               - token
 --   id, 2 bytes of u                 its end
---   id, 2 bytes of 0, who holds it   - token
--- Scores are in us, as tokens are, so one reading of the clock does for both, and nothing is rounded.
--- Whoever reads the set with ZRANGE WITHSCORES finds units in the positive scores.
+--   id, 2 bytes of 0, holder         - token
+-- Scores are in us, like tokens, so one clock reading is enough for both, and nothing is rounded.
+-- In ZRANGE WITHSCORES, the members with positive scores are units.
 
 local redis, A, key = redis, ARGV, KEYS[1]
 local op, now, count = A[1], A[2], #A
 
--- The arguments. Those of the leases are from first to count, and each lease has width.
+-- The arguments. Those of the leases are from first to count, width for each lease.
 local width = op == 'acquire' and 3 or op == 'renew' and 4 or op == 'release' and 2 or 0
 local first, ttl, holder, grace, units = 3, 1, '', 0, 0
 if width > 2 then
@@ -97,10 +97,10 @@ else
   end
 end
 if not valid or units > 1000 then
-  return redis.error_reply('SLIDEGATE key ' .. key .. ': the arguments are not as the head of inflight.lua asks')
+  return redis.error_reply('SLIDEGATE key ' .. key .. ': invalid arguments (see the header of inflight.lua)')
 end
 
--- A small record is read at once. Of a larger one the head is read, and what is needed is looked up.
+-- A small record is read at once. For a larger one, the head is read, and the rest is looked up as needed.
 local small, never = redis.pcall('ZCARD', key), 9007199254740992
 if type(small) == 'table' then
   if small.err:sub(1, 9) ~= 'WRONGTYPE' then return small end
@@ -108,7 +108,7 @@ if type(small) == 'table' then
 end
 small = small < 10
 local v = redis.call('ZRANGE', key, 0, small and -1 or 0, 'WITHSCORES')
-local head, tokens, birth, longest = v[1], 0, 0, 0 -- tokens: the next token is not less
+local head, tokens, birth, longest = v[1], 0, 0, 0 -- tokens: the minimum for the next token
 if head then
   local byte
   tokens = 0 - v[2]
@@ -182,10 +182,10 @@ local function scoreOf(name)
   end
 end
 
--- What is written: scores and names, and names that go.
+-- What to write: scores and names to add, and names to remove.
 local adds, added, drops, pack = {nil, nil, nil, nil, nil, nil}, 0, {nil, nil}, struct.pack
 
--- If the clock stepped back, cut what ends too late.
+-- If the clock stepped back, cut ends that are too late.
 if over > 0 then
   for _, name in ipairs(members(latest + 1, never)) do
     adds[added + 1], adds[added + 2], added = latest, name, added + 2
@@ -202,7 +202,7 @@ local function isHeld(id, n)
   return (scoreOf(unit(id, n - 1)) or 0) > now
 end
 
--- enter gives all units of a lease the new end. With a token it adds the lease.
+-- enter gives all units of a lease the new end. With a token, it adds the lease.
 local function enter(id, n, token)
   for u = 0, n - 1 do
     adds[added + 1], adds[added + 2], added = now + ttl * 1000, unit(id, u), added + 2
@@ -217,7 +217,7 @@ local function enter(id, n, token)
   end
 end
 
--- forget drops what a lease has besides its units.
+-- forget drops the members of a lease other than its units.
 local function forget(id)
   local score = scoreOf(id)
   for _, name in ipairs(score and members(score, score) or {}) do
@@ -295,9 +295,9 @@ if not head or ttl > longest or tokens + v[2] > 0 then
   adds[added + 1], adds[added + 2], added = 0 - tokens, name, added + 2
 end
 local unpack, life = unpack or table.unpack, longest + 600000 + grace
-local done = fresh or redis.pcall('PEXPIRE', key, life) -- after the first write, no other fails
+local done = fresh or redis.pcall('PEXPIRE', key, life) -- after the first write, no later one fails
 if type(done) == 'table' then return done end
-if op == 'release' and added > 0 then -- first the cut, which may name what is released
+if op == 'release' and added > 0 then -- the cut first, because it may include what is released
   redis.call('ZADD', key, unpack(adds, 1, added))
   added = 0
 end

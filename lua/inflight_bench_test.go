@@ -10,10 +10,11 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// BenchmarkInflight measures the CPU of a server for a call of each verb, beside allow of window under
-// one limit. A server of its own gets the calls one after the other, on one connection, so what it spends
-// on the network is in it. The numbers are medians of rounds that alternate: us for each call, and the
-// ratio to allow, with one holder and with 1000. An acquire and a release of one more lease alternate.
+// BenchmarkInflight measures the server's CPU for a call of each verb, compared with allow of
+// window under one limit. A dedicated server gets successive calls on one connection, so the CPU
+// that it spends on the network is included. The numbers are medians over alternating rounds: µs
+// for each call, and the ratio to allow, with one holder and with 1000. An acquire and a release of
+// one more lease alternate.
 func BenchmarkInflight(b *testing.B) {
 	redis := redistest.Start(b)
 	h := &heldBench{B: b, client: redis.NewClient(b, func(o *rueidis.ClientOption) { o.ForceSingleClient = true }), usage: map[string][]float64{}}
@@ -43,9 +44,9 @@ type heldBench struct {
 	tokens []string
 }
 
-const benched = 1000 // calls of a round
+const benched = 1000 // calls in a round
 
-// cpu returns how many us of CPU the server has used.
+// cpu returns how many µs of CPU the server has used.
 func (h *heldBench) cpu() (us float64) {
 	for line := range strings.Lines(must(h.client.Do(h.Context(), h.client.B().Info().Section("cpu").Build()).ToString())) {
 		var seconds float64
@@ -92,7 +93,7 @@ func (h *heldBench) call(args ...string) rueidis.RedisResult {
 	return inflightScript.Exec(h.Context(), h.client, []string{h.key}, args)
 }
 
-// fill makes an event with so many holders.
+// fill creates an event with the given number of holders.
 func (h *heldBench) fill(holders int) {
 	h.key, h.tokens = redistest.Key(h), nil
 	for i := range holders {

@@ -12,7 +12,7 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// heldCalls are valid calls of each verb.
+// heldCalls returns valid calls of each verb.
 func heldCalls() map[string][]string {
 	now := inflight.at("2s")
 	return map[string][]string{
@@ -33,8 +33,8 @@ func (s server) putHeld() {
 	s.eval(`return redis.call('PERSIST', KEYS[1])`) // a later write adds an expiry, which state shows
 }
 
-// refusesHeld checks that a call is refused for an event that is new and for one that is known. Nothing
-// is written.
+// refusesHeld checks that a call is rejected for a new event and for a known one. Nothing is
+// written.
 func (s server) refusesHeld(name string, args []string) {
 	s.Helper()
 	for _, put := range []func(){func() { s.eval(`return redis.call('DEL', KEYS[1])`) }, s.putHeld} {
@@ -42,15 +42,15 @@ func (s server) refusesHeld(name string, args []string) {
 		before := s.state()
 		reply, err := s.call(args...).ToAny()
 		if after := s.state(); err == nil || after != before {
-			s.Errorf("%s: %q is answered %v, %v, and turned %s into %s", name, args, reply, err, before, after)
+			s.Errorf("%s: %q returns %v, %v, and turns %s into %s", name, args, reply, err, before, after)
 			continue
 		}
 		s.saysWhat(err)
 	}
 }
 
-// TestInflightBadArguments checks that each verb refuses every invalid argument, for an event that is
-// new and for one that is known. Nothing is written.
+// TestInflightBadArguments checks that each verb rejects every invalid argument, for a new event
+// and for a known one. Nothing is written.
 func TestInflightBadArguments(t *testing.T) {
 	srv := inflight.on(t, redistest.Client(t))
 	type bad struct {
@@ -100,7 +100,8 @@ func TestInflightBadArguments(t *testing.T) {
 	srv.refusesHeld("too many units", many)
 }
 
-// TestInflightForeignValues checks that each verb refuses what is no record of inflight.lua, and leaves it.
+// TestInflightForeignValues checks that each verb rejects a value that is not a record of
+// inflight.lua, and leaves it unchanged.
 func TestInflightForeignValues(t *testing.T) {
 	srv := inflight.on(t, redistest.Client(t))
 	head := func(birth, longest string) string { return `'\200` + birth + longest + `'` }
@@ -129,8 +130,8 @@ func TestInflightForeignValues(t *testing.T) {
 	}
 }
 
-// TestInflightAnyMembers adds and changes members of records at random, as nobody should. Each call of a
-// verb is answered by integers, or is refused with an error that names the key.
+// TestInflightAnyMembers adds and changes members of records at random, which no client should do.
+// Each call returns integers, or an error that names the key.
 func TestInflightAnyMembers(t *testing.T) {
 	r, srv := rand.New(rand.NewPCG(7, 1)), inflight.on(t, redistest.Client(t))
 	script := rueidis.NewLuaScript(strings.Replace(setSpySource, "--SCRIPT--", inflight.source, 1))
@@ -156,15 +157,16 @@ func TestInflightAnyMembers(t *testing.T) {
 	}
 }
 
-// TestInflightExtremes checks that the greatest numbers that the head allows are answered, and that an
-// event can hold 1000 units, of one lease and of many. A lease drops a thousand that ended before.
+// TestInflightExtremes checks that the largest numbers that the header allows are accepted, and
+// that an event can hold 1000 units, in one lease and in many. A lease drops a thousand that ended
+// before.
 func TestInflightExtremes(t *testing.T) {
 	srv, last, ttl := inflight.on(t, redistest.Client(t)), "9000000000000000", "4294967296"
 	replies := func(want string, args ...string) {
 		t.Helper()
 		reply, err := srv.call(args...).AsIntSlice()
 		if got := strings.Trim(fmt.Sprint(reply), "[]"); err != nil || !strings.HasPrefix(got, want) {
-			t.Errorf("%.40q is answered %.80s, %v, not %s", args, got, err, want)
+			t.Errorf("%.40q returns %.80s, %v, not %s", args, got, err, want)
 		}
 	}
 	renew, release := []string{"renew", last, ttl}, []string{"release", last}
@@ -183,11 +185,11 @@ func TestInflightExtremes(t *testing.T) {
 	replies("0 1 1000 0 4294967296", "acquire", "1", "1", "lease001", "1", "1000")
 	replies("1 9000000000000000 1 9000000000001001 0", "acquire", last, "1", "lease001", "1", "1")
 	if members := must(srv.eval(`return redis.call('ZCARD', KEYS[1])`).AsInt64()); members != 3 {
-		t.Errorf("%d members are left", members)
+		t.Errorf("%d members remain", members)
 	}
 }
 
-// TestInflightServerTime checks calls without a time: they use the server's, and the key lives for ten
+// TestInflightServerTime checks calls without a time: they use the server's, and the key lives ten
 // minutes longer than the longest TTL.
 func TestInflightServerTime(t *testing.T) {
 	srv := inflight.on(t, redistest.Client(t))
@@ -214,8 +216,9 @@ func TestInflightServerTime(t *testing.T) {
 	}
 }
 
-// TestInflightFullMemory fills the memory of a server. Renewals, releases and an acquire that is sent
-// again pass, and so does a lease that a lost record had. A new lease is refused, and nothing is written.
+// TestInflightFullMemory fills the memory of a server. Renewals, releases and a repeated acquire
+// succeed, and so does a lease of a record that was lost. A new lease is rejected, and nothing is
+// written.
 func TestInflightFullMemory(t *testing.T) {
 	redis := redistest.Start(t)
 	srv := inflight.on(t, redis.Client(t))
@@ -248,7 +251,7 @@ func TestInflightFullMemory(t *testing.T) {
 	}
 }
 
-// TestInflightBytes measures what events and leases take in the memory of the server.
+// TestInflightBytes measures how much memory events and leases take in the server.
 func TestInflightBytes(t *testing.T) {
 	redis := redistest.Start(t)
 	srv := inflight.on(t, redis.Client(t))
@@ -271,9 +274,9 @@ func TestInflightBytes(t *testing.T) {
 	}
 }
 
-// FuzzForeignMemberIsRefused adds any member to a record, and makes a call of any verb. Either the reply
-// is an error that names the key and leaves the value as it is, or it consists of numbers, as the head of
-// the script says.
+// FuzzForeignMemberIsRefused adds an arbitrary member to a record, and makes a call of any verb.
+// Either the reply is an error that names the key and leaves the value as it is, or it consists of
+// numbers, as the header of the script says.
 func FuzzForeignMemberIsRefused(f *testing.F) {
 	for i, name := range []string{"", "lease-00", "lease-00\x00\x00", "lease-09\x00\x00pod-1", "hello, world!!"} {
 		f.Add([]byte(name), int64(i-2)*midnight*500, uint8(i))

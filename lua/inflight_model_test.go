@@ -9,38 +9,38 @@ import (
 )
 
 // The model of inflight: a fleet of three callers, the server and its clock, and what can go wrong
-// between them. It shares no code with the script or with the limiter. A caller acquires one lease in a
-// history. The second has a short TTL.
+// between them. It shares no code with the script or with the limiter. A caller acquires one lease
+// in a history. The second caller has a short TTL.
 const (
 	callers  = 3
 	longHold = 12 // MaxHold
-	outlives = 10 // for how long a key lives after its last lease
+	outlives = 10 // how long a key lives after its last lease
 )
 
 var callerTTL = [callers]int{10, 4, 10}
 
-// A fleetDesign leaves out a rule. The zero value is right.
+// A fleetDesign leaves out a rule. The zero value is the correct design.
 type fleetDesign struct {
-	acquireCountsTwice bool // an acquire that is sent again takes a second place
-	acquireNewToken    bool // it gets another token
+	acquireCountsTwice bool // a repeated acquire takes a second place
+	acquireNewToken    bool // a repeated acquire gets another token
 	releaseByEnd       bool // a release finds a lease by the end that its holder knows
 	noCut              bool // ends stay when the clock steps back
 	denialDropsCut     bool // a denial does not write the cut
 	cutByCaller        bool // the TTL of the caller decides where ends are cut
-	timeIsToken        bool // a token is the time
+	timeIsToken        bool // a token is the time itself
 	keyDiesWithLease   bool // the key does not outlive its last lease
-	noReentry          bool // a lease that is unknown does not enter again
-	everyReentry       bool // each lease that is unknown enters again
+	noReentry          bool // an unknown lease does not enter again
+	everyReentry       bool // every unknown lease enters again
 	onlyBelowBirth     bool // not if its token is above the last one
 	onlyAboveLast      bool // not if its token is below the birth
-	reentryAboveMax    bool // it enters even if it does not fit
+	reentryAboveMax    bool // it enters even if there is no room
 	reentryKeepsLast   bool // the last token stays when a greater one enters
 	noTombstone        bool // a lease that entered again leaves nothing when it is released
 	writesZADDFirst    bool // a renewal fails if memory is full
 	countsFromReply    bool // the holder's own end counts from the reply
 	noMargin           bool // the holder's own end is not a tenth earlier
 	renewsForEver      bool // no MaxHold
-	noSweep            bool // a new lease leaves those that have ended, and a step of the clock revives them
+	noSweep            bool // a new lease keeps those that have ended, and a step of the clock revives them
 }
 
 // A serverLease is a lease in the record.
@@ -50,7 +50,7 @@ type serverLease struct {
 	twice       bool // it takes two places
 }
 
-// A serverRecord is what the key holds. The zero value is no record.
+// A serverRecord is what the key holds. The zero value means that there is no record.
 type serverRecord struct {
 	birth, last, longest, dies int
 	leases                     [callers]serverLease
@@ -68,32 +68,32 @@ func (r *serverRecord) held(now int) (n int) {
 	return n
 }
 
-// A fleetCaller is one that wants a lease, or has it.
+// A fleetCaller wants a lease, or has one.
 type fleetCaller struct {
-	asked, holds, left bool // left: it was released, or its process was killed
+	asked, holds, left bool // left: it released its lease, or its process was killed
 	token              int
 	sent               int // when it sent the last call that was answered
-	asking             int // when it sent the acquire that was not answered yet
-	since, ends        int // when the server gave the lease; the end that it knows of
+	asking             int // when it sent the acquire that has not been answered yet
+	since, ends        int // when the server granted the lease; the end that the caller knows of
 	released           bool
 }
 
-// A fleet is the world. All of it is a value, so a search can go back.
+// A fleet is the whole world. It is a value, so a search can backtrack.
 type fleet struct {
 	fleetDesign
 	max       int
-	time, now int // real, and on the server's clock
+	time, now int // real time, and the server's clock
 	record    serverRecord
-	replica   serverRecord // what a failover brings back
+	replica   serverRecord // what a failover restores
 	callers   [callers]fleetCaller
 	full      bool // the memory of the server
 
-	newest         int // the greatest token given
-	back           int // by how much the clock stepped back in all
+	newest         int // the largest token issued
+	back           int // how far the clock has stepped back in total
 	ahead          bool
-	lost, reverted bool // the record was, by eviction or by a failover
+	lost, reverted bool // the record was lost, by eviction or by a failover
 	deadline       [callers]int
-	cut            bool // the clock stepped back, and no call came since
+	cut            bool // the clock stepped back, and there was no call since
 }
 
 // A fleetAction is something that can happen next.
@@ -110,7 +110,8 @@ func (a fleetAction) String() string {
 	return fmt.Sprint(a.what, " ", a.who)
 }
 
-// own reports whether a caller takes its lease for held: by its own clock, which is slow by a tenth.
+// own reports whether a caller considers its lease held: by its own clock, which is slow by a
+// tenth.
 func (w *fleet) own(i int) bool {
 	c, ttl := w.callers[i], callerTTL[i]
 	if w.noMargin {
@@ -119,8 +120,8 @@ func (w *fleet) own(i int) bool {
 	return c.holds && (w.time-c.sent)*9 < ttl*9
 }
 
-// sees begins a call: an expired key is gone, and ends that are too late are cut. It returns the record
-// before the cut.
+// sees starts a call: an expired key is gone, and ends that are too late are cut. It returns the
+// record before the cut.
 func (w *fleet) sees(i int) serverRecord {
 	if w.record.birth > 0 && w.now >= w.record.dies {
 		w.record = serverRecord{}
@@ -145,14 +146,14 @@ func (w *fleet) sees(i int) serverRecord {
 	return before
 }
 
-// forgetReleases follows the loss of a record: a late renewal may revive what was released before.
+// forgetReleases applies the loss of a record: a late renewal may revive what was released before.
 func (w *fleet) forgetReleases() {
 	for i := range w.callers {
 		w.callers[i].released = false
 	}
 }
 
-// writes ends a call that writes.
+// writes finishes a call that writes.
 func (w *fleet) writes() {
 	w.record.dies = w.now + w.record.longest + outlives
 	if w.keyDiesWithLease {
@@ -165,7 +166,7 @@ func (w *fleet) writes() {
 	}
 }
 
-// sweeps ends the leases that are over, before a new one comes.
+// sweeps ends the leases that are over, before a new one is added.
 func (w *fleet) sweeps() {
 	for i := range w.record.leases {
 		if l := &w.record.leases[i]; l.known && l.ends <= w.now && !w.noSweep {
@@ -183,7 +184,7 @@ func (r *serverRecord) end(i int, tombs bool) {
 	}
 }
 
-// gives gives a lease a new end.
+// gives extends a lease.
 func (w *fleet) gives(i int) {
 	w.record.longest = max(w.record.longest, callerTTL[i])
 	w.record.leases[i].ends = w.now + callerTTL[i]
@@ -206,7 +207,7 @@ func (w *fleet) acquire(i int) (token int, broken string) {
 		w.gives(i)
 		w.callers[i].since = w.time
 		if was := before.leases[i].token; l.token != was {
-			broken = fmt.Sprintf("an acquire that is sent again gets token %d after %d", l.token, was)
+			broken = fmt.Sprintf("a repeated acquire gets token %d after %d", l.token, was)
 		}
 		return l.token, broken
 	}
@@ -270,7 +271,7 @@ func (w *fleet) renew(i, token int) bool {
 	return true
 }
 
-// release is the call on the server. The holder says which end it knows of.
+// release is the call on the server. The holder passes the end that it knows of.
 func (w *fleet) release(i, ends int) (broken string) {
 	w.sees(i)
 	l := &w.record.leases[i]
@@ -281,14 +282,14 @@ func (w *fleet) release(i, ends int) (broken string) {
 		w.writes()
 	}
 	if l.known && !l.tomb && l.ends > w.now {
-		return fmt.Sprintf("caller %d released its lease, and it is held", i)
+		return fmt.Sprintf("caller %d released its lease, but it is still held", i)
 	}
-	c.released = known // one that a lost record had can come again, until TTL
+	c.released = known // one from a lost record can come back, until TTL
 	return ""
 }
 
-// do returns the world after an action, and the promise that is broken, or "". An action that is not
-// possible changes nothing, and then ok is false.
+// do returns the world after an action, and the promise that it broke, or "". If the action is not
+// possible, ok is false.
 func (w fleet) do(a fleetAction) (_ fleet, broken string, ok bool) {
 	ok = true
 	switch a.what {
@@ -320,7 +321,7 @@ func (w fleet) do(a fleetAction) (_ fleet, broken string, ok bool) {
 	return w, broken, ok
 }
 
-// calls does what a caller does.
+// calls performs the action of a caller.
 func (w *fleet) calls(a fleetAction) (broken string, ok bool) {
 	c := &w.callers[a.who]
 	switch a.what {
@@ -342,7 +343,7 @@ func (w *fleet) calls(a fleetAction) (broken string, ok bool) {
 			return broken, true
 		}
 		w.answered(a.who, token)
-	case "answer": // of an acquire that was sent before
+	case "answer": // to an acquire that was sent before
 		l := w.record.leases[a.who]
 		if !c.asked || c.holds || c.left || !l.known {
 			return "", false
@@ -378,7 +379,7 @@ func (w *fleet) calls(a fleetAction) (broken string, ok bool) {
 	return broken, true
 }
 
-// answered follows the reply to an acquire.
+// answered processes the reply to an acquire.
 func (w *fleet) answered(i, token int) {
 	c := &w.callers[i]
 	c.holds, c.token, c.sent = true, token, c.asking
@@ -388,7 +389,7 @@ func (w *fleet) answered(i, token int) {
 	c.ends = w.record.leases[i].ends
 }
 
-// renews renews a lease. One that its holder takes for held is refused only if it has to be.
+// renews renews a lease. A lease that its holder considers held may be refused only if necessary.
 func (w *fleet) renews(a fleetAction) string {
 	c, own, before := &w.callers[a.who], w.own(a.who), w.record
 	held := w.renew(a.who, c.token)
@@ -407,7 +408,7 @@ func (w *fleet) renews(a fleetAction) string {
 	return ""
 }
 
-// bounded checks what holds at all times.
+// bounded checks what must hold at all times.
 func (w *fleet) bounded() string {
 	if held := w.record.held(w.now); held > w.max {
 		return fmt.Sprintf("%d places are held", held)
@@ -427,7 +428,7 @@ func (w *fleet) bounded() string {
 		}
 	}
 	if own > w.max && !w.ahead && !w.lost && !w.reverted {
-		return fmt.Sprintf("%d callers take their leases for held", own)
+		return fmt.Sprintf("%d callers consider their leases held", own)
 	}
 	return ""
 }
@@ -436,13 +437,13 @@ func (w *fleet) bounded() string {
 func (w *fleet) orderly() string {
 	for i, l := range w.record.leases {
 		if l.known && !l.tomb && l.ends > w.now && w.time >= w.deadline[i] {
-			return fmt.Sprintf("the place of caller %d is lost since %d", i, w.time-w.deadline[i])
+			return fmt.Sprintf("the place of caller %d has been lost since %d", i, w.time-w.deadline[i])
 		}
 	}
 	return ""
 }
 
-// fleetActions are all that can happen.
+// fleetActions holds all actions that can happen.
 var fleetActions = []fleetAction{
 	{what: "pass", by: 1},
 	{what: "pass", by: 3},
@@ -464,19 +465,20 @@ func init() {
 	}
 }
 
-// newFleet returns a world in which nothing happened.
+// newFleet returns a world in which nothing has happened.
 func newFleet(d fleetDesign, most int) fleet {
 	return fleet{fleetDesign: d, max: most, time: 100, now: 100}
 }
 
-// search returns a history of so many actions that breaks a promise, or nil. It counts the states.
+// search returns a history of the given number of actions that breaks a promise, or nil. It counts
+// the states.
 func (w fleet) search(depth int, states *int) []string {
 	for _, a := range fleetActions {
 		if depth == 1 && (a.what == "replicate" || a.what == "fill" || a.what == "kill") {
-			continue // nothing comes after it that could notice
+			continue // no later action could notice it
 		}
 		if a.who == 2 && !w.callers[0].asked && !w.callers[1].asked {
-			continue // callers with the same TTL are alike
+			continue // callers with the same TTL are interchangeable
 		}
 		next, broken, ok := w.do(a)
 		if !ok {
@@ -520,7 +522,7 @@ func (w fleet) wanders(r *rand.Rand, actions int) (history []string) {
 	return nil
 }
 
-// searchFleet returns a shortest history that breaks a promise, of at most so many actions, or else a
+// searchFleet returns a shortest history of at most depth actions that breaks a promise, or else a
 // random one.
 func searchFleet(d fleetDesign, depth, random int) ([]string, int) {
 	states := 0
@@ -549,29 +551,30 @@ func TestInflightModel(t *testing.T) {
 	t.Log(states, "states")
 }
 
-// TestInflightModelNeedsItsRules checks that no rule can be left out: the search finds what breaks.
+// TestInflightModelNeedsItsRules checks that no rule can be left out: without it, the search finds
+// a broken promise.
 func TestInflightModelNeedsItsRules(t *testing.T) {
 	for name, d := range map[string]fleetDesign{
-		"an acquire sent again counts twice":     {acquireCountsTwice: true},
-		"an acquire sent again gets a new token": {acquireNewToken: true},
-		"a release by the end":                   {releaseByEnd: true},
-		"no cut":                                 {noCut: true},
-		"a denial drops the cut":                 {denialDropsCut: true},
-		"a cut by the TTL of the caller":         {cutByCaller: true},
-		"the time is the token":                  {timeIsToken: true},
-		"the key dies with its last lease":       {keyDiesWithLease: true},
-		"no unknown lease enters again":          {noReentry: true},
-		"each unknown lease enters again":        {everyReentry: true},
-		"only below the birth":                   {onlyBelowBirth: true},
-		"only above the last token":              {onlyAboveLast: true},
-		"a lease enters above Max":               {reentryAboveMax: true},
-		"the last token stays as a lease enters": {reentryKeepsLast: true},
-		"no tombstone":                           {noTombstone: true},
-		"a renewal fails if memory is full":      {writesZADDFirst: true},
-		"the own end counts from the reply":      {countsFromReply: true},
-		"the own end has no margin":              {noMargin: true},
-		"a lease without MaxHold":                {renewsForEver: true},
-		"ended leases stay":                      {noSweep: true},
+		"a repeated acquire counts twice":            {acquireCountsTwice: true},
+		"a repeated acquire gets a new token":        {acquireNewToken: true},
+		"a release by the end":                       {releaseByEnd: true},
+		"no cut":                                     {noCut: true},
+		"a denial drops the cut":                     {denialDropsCut: true},
+		"a cut by the TTL of the caller":             {cutByCaller: true},
+		"the time is the token":                      {timeIsToken: true},
+		"the key dies with its last lease":           {keyDiesWithLease: true},
+		"no unknown lease enters again":              {noReentry: true},
+		"each unknown lease enters again":            {everyReentry: true},
+		"only below the birth":                       {onlyBelowBirth: true},
+		"only above the last token":                  {onlyAboveLast: true},
+		"a lease enters above Max":                   {reentryAboveMax: true},
+		"the last token stays as a lease enters":     {reentryKeepsLast: true},
+		"no tombstone":                               {noTombstone: true},
+		"a renewal fails if memory is full":          {writesZADDFirst: true},
+		"the holder's own end counts from the reply": {countsFromReply: true},
+		"the holder's own end has no margin":         {noMargin: true},
+		"a lease without MaxHold":                    {renewsForEver: true},
+		"ended leases stay":                          {noSweep: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found, _ := searchFleet(d, 4, 400_000)

@@ -17,14 +17,14 @@ import (
 	"github.com/slidegate/slidegate/lua"
 )
 
-// inflight is what the tests of all scripts need to know about inflight.lua. It has its own verbs and no
-// limits, so most of its tests are here.
+// inflight describes inflight.lua for the tests of all scripts. It has its own verbs and no limits,
+// so most of its tests are here.
 var inflight = script{name: "inflight", source: lua.Inflight, unit: time.Microsecond, never: 9e15 + 1}
 
 //go:embed testdata/setspy.lua
 var setSpySource string
 
-// A heldAnswer is what one call of inflight.lua did, as texts.
+// A heldAnswer is the outcome of one call of inflight.lua, as strings.
 type heldAnswer struct{ reply, wrote, stored, err string }
 
 // A heldJudge runs inflight.lua on one event.
@@ -50,7 +50,7 @@ func heldOnRedis(tb testing.TB) heldJudge {
 	}
 }
 
-// heldOnLua returns the judge in an interpreter.
+// heldOnLua returns a judge in an interpreter.
 func heldOnLua(t *testing.T, path string) heldJudge {
 	t.Helper()
 	call, read := inLua(t, path, spiedHeld())
@@ -65,15 +65,15 @@ func heldOnLua(t *testing.T, path string) heldJudge {
 	}
 }
 
-// A heldLease is a lease in the reference. One that has ended has no units, and stays to be swept, or
-// as a tombstone.
+// A heldLease is a lease in the reference. One that has ended has no units, and stays until it is
+// swept, or as a tombstone.
 type heldLease struct {
 	n, ends, token int64
 	holder         string
 	tomb           bool
 }
 
-// A heldRecord is what a key holds in the reference. The zero value is no record.
+// A heldRecord is what a key holds in the reference. The zero value means that there is no record.
 type heldRecord struct {
 	birth, last, longest int64
 	leases               map[string]heldLease
@@ -89,7 +89,7 @@ func (r *heldRecord) units(now int64) (n int64) {
 	return n
 }
 
-// stored returns the record as the sorted set that has it, in order.
+// stored formats the record as the sorted set that stores it, in order.
 func (r *heldRecord) stored() string {
 	if r.birth == 0 {
 		return ""
@@ -128,7 +128,7 @@ func (r *heldRecord) stored() string {
 	return strings.Join(shown, " ")
 }
 
-// showName returns the name of a member as the spy shows it.
+// showName formats the name of a member as the spy does.
 func showName(name string) string {
 	var b strings.Builder
 	for _, c := range []byte(name) {
@@ -154,7 +154,7 @@ type calledLease struct {
 	n, max, token int64
 }
 
-// args returns the call as the script takes it.
+// args returns the call as arguments of the script.
 func (c heldCall) args(now int64) []string {
 	args := []string{c.verb, digits(now)}
 	if c.verb == "acquire" || c.verb == "renew" {
@@ -179,7 +179,7 @@ func (c heldCall) args(now int64) []string {
 type heldEvent struct {
 	heldRecord
 	now            int64
-	dropped, added bool // by the call
+	dropped, added bool // in this call
 }
 
 // end ends a lease. If its token is below the birth, its id stays.
@@ -208,7 +208,7 @@ func (e *heldEvent) holds(id string) bool {
 	return known && !l.tomb && l.ends > e.now
 }
 
-// cut cuts what ends too late.
+// cut cuts ends that are too late.
 func (e *heldEvent) cut() {
 	for id, l := range e.leases {
 		if latest := e.now + e.longest*1000; !l.tomb && l.ends > latest {
@@ -254,7 +254,7 @@ func (e *heldEvent) do(c heldCall) (reply []any, wrote []string) {
 		wrote = append(wrote, expire)
 	}
 	if e.added && c.verb == "release" {
-		wrote = append(wrote, "ZADD") // so that what is released is not cut
+		wrote = append(wrote, "ZADD") // so that the cut cannot add what is released
 	}
 	if e.dropped {
 		wrote = append(wrote, "ZREM")
@@ -268,7 +268,7 @@ func (e *heldEvent) do(c heldCall) (reply []any, wrote []string) {
 	return reply, wrote
 }
 
-// renewed gives a lease its new end.
+// renewed extends a lease.
 func (e *heldEvent) renewed(id string, ttl int64) {
 	l := e.leases[id]
 	l.ends, e.longest, e.added = e.now+ttl*1000, max(e.longest, ttl), true
@@ -369,11 +369,12 @@ type heldPlay struct {
 	ask     heldJudge
 	ids     int
 	max     int64
-	tokens  map[string]int64 // what holders were told
+	tokens  map[string]int64 // tokens that holders received
 	history []string
 }
 
-// newHeldPlay returns one whose numbers are the same in every run. An even one has few leases.
+// newHeldPlay returns a play whose random numbers are the same in every run. One with an even seed
+// has few leases.
 func newHeldPlay(seed uint64, ask heldJudge) *heldPlay {
 	p := &heldPlay{Rand: rand.New(rand.NewPCG(5, seed)), ask: ask, tokens: map[string]int64{}}
 	p.now = midnight * 1000
@@ -384,7 +385,7 @@ func newHeldPlay(seed uint64, ask heldJudge) *heldPlay {
 	return p
 }
 
-// lease returns a lease of the pool: its units are always the same.
+// lease returns a lease from the pool: its units are always the same.
 func (p *heldPlay) lease() calledLease {
 	i := p.IntN(p.ids)
 	id := fmt.Sprintf("lease%03d", i)
@@ -398,7 +399,7 @@ func (p *heldPlay) lease() calledLease {
 	return l
 }
 
-// next returns a random call, and lets time pass, or step back.
+// next returns a random call, and lets time pass, or steps the clock back.
 func (p *heldPlay) next() heldCall {
 	switch p.IntN(12) {
 	case 0:
@@ -419,7 +420,7 @@ func (p *heldPlay) next() heldCall {
 	case r < 98:
 		return heldCall{verb: "inspect"}
 	default:
-		return heldCall{verb: "reset"} // a record that is lost looks the same
+		return heldCall{verb: "reset"} // the same as losing the record
 	}
 	if c.verb != "acquire" {
 		for p.IntN(2) == 0 {
@@ -447,8 +448,8 @@ func (p *heldPlay) does(t *testing.T, c heldCall) {
 	}
 }
 
-// TestInflightHistories plays random histories in the reference and on a server. Both reply, write and
-// store the same, while the clock steps, and records are lost.
+// TestInflightHistories plays random histories in the reference and on a server. Both must reply,
+// write and store the same, while the clock steps and records are lost.
 func TestInflightHistories(t *testing.T) {
 	for seed := range uint64(redistest.UnlessShort(60, 16)) {
 		newHeldPlay(seed, heldOnRedis(t)).plays(t)

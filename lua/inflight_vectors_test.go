@@ -10,14 +10,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestInflightVectors plays the histories in testdata/inflight. A line is a call: an instant, and the
-// arguments as the head of inflight.lua has them. A token is the instant that it is:
+// TestInflightVectors plays the histories in testdata/inflight. A line is a call: an instant, and
+// the arguments listed in the header of inflight.lua. A token is written as its instant:
 //
 //	0s acquire 10000 lease-00 1 2 pod-1
 //	4s renew 10000 lease-00 1 2 0s
 //
-// The reply follows, indented, with instants as times after midnight, and the commands that write. A
-// line with the word record shows the sorted set, a member a line, with bytes that are no text as \XX.
+// The reply follows, indented, with instants as times after midnight, and the commands that write.
+// A line with the word record shows the sorted set, one member per line, with non-text bytes as
+// \XX.
 func TestInflightVectors(t *testing.T) {
 	inflight.playsAll(t, func(t *testing.T, file string) (text, got string) {
 		t.Helper()
@@ -25,13 +26,14 @@ func TestInflightVectors(t *testing.T) {
 	})
 }
 
-// TestInflightOnOtherLuas plays the same, and random histories, on the interpreters of Lua that it finds.
+// TestInflightOnOtherLuas plays the same, and random histories, on the Lua interpreters that it
+// finds.
 func TestInflightOnOtherLuas(t *testing.T) {
 	eachLua(t, func(t *testing.T, path string) {
 		for _, file := range inflight.histories() {
 			text, got := playHeld(t, file, heldOnLua(t, path))
 			if diff := cmp.Diff(text, got); diff != "" {
-				t.Errorf("%s: not as on Redis (-redis +%s)\n%s", file, path, diff)
+				t.Errorf("%s: different from Redis (-redis +%s)\n%s", file, path, diff)
 			}
 		}
 		for seed := range uint64(6) {
@@ -40,7 +42,7 @@ func TestInflightOnOtherLuas(t *testing.T) {
 	})
 }
 
-// playHeld plays a history. It returns its text, and the text with the replies that it got.
+// playHeld plays a history. It returns its text, and the text with the actual replies.
 func playHeld(t *testing.T, file string, ask heldJudge) (text, got string) {
 	t.Helper()
 	text = string(must(os.ReadFile(file)))
@@ -67,7 +69,7 @@ func playHeld(t *testing.T, file string, ask heldJudge) (text, got string) {
 	return text, out.String()
 }
 
-// heldArgs returns a line as the script takes it.
+// heldArgs returns a line as arguments of the script.
 func heldArgs(words []string) []string {
 	args := []string{words[1], inflight.at(words[0])}
 	for _, word := range words[2:] {
@@ -79,7 +81,7 @@ func heldArgs(words []string) []string {
 	return args
 }
 
-// shownInstant returns a number as a person reads it: an instant of these days as one.
+// shownInstant formats a number for people: as an instant, if it is one close to midnight.
 func shownInstant(number string) string {
 	n, err := strconv.ParseInt(number, 10, 64)
 	size := max(n, -n)
@@ -92,7 +94,7 @@ func shownInstant(number string) string {
 	return inflight.shown(n)
 }
 
-// showHeld returns an answer as a person reads it.
+// showHeld formats an answer for people.
 func showHeld(a heldAnswer) string {
 	if a.err != "" {
 		return "  error " + a.err + "\n"

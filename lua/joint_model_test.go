@@ -8,8 +8,8 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// A modelKey is what a key holds in the model of a joint call: for each of its limits the units that
-// count, the oldest first. It is never changed in place, so that a search can go back.
+// A modelKey is what a key holds in the model of a joint call: for each of its limits the units
+// that count, the oldest first. It is never changed in place, so a search can backtrack.
 type modelKey []modelSection
 
 // A modelSection is one limit, under Resolution 1, and its buckets.
@@ -20,7 +20,7 @@ type modelSection struct {
 
 type modelBucket struct{ at, units int64 }
 
-// A modelReply is what a joint call replies about one key.
+// A modelReply is the reply of a joint call for one key.
 type modelReply struct {
 	admits bool
 	at     int64
@@ -35,13 +35,13 @@ func (r modelReply) wait() (longest int64) {
 	return longest
 }
 
-// A design is how a joint call is built. The zero value is right.
+// A design is how a joint call is built. The zero value is the correct design.
 type design struct {
-	oneTime  bool // it replies the earliest time of all keys for each key
-	noRepair bool // if it is denied, it repairs no date
+	oneTime  bool // replies with the earliest time of all keys for each key
+	noRepair bool // repairs no date if the call is denied
 }
 
-// joint decides about units of each key at an instant, and returns the keys afterwards. A key with 0
+// joint decides on units of each key at an instant, and returns the keys afterwards. A key with 0
 // units takes no part.
 func (d design) joint(keys []modelKey, now int64, units []int64) (after []modelKey, replies []modelReply, allowed bool) {
 	after, replies, allowed = slices.Clone(keys), make([]modelReply, len(keys)), true
@@ -71,7 +71,7 @@ func (d design) joint(keys []modelKey, now int64, units []int64) (after []modelK
 	return after, replies, allowed
 }
 
-// isTooFarAhead reports whether NoTimeTravel has to date anything again.
+// isTooFarAhead reports whether NoTimeTravel has to move any date.
 func (k modelKey) isTooFarAhead(now int64) bool {
 	return slices.ContainsFunc(k, func(s modelSection) bool { return s.date(now) > now+s.per })
 }
@@ -98,7 +98,7 @@ func (k modelKey) seen(now int64) (seen modelKey) {
 	return seen
 }
 
-// plus returns the section with units at a time that is not before its newest bucket.
+// plus returns the section with units added at a time that is not before its newest bucket.
 func (s modelSection) plus(at, units int64) modelSection {
 	s.buckets = slices.Clone(s.buckets)
 	if n := len(s.buckets); n > 0 && s.buckets[n-1].at == at {
@@ -109,7 +109,7 @@ func (s modelSection) plus(at, units int64) modelSection {
 	return s
 }
 
-// plus returns the key with units of an attempt at an instant.
+// plus returns the key with the units of an attempt at an instant added.
 func (k modelKey) plus(now, units int64) (more modelKey) {
 	for _, s := range k {
 		more = append(more, s.plus(s.date(now), units))
@@ -124,7 +124,7 @@ func (s modelSection) total() (units int64) {
 	return units
 }
 
-// reply returns the reply about n units to a key as it is seen now.
+// reply returns the reply for n units of the key in its current state.
 func (k modelKey) reply(now, n int64) (r modelReply) {
 	r.at = 1 << 62
 	for _, s := range k {
@@ -141,8 +141,8 @@ func (k modelKey) reply(now, n int64) (r modelReply) {
 	return r
 }
 
-// refund returns the key without n units that were counted at a time. If there are any, it also drops
-// what is forgotten as a whole.
+// refund returns the key without n units that were counted at a time. If there are any, it also
+// drops limits that are entirely forgotten.
 func (k modelKey) refund(now, at, n int64) modelKey {
 	var less modelKey
 	changed := false
@@ -165,7 +165,7 @@ func (k modelKey) refund(now, at, n int64) modelKey {
 	return less
 }
 
-// A world is two keys of one limit each, the clock of their server, and what its callers know.
+// A world holds two keys of one limit each, the clock of their server, and what its callers know.
 type world struct {
 	design
 	now    int64
@@ -173,13 +173,13 @@ type world struct {
 	grants []grant
 }
 
-// A grant is the part of an allowed decision that is about one key.
+// A grant is the part of an allowed decision that concerns one key.
 type grant struct {
 	key       int
 	at, units int64
-	decision  int   // which decision it is a part of
-	left      int64 // for how long the units must count: steps of the clock forwards use it up, others do not
-	highest   int64 // the highest clock since
+	decision  int   // index of the decision that it belongs to
+	left      int64 // how long the units must still count: only forward steps of the clock use it up
+	highest   int64 // the highest clock since then
 	jumped    bool  // the clock was more than Per behind that, so a refund may take units of others
 }
 
@@ -192,10 +192,10 @@ func newWorld(d design) world {
 type action struct {
 	ask    []int64 // units of each key
 	step   int64
-	refund int // of this decision
+	refund int // index of the decision to refund
 }
 
-// actions are the calls, and steps by less than Per, and by more than one Per or both.
+// actions holds the calls, and steps by less than Per, and by more than one Per or both.
 var actions = []action{
 	{ask: []int64{1, 1}},
 	{ask: []int64{1, 3}},
@@ -209,7 +209,7 @@ var actions = []action{
 	{step: -9},
 }
 
-// actions returns all that can happen next.
+// actions returns all actions that can happen next.
 func (w world) actions() []action {
 	all := slices.Clip(actions)
 	for i, g := range w.grants {
@@ -267,7 +267,7 @@ func (w world) ask(units []int64) (world, string) {
 			counted = n
 		}
 		if had, has := w.counted(before, i), w.counted(keys, i); has != had+counted {
-			return w, fmt.Sprintf("key %d counts %d, and before the call %d", i, has, had)
+			return w, fmt.Sprintf("key %d counts %d, but %d before the call", i, has, had)
 		}
 		if counted > 0 {
 			w.grants = append(slices.Clone(w.grants), grant{i, replies[i].at, n, decision, keys[i][0].per, max(w.now, replies[i].at), false})
@@ -279,7 +279,7 @@ func (w world) ask(units []int64) (world, string) {
 	return w, w.bounded()
 }
 
-// counted returns what a key counts now.
+// counted returns how many units a key counts now.
 func (w world) counted(keys []modelKey, i int) int64 { return keys[i].seen(w.now)[0].total() }
 
 // bounded checks that each key counts all units that it must, and no more than Max.
@@ -292,7 +292,7 @@ func (w world) bounded() string {
 			}
 		}
 		if has := w.counted(w.keys, i); must > has || must > k[0].max {
-			return fmt.Sprintf("key %d counts %d, and has admitted %d in the last Per", i, has, must)
+			return fmt.Sprintf("key %d counts %d, but has allowed %d in the last Per", i, has, must)
 		}
 	}
 	return ""
@@ -317,9 +317,9 @@ func (w world) waits(units []int64, replies []modelReply) string {
 	return ""
 }
 
-// refund gives back the parts of a decision, each by the time in the reply about its own key. The
-// promise is that this gives back exactly its units, or none if they are forgotten. It does not hold
-// across a jump of the clock.
+// refund refunds the parts of a decision, each by the time in the reply for its own key. The
+// promise is that this gives back exactly its units, or none if they are forgotten. It does not
+// hold across a jump of the clock.
 func (w world) refund(decision int) (world, string) {
 	var broken string
 	grants := w.grants
@@ -334,7 +334,7 @@ func (w world) refund(decision int) (world, string) {
 		before := w.counted(w.keys, g.key)
 		w.keys[g.key] = w.keys[g.key].refund(w.now, g.at, g.units)
 		if back := before - w.counted(w.keys, g.key); back != g.units && g.left > 0 {
-			broken = fmt.Sprintf("key %d counted %d, and gave back %d", g.key, g.units, back)
+			broken = fmt.Sprintf("key %d counted %d, but gave back %d", g.key, g.units, back)
 		}
 	}
 	if broken == "" {
@@ -343,7 +343,7 @@ func (w world) refund(decision int) (world, string) {
 	return w, broken
 }
 
-// search returns a shortest history that breaks a promise, of at most so many actions, or "".
+// search returns a shortest history of at most depth actions that breaks a promise, or "".
 func search(d design, depth int) string {
 	for n := 1; n <= depth; n++ {
 		if found := newWorld(d).search(n); found != "" {
@@ -356,7 +356,7 @@ func search(d design, depth int) string {
 func (w world) search(depth int) string {
 	for _, a := range w.actions() {
 		if depth == 1 && a.step != 0 {
-			continue // nothing comes after it that could notice
+			continue // no later action could notice it
 		}
 		next, found := w.do(a)
 		if found == "" && depth > 1 {
@@ -369,9 +369,9 @@ func (w world) search(depth int) string {
 	return ""
 }
 
-// TestJointModel searches all histories of joint calls, calls about one key, refunds and steps of the
-// clock. A lost reply is in them: it is a decision that nobody refunds. It also checks that two
-// designs are wrong, so the search would notice them.
+// TestJointModel searches all histories of joint calls, calls for one key, refunds and steps of the
+// clock. They include lost replies, which are decisions that are never refunded. It also checks
+// that the search finds what is wrong with two incorrect designs.
 func TestJointModel(t *testing.T) {
 	if found := search(design{}, redistest.UnlessShort(6, 5)); found != "" {
 		t.Error(found)

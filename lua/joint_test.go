@@ -16,26 +16,26 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// jointTwin holds two copies of some events. On one, joint calls are about several. On the other, calls
-// are about one each.
+// jointTwin holds two copies of some events. On one, joint calls are for several. On the other,
+// calls are for one each.
 type jointTwin struct {
 	*twin
 	client       rueidis.Client
 	lua          *rueidis.Lua
-	joint, alone string // what the keys begin with
+	joint, alone string // the prefixes of their keys
 }
 
-// A jointAsk is what a joint call asks about one event.
+// A jointAsk is the part of a joint call for one event.
 type jointAsk struct {
 	event  string
 	units  int64
-	limits []string // as the script takes them
+	limits []string // as arguments of the script
 }
 
-// TestJoint compares random joint calls, each about one to three groups of events, with calls about
-// each event: all of a group are counted or none, with the same replies, bytes and times to live. The
-// clock also steps back. Some events fail, and then nothing is written for their group. A denied group
-// is admitted after exactly its longest wait.
+// TestJoint compares random joint calls, each for one to three groups of events, with calls for
+// each event: all of a group are counted or none, with the same replies, bytes and times to live.
+// The clock also steps back. Some events fail, and then nothing is written for their group. A
+// denied group is allowed after exactly its longest wait.
 func TestJoint(t *testing.T) {
 	for seed := range redistest.UnlessShort(20, 5) {
 		e := newJointTwin(t, rand.New(rand.NewPCG(6, uint64(seed))))
@@ -64,7 +64,7 @@ func newJointTwin(tb testing.TB, random *rand.Rand) *jointTwin {
 	return e
 }
 
-// step makes a joint call about random events.
+// step makes a joint call for random events.
 func (e *jointTwin) step(tb testing.TB) {
 	tb.Helper()
 	size, groups := 1+e.IntN(4), 1+e.IntN(3)
@@ -112,14 +112,14 @@ func (e *jointTwin) ask(tb testing.TB, asks [][]jointAsk) []rueidis.RedisMessage
 	return must(e.lua.Exec(tb.Context(), e.client, keys, args).ToArray())
 }
 
-// on makes a call about one event.
+// on makes a call for one event.
 func (e *jointTwin) on(tb testing.TB, prefix, verb string, now int64, a jointAsk) []int64 {
 	tb.Helper()
 	args := append([]string{verb, digits(now), digits(a.units)}, a.limits...)
 	return must(e.lua.Exec(tb.Context(), e.client, []string{prefix + a.event}, args).AsIntSlice())
 }
 
-// check checks the replies about a group and what the call wrote, and returns the rest of the reply.
+// check checks the replies for a group and what the call wrote, and returns the rest of the reply.
 func (e *jointTwin) check(tb testing.TB, group []jointAsk, before []string, reply []rueidis.RedisMessage) (rest []rueidis.RedisMessage) {
 	tb.Helper()
 	var parts [][]rueidis.RedisMessage
@@ -164,20 +164,20 @@ func (e *jointTwin) check(tb testing.TB, group []jointAsk, before []string, repl
 		e.synchronize(tb, a)
 	}
 	if longest > 0 && !broken {
-		equal(tb, "admitted after the longest wait, and before", []bool{e.fits(tb, group, e.now+longest), e.fits(tb, group, e.now+longest-1)}, []bool{true, false})
+		equal(tb, "allowed after the longest wait, and before", []bool{e.fits(tb, group, e.now+longest), e.fits(tb, group, e.now+longest-1)}, []bool{true, false})
 	}
 	return reply
 }
 
-// want returns what the reply about an event should be, and how long it has to wait. On the other copy,
-// it counts the units if the group is counted, and repairs the record if the event is denied.
+// want returns what the reply for an event should be, and how long it has to wait. On the other
+// copy, it counts the units if the group is counted, and repairs the record if the event is denied.
 func (e *jointTwin) want(tb testing.TB, a jointAsk, counted bool) (want []int64, wait int64) {
 	tb.Helper()
 	peeked := e.on(tb, e.alone, "peek", e.now, a)
 	switch {
 	case counted:
 		return e.on(tb, e.alone, "allow", e.now, a), 0
-	case peeked[0] == 1: // as it stands
+	case peeked[0] == 1: // without its units
 		want = []int64{1, peeked[1]}
 		for rest := e.on(tb, e.alone, "inspect", e.now, a)[2:]; len(want) < 2+len(a.limits); rest = rest[4+2*rest[3]:] {
 			want = append(want, rest[:3]...)
@@ -190,7 +190,8 @@ func (e *jointTwin) want(tb testing.TB, a jointAsk, counted bool) (want []int64,
 	return e.on(tb, e.alone, "allow", e.now, a), wait
 }
 
-// repair repairs a date on the other copy, by a call that a lower Max denies, if a limit counts units.
+// repair repairs a date on the other copy, by a call that a lower Max denies, if a limit counts
+// units.
 func (e *jointTwin) repair(tb testing.TB, a jointAsk) bool {
 	tb.Helper()
 	rows := e.on(tb, e.alone, "peek", e.now, a)[2:]
@@ -198,14 +199,14 @@ func (e *jointTwin) repair(tb testing.TB, a jointAsk) bool {
 	for i := 0; i < len(rows); i += 3 {
 		if used := rows[i] - a.units; used > 0 {
 			a.limits[i+1] = digits(max(used, a.units))
-			equal(tb, "admitted under a lower Max", e.on(tb, e.alone, "allow", e.now, a)[0], 0)
+			equal(tb, "allowed under a lower Max", e.on(tb, e.alone, "allow", e.now, a)[0], 0)
 			return true
 		}
 	}
 	return false
 }
 
-// fits reports whether all events of a group would be admitted at some time.
+// fits reports whether all events of a group would be allowed at some time.
 func (e *jointTwin) fits(tb testing.TB, group []jointAsk, now int64) bool {
 	tb.Helper()
 	return !slices.ContainsFunc(group, func(a jointAsk) bool { return e.on(tb, e.joint, "peek", now, a)[0] == 0 })
@@ -248,8 +249,8 @@ func (e *jointTwin) synchronize(tb testing.TB, a jointAsk) {
 	must(e.client.Do(tb.Context(), e.client.B().Eval().Script(script).Numkeys(2).Key(e.joint+a.event, e.alone+a.event).Build()).ToAny())
 }
 
-// TestBadJoint checks that a joint call whose arguments are invalid is refused as a whole, before anything
-// is written.
+// TestBadJoint checks that a joint call with invalid arguments is rejected as a whole, before
+// anything is written.
 func TestBadJoint(t *testing.T) {
 	g := window.groupOn(t, redistest.Client(t))
 	valid := func() []string {
@@ -283,8 +284,8 @@ func TestBadJoint(t *testing.T) {
 	}
 }
 
-// TestJointRefusedWrites checks that a joint call on a server that refuses writes says so for each event,
-// and writes nothing.
+// TestJointRefusedWrites checks that a joint call on a server that rejects writes says so for each
+// event, and writes nothing.
 func TestJointRefusedWrites(t *testing.T) {
 	client := redistest.Start(t, "--maxmemory-policy", "noeviction").Client(t)
 	g := window.groupOn(t, client)

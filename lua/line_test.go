@@ -10,33 +10,33 @@ import (
 	"time"
 )
 
-// attempts are the calls that a line of a history makes.
+// attempts holds the calls that a line of a history makes.
 type attempts struct {
 	verb, units string
-	now, every  int64 // when the first call is made, and how long after it the next
+	now, every  int64 // when the first call is made, and the time between calls
 	times       int
 	since       []string // when refunded units were counted
 }
 
-// parseAttempts reads a line such as 1s allow 1 x 300 every 2s.
+// parseAttempts parses a line such as 1s allow 1 x 300 every 2s.
 func (s script) parseAttempts(words []string) (a attempts, err error) {
 	if a.now, err = s.parseInstant(words[0]); err != nil {
-		return a, fmt.Errorf("no line begins with %q: write limits, record, reset, or an instant such as 1h30m or -5s", words[0])
+		return a, fmt.Errorf("no line starts with %q: write limits, record, reset, or an instant such as 1h30m or -5s", words[0])
 	}
 	a.verb, a.units, a.times = strings.Join(words[1:min(2, len(words))], ""), "1", 1
 	if !slices.Contains(verbs, a.verb) {
-		return a, fmt.Errorf("%q is no verb: write one of %s", a.verb, strings.Join(verbs, ", "))
+		return a, fmt.Errorf("%q is not a verb: write one of %s", a.verb, strings.Join(verbs, ", "))
 	}
 	if len(words) > 2 {
 		a.units = words[2]
 	}
 	if _, err := strconv.ParseInt(a.units, 10, 64); err != nil {
-		return a, fmt.Errorf("%q is no number of units: write an integer", a.units)
+		return a, fmt.Errorf("%q is not a number of units: write an integer", a.units)
 	}
 	return a, s.parseRest(&a, words[min(3, len(words)):])
 }
 
-// parseRest reads what follows the units.
+// parseRest parses what follows the units.
 func (s script) parseRest(a *attempts, words []string) (err error) {
 	switch text := strings.Join(words, " "); {
 	case a.verb == "refund":
@@ -53,36 +53,36 @@ func (s script) parseRest(a *attempts, words []string) (err error) {
 		a.every, err = s.parseInstant(words[3])
 		a.every -= s.midnight()
 		if a.times, _ = strconv.Atoi(words[1]); a.times < 1 {
-			return fmt.Errorf("%q is no number of calls: write a positive integer", words[1])
+			return fmt.Errorf("%q is not a number of calls: write a positive integer", words[1])
 		}
 	}
 	return err
 }
 
-// parseInstant reads a time after midnight, such as 1h30m or -5s.
+// parseInstant parses a time after midnight, such as 1h30m or -5s.
 func (s script) parseInstant(text string) (int64, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		return 0, fmt.Errorf("%q is no time: write one such as 1h30m or -5s", text)
+		return 0, fmt.Errorf("%q is not a time: write one such as 1h30m or -5s", text)
 	}
 	return s.midnight() + int64(d/s.unit), nil
 }
 
-// parseLimits reads limits as a history writes them, and returns them as the script takes them.
+// parseLimits parses limits as written in a history, and returns them as arguments of the script.
 func (s script) parseLimits(words []string) (args []string, err error) {
 	form := map[int]string{2: "Max/Per, such as 2/1h", 3: "Max/Per@Resolution, such as 2/1h@1m"}[s.limited]
 	for _, text := range words {
 		limit, err := s.parseLimit(text)
 		if err != nil || strings.Contains(text, "@") != (s.limited == 3) {
-			return nil, fmt.Errorf("%q is no limit of %s: write %s, with times in h, m, s or ms", text, s.name, form)
+			return nil, fmt.Errorf("%q is not a limit of %s: write %s, with times in h, m, s or ms", text, s.name, form)
 		}
 		args = append(args, limit...)
 	}
 	return args, nil
 }
 
-// parseLimit reads Max/Per@Resolution, and returns it as the script takes it. A script without a
-// Resolution leaves it out.
+// parseLimit parses Max/Per@Resolution, and returns it as arguments of the script. A script without
+// a Resolution omits it.
 func (s script) parseLimit(text string) ([]string, error) {
 	most, rest, _ := strings.Cut(text, "/")
 	per, width, _ := strings.Cut(rest, "@")
@@ -100,8 +100,8 @@ func (s script) parseLimit(text string) ([]string, error) {
 // the wrong text and the remedy, and that no call is made for it.
 func TestWrongLines(t *testing.T) {
 	const (
-		noLimit = `"%s" is no limit of window: write Max/Per@Resolution, such as 2/1h@1m, with times in h, m, s or ms`
-		noVerb  = `"%s" is no verb: write one of allow, count, peek, some, countsome, each, counteach, inspect, refund, reset`
+		noLimit = `"%s" is not a limit of window: write Max/Per@Resolution, such as 2/1h@1m, with times in h, m, s or ms`
+		noVerb  = `"%s" is not a verb: write one of allow, count, peek, some, countsome, each, counteach, inspect, refund, reset`
 	)
 	for line, want := range map[string]string{
 		"limits 2/1h":              fmt.Sprintf(noLimit, "2/1h"),
@@ -109,24 +109,24 @@ func TestWrongLines(t *testing.T) {
 		"limits two/1h@1m":         fmt.Sprintf(noLimit, "two/1h@1m"),
 		"limits 2/1d@1m":           fmt.Sprintf(noLimit, "2/1d@1m"),
 		"limits 2/1h@":             fmt.Sprintf(noLimit, "2/1h@"),
-		"limit 2/1h@1m":            `no line begins with "limit": write limits, record, reset, or an instant such as 1h30m or -5s`,
+		"limit 2/1h@1m":            `no line starts with "limit": write limits, record, reset, or an instant such as 1h30m or -5s`,
 		"record 1":                 `"1" cannot follow record: write record alone`,
 		"reset 1s":                 `"1s" cannot follow reset: write reset alone`,
-		"1x allow":                 `no line begins with "1x": write limits, record, reset, or an instant such as 1h30m or -5s`,
+		"1x allow":                 `no line starts with "1x": write limits, record, reset, or an instant such as 1h30m or -5s`,
 		"1s":                       fmt.Sprintf(noVerb, ""),
 		"1s alow":                  fmt.Sprintf(noVerb, "alow"),
-		"1s allow two":             `"two" is no number of units: write an integer`,
+		"1s allow two":             `"two" is not a number of units: write an integer`,
 		"1s allow 2 x 3":           `"x 3" cannot follow the units: write nothing, or x 300 every 2s`,
-		"1s allow 2 x 0 every 2s":  `"0" is no number of calls: write a positive integer`,
-		"1s allow 2 x 3 every now": `"now" is no time: write one such as 1h30m or -5s`,
+		"1s allow 2 x 0 every 2s":  `"0" is not a number of calls: write a positive integer`,
+		"1s allow 2 x 3 every now": `"now" is not a time: write one such as 1h30m or -5s`,
 		"1s refund 2":              `"" is not when the refunded units were counted: write refund 2 of 1s`,
-		"1s refund 2 of x":         `"x" is no time: write one such as 1h30m or -5s`,
+		"1s refund 2 of x":         `"x" is not a time: write one such as 1h30m or -5s`,
 	} {
 		if _, err := window.replay(t, "wrong.txt", "# A comment.\n"+line+" # wrong\n", nil); err == nil || err.Error() != "wrong.txt:2: "+want {
 			t.Errorf("%s: %v\nwant wrong.txt:2: %s", line, err, want)
 		}
 	}
-	const want = `wrong.txt:1: "2/1h@1m" is no limit of ar1: write Max/Per, such as 2/1h, with times in h, m, s or ms`
+	const want = `wrong.txt:1: "2/1h@1m" is not a limit of ar1: write Max/Per, such as 2/1h, with times in h, m, s or ms`
 	if _, err := ar1.replay(t, "wrong.txt", "limits 2/1h@1m\n", nil); err == nil || err.Error() != want {
 		t.Errorf("%v\nwant %s", err, want)
 	}

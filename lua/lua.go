@@ -1,6 +1,6 @@
 // Package lua holds the Lua scripts that decide inside Redis for the packages window, ar1, pace and
-// inflight, and two that they need. Each script begins with its contract, so that a service in any
-// language can load it.
+// inflight, and two helper scripts. Each script starts with its contract, so that a service in any
+// language can use it.
 package lua
 
 import (
@@ -10,12 +10,12 @@ import (
 	"encoding/hex"
 )
 
-// Window is the source of the script that decides over sliding windows.
+// Window is the source of the script that decides under sliding windows.
 //
 //go:embed window.lua
 var Window string
 
-// AR1 is the source of the script that decides over decaying levels.
+// AR1 is the source of the script that decides under decaying levels.
 //
 //go:embed ar1.lua
 var AR1 string
@@ -30,7 +30,7 @@ var Pace string
 //go:embed inflight.lua
 var Inflight string
 
-// Overrides is the source of the script that keeps other limits for some events.
+// Overrides is the source of the script that keeps other limits for single events.
 //
 //go:embed overrides.lua
 var Overrides string
@@ -41,7 +41,7 @@ var Overrides string
 var Probe string
 
 // Hash returns the name of a script for EVALSHA: its SHA-1, in 40 hexadecimal digits. In FIPS mode
-// it returns "": use the reply to SCRIPT LOAD.
+// it returns "": use the reply to SCRIPT LOAD instead.
 func Hash(source string) string {
 	if fips140.Enabled() {
 		return ""

@@ -18,8 +18,8 @@ import (
 )
 
 // TestOtherLuas plays the histories on the interpreters of Lua 5.1 to 5.4 that it finds, because a
-// server may bring another Lua than Redis does today. It is an extra. No server runs one of these
-// interpreters, and they do not replace the tests on a real server.
+// server may use another Lua version than Redis does today. The test is optional. No server runs
+// one of these interpreters, and they do not replace the tests on a real server.
 func TestOtherLuas(t *testing.T) {
 	eachLua(t, func(t *testing.T, path string) {
 		each(t, func(t *testing.T, s script) { s.othersAgree(t, path) })
@@ -29,7 +29,7 @@ func TestOtherLuas(t *testing.T) {
 // eachLua runs a test on each interpreter that it finds.
 func eachLua(t *testing.T, test func(t *testing.T, path string)) {
 	if testing.Short() {
-		t.Skip("it is an extra")
+		t.Skip("it is optional")
 	}
 	found := 0
 	for _, name := range []string{"lua5.1", "lua5.2", "lua5.3", "lua5.4"} {
@@ -45,13 +45,14 @@ func eachLua(t *testing.T, test func(t *testing.T, path string)) {
 	}
 }
 
-// othersAgree plays the histories on another interpreter, half of the calls about several events.
+// othersAgree plays the histories on another interpreter, with half of the calls for several
+// events.
 func (s script) othersAgree(t *testing.T, path string) {
 	for _, file := range s.histories() {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			text, got := s.play(t, file, s.spyOnLua(t, path).mixed())
 			if diff := cmp.Diff(text, got); diff != "" {
-				t.Errorf("not as on Redis (-redis +%s)\n%s", path, diff)
+				t.Errorf("different from Redis (-redis +%s)\n%s", path, diff)
 			}
 		})
 	}
@@ -72,15 +73,15 @@ func (s script) spyOnLua(t *testing.T, path string) spy {
 	}
 }
 
-// inLua runs a script in an interpreter, in which testdata/redis.lua replaces the server. Call makes a call
-// about keys, and read returns the fields of the next line that it reports.
+// inLua runs a script in an interpreter, in which testdata/redis.lua replaces the server. call
+// makes a call for keys, and read returns the fields of the next line that it reports.
 func inLua(t *testing.T, path, source string) (call func(keys string, args []string), read func(tb testing.TB) []string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "spied.lua")
 	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // so that a hang names itself
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // so that a hang is reported here
 	cmd := exec.CommandContext(ctx, path, "testdata/redis.lua", file)
 	cmd.Stderr = os.Stderr
 	in, out := must(cmd.StdinPipe()), bufio.NewReader(must(cmd.StdoutPipe()))
@@ -92,7 +93,7 @@ func inLua(t *testing.T, path, source string) (call func(keys string, args []str
 		for _, arg := range args {
 			keys += " " + inLine(arg)
 		}
-		_, _ = io.WriteString(in, keys+"\n") // if it ended, it does not answer
+		_, _ = io.WriteString(in, keys+"\n") // if it has ended, it does not answer
 	}
 	read = func(tb testing.TB) []string {
 		tb.Helper()

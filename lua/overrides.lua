@@ -1,41 +1,41 @@
--- overrides.lua keeps the overrides of a limiter: other limits for some of its events, for a time. A
--- limiter reads all of them now and then, and decides by its copy. All overrides of a Name are one key.
+-- overrides.lua keeps the overrides of a limiter: other limits for some of its events, for some time. A
+-- limiter reads all of them regularly, and decides by its copy. All overrides of a Name are in one key.
 --
 -- KEYS[1]  the key of the overrides: Name:{overrides}:o
 -- ARGV[1]  what to do:
---            set   give an event an override, in place of one that it has
+--            set   give an event an override, replacing any that it has
 --            end   remove the override of an event
---            list  reply all overrides, and change nothing
+--            list  reply with all overrides, and change nothing
 -- ARGV[2]  now, in ms since 1970 (1 to 2^47 - 1); empty: the clock of this server
--- Set and end continue with ARGV[3], the tag of the event as it is in its key (1 to 384 bytes).
+-- Set and end continue with ARGV[3], the tag of the event as it appears in its key (1 to 384 bytes).
 -- Set continues with:
---   TTL      the override ends so many ms after now (1 to 366 days)
+--   TTL      how many ms after now the override ends (1 ms to 366 days)
 --   what     block: deny all. unlimited: allow all, and count nothing. Otherwise limits that replace those
---            of the event: Per in ms (1 to 100 years) and Max (1 to 2^53) of each, with a space between
---            all numbers, as in 60000 100 1000 5. At most 31, no two with the same Per
+--            of the event: Per in ms (1 ms to 100 years) and Max (1 to 2^53) of each, all separated by
+--            spaces, as in 60000 100 1000 5. At most 31 limits, no two with the same Per
 --   why      a text of 1 to 200 bytes
---   by       who set it: at most 64 bytes, which can be none
+--   by       who set it: at most 64 bytes; may be empty
 -- List continues with ARGV[3], the version that the caller has, or 0.
 --
--- Reply: a list that begins with three integers:
+-- Reply: a list that starts with three integers:
 --   for set 1; for end 1 if the event had an override, else 0; for list how many there are
 --   now
---   the version, which each change makes greater: its time in us (up to the year 2255), or more; 0 if there
+--   the version, which increases with each change: its time in us (up to the year 2255), or more; 0 if there
 --   is no override
 -- List continues, unless the caller has this version, with six parts for each override, in the order in
 -- which they were set: tag, when it was set, when it ends (both in ms since 1970), what, why, by.
 --
 -- An override is in force while now is before its end. Set and end drop those that have ended, and list
--- leaves them out. Caches have to keep the ends themselves: an end makes no new version. A call whose
--- reply was lost can be sent again: set then counts TTL from the later call.
+-- omits them. Caches must check the ends themselves: when an override expires, the version stays. A call
+-- whose reply was lost can be sent again: set then counts TTL from the later call.
 --
 -- Writes: one SET, or DEL if no override is left. The key expires with its last override. If callers give
--- the time, it lives for a day longer, because their clock may be behind.
+-- the time, it lives one day longer, because their clock may be behind.
 -- Errors, before anything is written: WRONGTYPE or SLIDEGATE, and a sentence that names the key. A Name has
--- at most 1000 overrides. If a number is not one, the error can be Lua's own.
+-- at most 1000 overrides. If an argument is not a number, the error can be Lua's.
 --
--- The record: byte 216, 7 bytes version, and for each override 6 bytes each when it was set and when it
--- ends, 2 bytes each of the lengths of tag, what, why and by, and these texts. Numbers are big endian.
+-- The record: byte 216, 7 bytes of version, and for each override 6 bytes each for when it was set and when
+-- it ends, 2 bytes each for the lengths of tag, what, why and by, and these strings. Numbers are big endian.
 
 local redis, A, key = redis, ARGV, KEYS[1]
 local op, now, tag, micros, grace = A[1], A[2], A[3], 0, 0
@@ -51,7 +51,7 @@ end
 -- isIn reports whether a number is whole, and from 1 to most.
 local function isIn(n, most) return n >= 1 and n <= most and n % 1 == 0 end
 
--- areLimits reports whether a text is valid limits.
+-- areLimits reports whether text is a valid list of limits.
 local function areLimits(text)
   local words, seen, per = {}, {}, nil
   for word in text:gmatch('[^ ]+') do
@@ -79,7 +79,7 @@ else
   valid = valid and op == 'list' and #A == 3 and isIn(tag + 1, 9007199254740992)
 end
 if not valid then
-  return redis.error_reply('SLIDEGATE key ' .. key .. ': the arguments are not as the head of overrides.lua asks')
+  return redis.error_reply('SLIDEGATE key ' .. key .. ': invalid arguments (see the header of overrides.lua)')
 end
 
 local v, version, all = redis.pcall('GET', key), 0, {}

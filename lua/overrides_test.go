@@ -17,7 +17,7 @@ import (
 	"github.com/slidegate/slidegate/lua"
 )
 
-// overrides is what the tests of all scripts need to know about overrides.lua.
+// overrides describes overrides.lua for the tests of all scripts.
 var overrides = script{name: "overrides", source: lua.Overrides, unit: time.Millisecond, never: 1 << 47}
 
 // An override is a row of the reply to list, without its tag.
@@ -26,18 +26,18 @@ type override struct {
 	what, why, by string
 }
 
-// overrideModel is what overrides.lua keeps, as plainly as it can be said.
+// overrideModel models what overrides.lua keeps, as simply as possible.
 type overrideModel struct {
 	all     map[string]override
 	version int64 // of the record, if there is one
 }
 
-// drop removes what has ended.
+// drop removes overrides that have ended.
 func (m *overrideModel) drop(now int64) {
 	maps.DeleteFunc(m.all, func(_ string, o override) bool { return o.till <= now })
 }
 
-// write notes a change.
+// write records a change.
 func (m *overrideModel) write(now int64) {
 	if m.version = max(now*1000, m.version+1); len(m.all) == 0 {
 		m.version = 0
@@ -79,8 +79,8 @@ func listed(a answer) (head []int64, all map[string]override) {
 	return a.reply[:3], all
 }
 
-// TestOverridesModel makes random calls, on a clock that also steps back, and compares the script with
-// the model after each.
+// TestOverridesModel makes random calls, on a clock that also steps back, and compares the script
+// with the model after each.
 func TestOverridesModel(t *testing.T) {
 	for seed := range redistest.UnlessShort[uint64](20, 5) {
 		playOverrides(t, seed, overrides.onRedis(t))
@@ -125,10 +125,10 @@ func playOverrides(t *testing.T, seed uint64, ask judge) {
 		head, all := listed(ask(t, "list", digits(now), "0"))
 		want := m.inForce(now)
 		if diff := cmp.Diff(want, all, cmp.AllowUnexported(override{})); diff != "" || !slices.Equal(head, []int64{int64(len(want)), now, m.version}) {
-			t.Fatalf("seed %d, step %d: list begins with %v, version %d\n%s", seed, step, head, m.version, diff)
+			t.Fatalf("seed %d, step %d: list starts with %v, version %d\n%s", seed, step, head, m.version, diff)
 		}
 		if _, all := listed(ask(t, "list", digits(now), digits(m.version))); m.version > 0 && len(all) != 0 {
-			t.Fatalf("seed %d, step %d: a caller who has this version gets %v", seed, step, all)
+			t.Fatalf("seed %d, step %d: a caller that has this version gets %v", seed, step, all)
 		}
 	}
 }
@@ -149,8 +149,8 @@ func TestOverridesLast(t *testing.T) {
 	}
 }
 
-// TestOverridesLife checks that the key lives as long as its last override on the clock of the server,
-// for a day longer on that of a caller, and that it goes with the last one that is ended.
+// TestOverridesLife checks that the key lives as long as its last override on the server's clock,
+// and a day longer on a caller's clock, and that it is removed when the last override is ended.
 func TestOverridesLife(t *testing.T) {
 	srv := overrides.on(t, redistest.Client(t))
 	lives := func(least, most int64) {
@@ -173,7 +173,7 @@ func TestOverridesLife(t *testing.T) {
 	lives(86_390_000, 86_401_000)
 }
 
-// overrideCalls are valid calls of each verb.
+// overrideCalls returns valid calls of each verb.
 func overrideCalls() map[string][]string {
 	now := overrides.at("2s")
 	return map[string][]string{
@@ -183,7 +183,8 @@ func overrideCalls() map[string][]string {
 	}
 }
 
-// TestOverridesBadArguments checks that each verb refuses every invalid argument, and writes nothing.
+// TestOverridesBadArguments checks that each verb rejects every invalid argument, and writes
+// nothing.
 func TestOverridesBadArguments(t *testing.T) {
 	srv := overrides.on(t, redistest.Client(t))
 	must("", srv.call("set", overrides.at("1s"), "alice", "9000", "block", "why", "").Error())
@@ -193,7 +194,7 @@ func TestOverridesBadArguments(t *testing.T) {
 		before := srv.state()
 		reply, err := srv.call(args...).ToAny()
 		if after := srv.state(); err == nil || after != before {
-			t.Errorf("%s: %q is answered %v, %v, and turned %s into %s", name, args, reply, err, before, after)
+			t.Errorf("%s: %q returns %v, %v, and turns %s into %s", name, args, reply, err, before, after)
 			return
 		}
 		srv.saysWhat(err)
@@ -234,8 +235,8 @@ func TestOverridesBadArguments(t *testing.T) {
 	}
 }
 
-// TestOverridesForeignValues checks that each verb refuses what is no record of overrides.lua, and leaves
-// it.
+// TestOverridesForeignValues checks that each verb rejects a value that is not a record of
+// overrides.lua, and leaves it unchanged.
 func TestOverridesForeignValues(t *testing.T) {
 	srv := overrides.on(t, redistest.Client(t))
 	must("", srv.call("set", overrides.at("1s"), "alice", "9000", "block", "why", "ann").Error())
@@ -259,7 +260,7 @@ func TestOverridesForeignValues(t *testing.T) {
 }
 
 // TestOverridesMost checks that a Name has at most 1,000 overrides, that one of these can still be
-// replaced, and that an ended one makes room. It logs what they take.
+// replaced, and that an ended one makes room. It logs how much memory they take.
 func TestOverridesMost(t *testing.T) {
 	srv := overrides.on(t, redistest.Client(t))
 	set := func(now, tag string) error {

@@ -1,5 +1,5 @@
--- pace.lua books turns of an event, in the order in which the calls come. A turn is the earliest
--- time, not before any turn booked earlier, at which several sliding windows admit its units. All
+-- pace.lua books turns of an event, in the order in which the calls arrive. A turn is the earliest
+-- time, not before any turn booked earlier, at which several sliding windows allow its units. All
 -- state of one event is one key.
 --
 -- KEYS[1]  the key of the event: Name:{tag}:r. The tag is made as for window.lua
@@ -7,57 +7,57 @@
 --            book     book k turns of n units each, one after the other, like k calls for one turn.
 --                     It stops at the first turn that lies beyond the horizon
 --            cancel   give back the units of a turn that an earlier call booked. The floor stays: no
---                     later booking gets an earlier turn than those booked already
+--                     later booking gets a turn before those already booked
 --            pause    no turn comes before now + D. If D is longer than what is left of an earlier
---                     pause, each turn from now on comes later by the difference. Else nothing changes
---            due      reply the shift and the end of the pause, and change nothing
---            inspect  reply the state, bucket by bucket
+--                     pause, each turn from now on moves by the difference. Otherwise nothing changes
+--            due      reply with the shift and the end of the pause, and change nothing
+--            inspect  reply with the state, bucket by bucket
 --            reset    forget the event, even if its record is cut short
 -- ARGV[2]  now, in ms since 1970 (below 2^47); empty: the clock of this server
--- ARGV[3]  for book k, 1 to 4096. Otherwise n, in units: 1 to 2^53. For inspect it is at most the least
---          Max. Pause, due and reset take 1
+-- ARGV[3]  for book k, 1 to 4096. Otherwise n, in units: 1 to 2^53. For inspect it is at most the
+--          smallest Max. Pause, due and reset take 1
 -- ARGV[4 + 2i], [5 + 2i]  limit i = 0, 1, ... 30: Per in ms (1 to 2^44) and Max in units (1 to 2^53).
 --          No two limits have the same Per. Only book and cancel need a limit
 -- The last ARGV:
---   book     the horizon, how far ahead of now a turn may lie, in ms (0 to 2^44); and n, 1 to the least Max
---   cancel   the turn as the reply to book has it, in ms since 1970; and the shift in that reply
+--   book     the horizon, how far ahead of now a turn may lie, in ms (0 to 2^44); and n, 1 to the smallest Max
+--   cancel   the turn as in the reply to book, in ms since 1970; and the shift in that reply
 --   pause    D, in ms (0 to 2^44)
 --
--- Reply: a list of integers. Times are in ms since 1970; a wait is in ms and begins now.
---   All verbs begin with these four:
+-- Reply: a list of integers. Times are in ms since 1970; a wait is in ms from now.
+--   All replies start with these four:
 --     for book how many turns are booked; for inspect and due 0; for the others 1 if anything changed,
 --     else 0
 --     the time of the decision
---     the shift: the sum of what all pauses added
+--     the shift: the sum of the delays added by all pauses
 --     the end of the last pause, which may be over, or 0
 --   Then come:
 --   book     the wait until the next turn can be booked, or 0 if all are booked; and each turn
 --   inspect  the floor, which is the newest turn ever booked (or 0), and the turn that n units would
---            get. Then for each limit: units used, wait until it admits n more, wait until it is as if
---            never used, how many buckets there are and, oldest first, the time and units of each.
+--            get. Then for each limit: units used, wait until it allows n more, wait until it is as if
+--            never used, the number of buckets and, oldest first, the time and units of each.
 --            Then for each other section of the record: its Per, units used, wait until it is as if
 --            never used, and buckets as above
 --
--- A turn moves with each pause. A turn that was booked at a time under a shift is due at
---   max(time + the shift now - that shift, the end of the last pause)
--- If time + the shift now - that shift is before the end of the last pause, the turn came before that
+-- A turn moves with each pause. A turn that was booked for a time under a shift is due at
+--   max(time + current shift - that shift, the end of the last pause)
+-- If time + current shift - that shift is before the end of the last pause, the turn came before that
 -- pause. Cancel then gives nothing back.
 --
 -- Limits up to Max 256 are exact. A larger one counts in buckets of Per/240, rounded up: a turn is
--- never early, and at most one bucket late. A pause moves buckets, and their bounds with them. It moves
--- the bucket of now as a whole: its turns that have come already count for longer by as much.
+-- never early, and at most one bucket late. A pause moves buckets along with their boundaries. It moves
+-- the current bucket as a whole: its turns that have already come count longer by the same amount.
 --
--- If the clock reads earlier than at the last write, nothing lies further ahead of it than then. What
--- is later than now + (floor - clock of the last write), but not before now, is dated there. The end of
--- the pause keeps its own distance.
+-- If the clock reads earlier than at the last write, nothing may be further ahead of it than it was then.
+-- Turns later than now + (floor - clock of the last write), or than now if that is later, are moved to
+-- that time. The end of the pause keeps its own distance in the same way.
 --
 -- Writes: one SET with PX, or one DEL, for book, cancel and pause if anything changes; one DEL for
--- reset. If book books nothing, it writes only what the clock made it date anew.
+-- reset. If book books nothing, it writes only dates that the clock made it move.
 -- Errors, before anything is written: WRONGTYPE or SLIDEGATE, and a sentence that names the key. If an
--- argument is not a number, the error is Lua's own.
+-- argument is not a number, the error is Lua's.
 --
 -- The record. A bucket is (newest turn in it, units). It is forgotten when the floor or the clock is
--- Per after it: no later turn can meet it. So a record never holds more units of a limit than Max.
+-- Per after it: it cannot restrict a later turn. So a record never holds more units of a limit than Max.
 --   byte      the format: 248, or 249 after a pause
 --   byte      the number of sections, 0 to 31
 --   6 bytes   the floor; numbers are big endian
@@ -71,7 +71,7 @@ local redis, read, write, A, key = redis, struct.unpack, struct.pack, ARGV, KEYS
 local op, now, n, count = A[1], A[2], A[3] == '1' and 1 or A[3] + 0, #A
 
 -- The verb. The first of its last arguments is x, the second y. For book, y is k.
-local book, x, y, most = op == 'book', 0, 1, n -- most: a Max is not less
+local book, x, y, most = op == 'book', 0, 1, n -- most: the minimum for each Max
 local valid = n >= 1 and n <= 9007199254740992 and n % 1 == 0 and #KEYS == 1
 if book then
   y, n, x, count = n, A[count] == '1' and 1 or A[count] + 0, A[count - 1] + 0, count - 2
@@ -99,7 +99,7 @@ else
 end
 if not (valid and x >= 0 and x % 1 == 0 and limits % 1 == 0 and limits <= 31 and
   (limits >= 1 or limits == 0 and not book and op ~= 'cancel')) then
-  return redis.error_reply('SLIDEGATE key ' .. key .. ': the arguments are not as the head of pace.lua asks')
+  return redis.error_reply('SLIDEGATE key ' .. key .. ': invalid arguments (see the header of pace.lua)')
 end
 
 -- The limits. maxes[Per] is the Max, and true once the loop below has the section of that Per.
@@ -109,7 +109,7 @@ for i = 4, count, 2 do
   if not (per >= 1 and per <= 17592186044416 and most <= max and max <= 9007199254740992 and
     per % 1 + max % 1 == 0) then
     return redis.error_reply(string.format(
-      'SLIDEGATE key %s: limit %d or the units are not as the head of pace.lua asks', key, i / 2 - 1))
+      'SLIDEGATE key %s: limit %d or the units are invalid (see the header of pace.lua)', key, i / 2 - 1))
   end
   if maxes[per] then
     return redis.error_reply('SLIDEGATE key ' .. key .. ': two limits have the same Per; keep the tighter one')
@@ -138,12 +138,12 @@ if v then
 end
 if op == 'reset' and not foreign then return {redis.call('DEL', key), now, 0, 0} end
 
--- The sections of the record, then those of limits that have none there. Each is in sections as a table:
+-- The sections of the record, then those of limits that have none there. Each is a table in sections:
 --   per, max          the Per, and the Max of the caller's limit. Without one, max is nil
 --   last, open        the time and the units of the last bucket
---   coarse            whether the last bucket takes turns of the same Per/240
---   total, closed     the units of all buckets (0: there is none), and how many are closed
---   v, at, fin        the closed buckets begin in v at at, and end before fin; the newest is the first
+--   coarse            whether the last bucket accepts turns in the same Per/240
+--   total, closed     the units of all buckets (0 if there are none), and how many are closed
+--   v, at, fin        the closed buckets start in v at at, and end before fin; the newest is the first
 --   w, u, pair, wrap  how many bytes the time and the units of a closed bucket take, the format that
 --                     reads both, and 256^w
 local sections, taken, i = {nil, nil, nil, nil}, 0, 4
@@ -229,7 +229,7 @@ end
 
 local broken = false -- the units of a section do not add up
 
--- forget drops the buckets that no turn from date on can meet.
+-- forget drops the buckets that cannot restrict any turn from date on.
 local function forget(s, date)
   local per, last, closed, total, p, step = s.per, s.last, s.closed, s.total, s.fin, s.w + s.u
   if last + per <= date then
@@ -244,7 +244,7 @@ local function forget(s, date)
   s.closed, s.total, s.fin, broken = closed, total, p, broken or total < s.open + closed
 end
 
--- The clock stepped back: date what lies too far ahead anew.
+-- The clock stepped back: move dates that are too far ahead.
 local changed = false
 if now < clock then
   local latest = now + math.max(floor - clock, 0)
@@ -272,7 +272,7 @@ if book or op == 'inspect' then
   local booked, t = 0, date < pauseEnd and pauseEnd or date
   reply[5] = 0
   while booked < y do
-    -- The turn. A limit admits it once need units are forgotten.
+    -- The turn. A limit allows it once need units are forgotten.
     for i = 1, taken do
       local s = sections[i]
       local need, earliest = s.max and s.total - (s.max - n) or 0, 0
@@ -308,7 +308,7 @@ if book or op == 'inspect' then
           s.open = s.open + n
         else
           if total > 0 then
-            local body = write(s.pair, last % s.wrap, s.open) -- without units, if every bucket holds 1
+            local body = write(s.pair, last % s.wrap, s.open) -- without units if every bucket holds 1
             if s.closed > 0 then body = body .. s.v:sub(s.at, s.fin - 1) end
             s.v, s.at, s.fin, s.closed = body, 1, #body + 1, s.closed + 1
           end
@@ -346,7 +346,7 @@ elseif op == 'cancel' then
         elseif rest > 0 then
           s.open = rest
         elseif s.closed > 0 then
-          -- The closed bucket before it becomes the last one. No turn of another time joins it.
+          -- The closed bucket before it becomes the last one. No turn at another time joins it.
           local last, open = bucket(s, s.at)
           s.last, s.open, s.coarse, s.closed, s.at = last, open, false, s.closed - 1, s.at + step
         else

@@ -11,11 +11,12 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// BenchmarkPace measures how long a booking takes in the server, beside allow of window under the same
-// limits. The server runs each script many times in one call, so neither the network nor other
-// processes interfere: eight on one record, and then the record is as before. For window, and with 0
-// turns ahead, there is none before. The numbers are medians: us for each, and the ratio to allow with
-// so many turns ahead. What a server spends on a call besides the script is not in it.
+// BenchmarkPace measures how long a booking takes in the server, compared with allow of window
+// under the same limits. The server runs each script many times in one call, so neither the network
+// nor other processes interfere: eight runs on one record, and then the record is restored. For
+// window, and with 0 turns ahead, there is no record at first. The numbers are medians: µs for each
+// run, and the ratio to allow with the given number of turns ahead. What a server spends on a call
+// outside the script is not included.
 func BenchmarkPace(b *testing.B) {
 	client := redistest.Client(b)
 	for name, limits := range map[string][]string{
@@ -43,7 +44,7 @@ func BenchmarkPace(b *testing.B) {
 	}
 }
 
-// booking returns how many us a booking takes, with so many turns ahead.
+// booking returns how many µs a booking takes with the given number of turns ahead.
 func booking(b *testing.B, client rueidis.Client, ahead int, limits []string) float64 {
 	b.Helper()
 	key, lua, args := redistest.Key(b), rueidis.NewLuaScript(pace.source), []string{"book", "", "1"}
@@ -55,7 +56,7 @@ func booking(b *testing.B, client rueidis.Client, ahead int, limits []string) fl
 	}
 	const far = "17592186044416"
 	for ahead > 0 && book("0", 256)[0] == 256 {
-		continue // turns of now
+		continue // these turns are now
 	}
 	for left := ahead; left > 0; left -= 100 {
 		book(far, 100)
@@ -63,7 +64,8 @@ func booking(b *testing.B, client rueidis.Client, ahead int, limits []string) fl
 	return rerun(b, client, pace, key, append(args, far, "1"))
 }
 
-// rerun returns how many us a call takes the script, eight on the record of a key, and again.
+// rerun returns how many µs a call of the script takes, over repeated series of eight on the record
+// of a key.
 func rerun(b *testing.B, client rueidis.Client, s script, key string, args []string) float64 {
 	b.Helper()
 	const calls = 2048

@@ -10,7 +10,7 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// paceCalls are valid calls of each verb, under two limits.
+// paceCalls returns valid calls of each verb, under two limits.
 func paceCalls() map[string][]string {
 	limits := []string{"1000", "5", "60000", "300"}
 	call := func(verb string, last ...string) []string {
@@ -22,7 +22,7 @@ func paceCalls() map[string][]string {
 	}
 }
 
-// paceRecordOf returns what bookings under two limits, and a pause, leave.
+// paceRecordOf returns the record that bookings under two limits, and a pause, leave.
 func paceRecordOf(t *testing.T) string {
 	t.Helper()
 	ask := pace.onRedis(t)
@@ -31,8 +31,8 @@ func paceRecordOf(t *testing.T) string {
 	return ask(t, "book", pace.at("100ms"), "2", "1000", "5", "10000", "1").stored
 }
 
-// TestPaceBadArguments checks that each verb refuses every invalid argument, for an event that is new
-// and for one that is known. Nothing is written.
+// TestPaceBadArguments checks that each verb rejects every invalid argument, for a new event and
+// for a known one. Nothing is written.
 func TestPaceBadArguments(t *testing.T) {
 	srv := pace.on(t, redistest.Client(t))
 	bad := maps.Clone(pace.badCalls())
@@ -75,8 +75,8 @@ func TestPaceBadArguments(t *testing.T) {
 	}
 }
 
-// TestPaceForeignValues checks that each verb refuses a value that is not a record of pace.lua, and
-// leaves it. Only reset forgets a value that begins like a record.
+// TestPaceForeignValues checks that each verb rejects a value that is not a record of pace.lua, and
+// leaves it unchanged. Only reset forgets a value that starts like a record.
 func TestPaceForeignValues(t *testing.T) {
 	srv, r := pace.on(t, redistest.Client(t)), paceRecordOf(t)
 	values := map[string]string{
@@ -111,18 +111,18 @@ func TestPaceForeignValues(t *testing.T) {
 	}
 }
 
-// TestPaceExtremes checks that the greatest numbers that the head allows are answered.
+// TestPaceExtremes checks that the largest numbers that the header allows are accepted.
 func TestPaceExtremes(t *testing.T) {
 	ask, last, most := pace.onRedis(t), digits(pace.never-1), "9007199254740992"
 	const per = "17592186044416"
 	for _, want := range []int64{1, 1, 0} {
 		if a := ask(t, "book", last, "1", per, most, per, most); a.err != "" || a.reply[0] != want {
-			t.Fatalf("a booking is answered %+v", a)
+			t.Fatalf("a booking returns %+v", a)
 		}
 	}
 	for _, args := range [][]string{{"pause", last, "1", per}, {"cancel", last, most, per, most, digits(pace.never - 1), "0"}, {"inspect", last, most, per, most}, {"reset", last, "1"}} {
 		if a := ask(t, args...); a.err != "" {
-			t.Errorf("%q is answered %s", args, a.err)
+			t.Errorf("%q returns %s", args, a.err)
 		}
 	}
 }
@@ -147,8 +147,8 @@ func TestPaceManyLimits(t *testing.T) {
 	}
 }
 
-// TestPaceServerTime checks calls without a time: they use the server's, and the key expires when its
-// last unit is forgotten.
+// TestPaceServerTime checks calls without a time: they use the server's, and the key expires when
+// its last unit is forgotten.
 func TestPaceServerTime(t *testing.T) {
 	srv := pace.on(t, redistest.Client(t))
 	const clock = `local t = redis.call('TIME') return math.floor((t[1] * 1000000 + t[2]) / 1000)`

@@ -10,9 +10,9 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// FuzzForeignPaceIsRefused stores any bytes under the key, and makes a call of any verb. Either the
-// reply is an error that names the key and leaves the value as it is, or the bytes could be a record.
-// Then the reply is one that the head of the script allows.
+// FuzzForeignPaceIsRefused stores arbitrary bytes under the key, and makes a call of any verb.
+// Either the reply is an error that names the key and leaves the value as it is, or the bytes could
+// be a record. Then the reply is one that the header of the script allows.
 func FuzzForeignPaceIsRefused(f *testing.F) {
 	for seed := range uint64(8) {
 		f.Add([]byte(paceGrows(f, seed)), uint8(seed), int64(seed)*500-1000)
@@ -66,8 +66,8 @@ func anyPaceCall(verb int, now int64) []string {
 	return args
 }
 
-// meetsPace makes a call, whatever the key holds. The spy reports a write before an error, and a number
-// that is no integer.
+// meetsPace makes a call, whatever the key holds. The spy reports a write before an error, and a
+// number that is not an integer.
 func (s server) meetsPace(value string, args []string) {
 	s.Helper()
 	s.put(value)
@@ -87,7 +87,7 @@ func (s server) meetsPace(value string, args []string) {
 		}
 	}
 	if a.wrote == "SET" && !fitsPace(a.stored) {
-		s.Errorf("%x: %q leaves %x, which is no record", value, args, a.stored)
+		s.Errorf("%x: %q leaves %x, which is not a record", value, args, a.stored)
 	}
 }
 

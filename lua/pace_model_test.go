@@ -9,21 +9,21 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// A paceRecord is what a key holds in the model of pace. It is never changed in place, so that a search
-// can go back.
+// A paceRecord is what a key holds in the model of pace. It is never changed in place, so a search
+// can backtrack.
 type paceRecord struct {
 	floor, clock, pauseEnd, shift int64
 	sections                      []paceSection
 }
 
-// A paceSection is the buckets of a limit, the oldest first.
+// A paceSection holds the buckets of a limit, the oldest first.
 type paceSection struct {
 	per     int64
 	buckets []paceBucket
-	total   int64 // units, where a stored record says so
+	total   int64 // units, if a stored record gives them
 }
 
-// A paceBucket has the time of its newest turn. A coarse one takes turns of the same Per/240.
+// A paceBucket has the time of its newest turn. A coarse one accepts turns in the same Per/240.
 type paceBucket struct {
 	at, units int64
 	coarse    bool
@@ -39,18 +39,18 @@ func (l paceLimit) width() int64 {
 	return (l.per + 239) / 240
 }
 
-// A paceReply is what a call replies.
+// A paceReply is the reply to a call.
 type paceReply struct {
 	first, shift, pauseEnd int64
 	wait                   int64
 	turns                  []int64
 }
 
-// A paceDesign leaves out a rule. The zero value is right.
+// A paceDesign leaves out a rule. The zero value is the correct design.
 type paceDesign struct {
 	noOrder            bool // a turn may be before an earlier one
-	eachAlone          bool // k turns of a call do not see each other
-	cancelLowersFloor  bool // the floor is the newest turn that is left
+	eachAlone          bool // k turns of a call ignore each other
+	cancelLowersFloor  bool // the floor is the newest remaining turn
 	cancelFreesNothing bool
 	cancelForgetsShift bool // cancel looks for the time that was booked
 	cancelFindsPast    bool // cancel also looks for a turn that came before a pause
@@ -61,13 +61,13 @@ type paceDesign struct {
 	denialDropsRepair  bool // a refused booking writes nothing
 	denialRaisesFloor  bool // a refused booking writes the turn that it refused as the floor
 	pauseMovesNothing  bool // turns ahead stay
-	pauseAddsAll       bool // a second pause adds all of its length
+	pauseAddsAll       bool // a second pause adds its full length
 	pauseShortens      bool // a shorter pause ends an earlier one
 	pauseSparesNow     bool // a turn at the instant of the pause does not move
 	pauseKeepsFloor    bool // the floor does not move
 }
 
-// seen returns the record as the clock shows it, and whether anything in it was dated anew.
+// seen returns the record as the clock shows it, and whether any date in it was moved.
 func (d paceDesign) seen(r paceRecord, now, horizon int64) (paceRecord, bool) {
 	if now >= r.clock || d.noRepair {
 		return r, false
@@ -112,7 +112,7 @@ func (r paceRecord) written(now int64) paceRecord {
 	return r
 }
 
-// forget drops what no turn from an instant on can meet.
+// forget drops buckets that cannot restrict any turn from an instant on.
 func (r paceRecord) forget(at int64) paceRecord {
 	sections := r.sections
 	r.sections = nil
@@ -125,7 +125,7 @@ func (r paceRecord) forget(at int64) paceRecord {
 	return r
 }
 
-// buckets returns those of a limit.
+// buckets returns the buckets of a limit.
 func (r paceRecord) buckets(per int64) []paceBucket {
 	for _, s := range r.sections {
 		if s.per == per {
@@ -135,7 +135,7 @@ func (r paceRecord) buckets(per int64) []paceBucket {
 	return nil
 }
 
-// with returns the record with other buckets of a limit.
+// with returns the record with other buckets for a limit.
 func (r paceRecord) with(per int64, buckets []paceBucket) paceRecord {
 	r.sections = slices.Clone(r.sections)
 	i := slices.IndexFunc(r.sections, func(s paceSection) bool { return s.per == per })
@@ -146,7 +146,7 @@ func (r paceRecord) with(per int64, buckets []paceBucket) paceRecord {
 	return r
 }
 
-// plus returns the record with units of a turn.
+// plus returns the record with the units of a turn added.
 func (r paceRecord) plus(l paceLimit, at, n int64) paceRecord {
 	all := slices.DeleteFunc(slices.Clone(r.buckets(l.per)), func(b paceBucket) bool { return b.at+l.per <= at })
 	if last := len(all) - 1; last >= 0 && all[last].takes(at, (l.per+239)/240, r.shift) {
@@ -157,7 +157,7 @@ func (r paceRecord) plus(l paceLimit, at, n int64) paceRecord {
 	return r.with(l.per, all)
 }
 
-// takes reports whether a turn joins the bucket. A pause moves the bounds of buckets.
+// takes reports whether a turn joins the bucket. A pause moves the boundaries of buckets.
 func (b paceBucket) takes(at, width, shift int64) bool {
 	return b.at == at || b.coarse && b.at-mod(b.at-shift, width) == at-mod(at-shift, width)
 }
@@ -249,7 +249,7 @@ func (d paceDesign) cancel(r paceRecord, now, n, at, shift int64, limits []paceL
 	return r.written(now), reply
 }
 
-// pause lets no turn come before now + length.
+// pause ensures that no turn comes before now + length.
 func (d paceDesign) pause(r paceRecord, now, length int64) (paceRecord, paceReply) {
 	before := r
 	r, changed := d.seen(r, now, 0)
@@ -288,9 +288,9 @@ func (d paceDesign) pause(r paceRecord, now, length int64) (paceRecord, paceRepl
 	return r.written(now), paceReply{first: 1, shift: r.shift, pauseEnd: r.pauseEnd}
 }
 
-// A paceWorld is a key, the clock of its server, and an exact log of what its callers know. The log
-// does not depend on the clock: in it, time passes when the clock goes forwards, and stands still when
-// the clock steps back.
+// A paceWorld holds a key, the clock of its server, and an exact log of what its callers know. The
+// log does not depend on the clock: in it, time passes when the clock moves forward, and stands
+// still when the clock steps back.
 type paceWorld struct {
 	paceDesign
 	record  paceRecord
@@ -298,30 +298,30 @@ type paceWorld struct {
 	time    int64 // of the log
 	turns   []pacedTurn
 	newest  int64 // the newest turn ever booked, in the time of the log
-	paused  int64 // until when, in the time of the log
-	ahead   int64 // how far ahead of the last write anything was, at most
+	paused  int64 // the end of the pause, in the time of the log
+	ahead   int64 // the most that anything was ahead of the last write
 	stepped bool  // the clock stepped back
-	mixed   bool  // callers differ in a Max, so one that is exact may meet coarse buckets
+	mixed   bool  // callers have different Max, so an exact limit may have coarse buckets
 }
 
-// A pacedTurn is one that a caller holds.
+// A pacedTurn is a turn that a caller holds.
 type pacedTurn struct {
-	at, shift int64 // what the caller was told
+	at, shift int64 // as in the reply to the caller
 	units     int64
-	time      int64 // of the log: the caller goes then
+	time      int64 // when the caller goes, in the time of the log
 	late      int64 // a bucket counts it at most Per/240 after this
 	limits    []paceLimit
 	gone      bool // it came before a pause
 	stepped   bool // the clock stepped back since, so a cancel may free units of others
-	canceled  bool // by its caller, and no unit of it was free for others
+	canceled  bool // cancelled by its caller, without freeing units for others
 }
 
-// A paceAction is something that can happen next: bookings, the cancel of a turn, a pause, or a step
-// of the clock.
+// A paceAction is something that can happen next: bookings, the cancellation of a turn, a pause, or
+// a step of the clock.
 type paceAction struct {
 	limits        []paceLimit
 	n, k, horizon int64
-	cancel        int // 1 for the first turn
+	cancel        int // 1 for the first turn; 0 if none
 	pause, step   int64
 }
 
@@ -337,7 +337,7 @@ func (a paceAction) String() string {
 	return fmt.Sprintf("clock %d", a.step)
 }
 
-// do returns the world after an action, the reply, and the promise that is broken, or "".
+// do returns the world after an action, the reply, and the promise that it broke, or "".
 func (w paceWorld) do(a paceAction) (paceWorld, paceReply, string) {
 	before := w.record
 	var reply paceReply
@@ -359,8 +359,8 @@ func (w paceWorld) do(a paceAction) (paceWorld, paceReply, string) {
 	return w, reply, broken
 }
 
-// recall keeps how far ahead anything lies after a write. Once the clock stepped back, the record may
-// have it later than the log, so that it only grows.
+// recall updates how far ahead anything is after a write. Once the clock has stepped back, the
+// record may have it later than the log, so the value only grows.
 func (w *paceWorld) recall(before paceRecord) {
 	if reflect.DeepEqual(before, w.record) {
 		return
@@ -384,8 +384,8 @@ func (w paceWorld) step(by int64) paceWorld {
 	return w
 }
 
-// book books turns, and checks order, the earliest time, the horizon, and that a refused booking
-// changes nothing.
+// book books turns, and checks the order, the earliest time, the horizon, and that a refused
+// booking changes nothing.
 func (w paceWorld) book(a paceAction) (paceWorld, paceReply, string) {
 	before := w.record
 	after, reply := w.paceDesign.book(w.record, w.now, a.n, a.k, a.horizon, a.limits)
@@ -395,7 +395,7 @@ func (w paceWorld) book(a paceAction) (paceWorld, paceReply, string) {
 		single, _ = w.paceDesign.book(single, w.now, a.n, 1, a.horizon, a.limits)
 	}
 	if reply.first > 1 && !reflect.DeepEqual(single, after) {
-		return w, reply, fmt.Sprintf("%d calls leave %v, and one leaves %v", reply.first, single, after)
+		return w, reply, fmt.Sprintf("%d calls leave %v, but one leaves %v", reply.first, single, after)
 	}
 	ahead := w.ahead
 	for _, at := range reply.turns {
@@ -430,18 +430,18 @@ func (w paceWorld) book(a paceAction) (paceWorld, paceReply, string) {
 	return w, reply, ""
 }
 
-// timely checks that a turn is the earliest that the log allows, or at most a bucket later. After the
-// clock stepped back it may be later, but nothing lies further ahead than it did.
+// timely checks that a turn is the earliest that the log allows, or at most a bucket later. After
+// the clock stepped back it may be later, but no further ahead than anything was.
 func (w paceWorld) timely(time, ahead int64, a paceAction) string {
 	var width, per int64
 	for _, l := range a.limits {
 		width, per = max(width, l.width()), max(per, l.per)
 	}
 	if time > w.time+ahead+per+width {
-		return fmt.Sprintf("a turn is %d away, though nothing was further ahead than %d", time-w.time, ahead)
+		return fmt.Sprintf("a turn is %d away, although nothing was further ahead than %d", time-w.time, ahead)
 	}
 	if earliest := w.earliest(a); time < earliest {
-		return fmt.Sprintf("a turn in %d, though the earliest is in %d", time-w.time, earliest-w.time)
+		return fmt.Sprintf("a turn in %d, although the earliest is in %d", time-w.time, earliest-w.time)
 	}
 	if width > 1 {
 		w.turns = slices.Clone(w.turns)
@@ -450,7 +450,7 @@ func (w paceWorld) timely(time, ahead int64, a paceAction) string {
 		}
 	}
 	if latest := w.earliest(a); time >= latest+width && !w.stepped && !w.mixed {
-		return fmt.Sprintf("a turn in %d, though one is free in %d", time-w.time, latest-w.time)
+		return fmt.Sprintf("a turn in %d, although one is free in %d", time-w.time, latest-w.time)
 	}
 	return ""
 }
@@ -472,7 +472,7 @@ func (w paceWorld) earliest(a paceAction) int64 {
 	return earliest
 }
 
-// admits reports whether the log allows a turn, none of whose like is later.
+// admits reports whether the log allows a turn at a time, if there is none like it later.
 func (w paceWorld) admits(time int64, a paceAction) bool {
 	for _, l := range a.limits {
 		if a.n+w.units(l.per, time, len(w.turns)) > l.max {
@@ -482,8 +482,8 @@ func (w paceWorld) admits(time int64, a paceAction) bool {
 	return true
 }
 
-// units returns how many units the log has under a limit in the Per that ends with an instant, of the
-// first turns.
+// units returns how many units the log has under a limit in the Per that ends at an instant, among
+// the first turns.
 func (w paceWorld) units(per, time int64, first int) (units int64) {
 	for _, t := range w.turns[:first] {
 		if !t.canceled && t.time > time-per && slices.ContainsFunc(t.limits, func(l paceLimit) bool { return l.per == per }) {
@@ -508,27 +508,28 @@ func (w paceWorld) bounded() string {
 	return ""
 }
 
-// cancel cancels a turn. If it came before a pause, it leaves a hole.
+// cancel cancels a turn. If it came before a pause, it leaves a gap.
 func (w paceWorld) cancel(i int) (paceWorld, paceReply) {
 	t := w.turns[i]
 	after, reply := w.paceDesign.cancel(w.record, w.now, t.units, t.at, t.shift, t.limits)
 	w.record, w.turns = after, slices.Clone(w.turns)
 	if t.gone {
-		w.turns[i].stepped = true // nobody cancels it again
+		w.turns[i].stepped = true // it is never cancelled again
 	} else {
 		w.turns[i].canceled = true
 	}
 	return w, reply
 }
 
-// pause pauses the queue. Callers learn from the shift by how much their turns move. After the clock
-// stepped back, that can be less than the pause is longer, since the record may have them later already.
+// pause pauses the queue. Callers learn from the shift how far their turns move. After the clock
+// stepped back, that can be less than the pause lasts, because the record may already have them
+// later.
 func (w paceWorld) pause(length int64) (paceWorld, paceReply, string) {
 	after, reply := w.paceDesign.pause(w.record, w.now, length)
 	added, want := after.shift-w.record.shift, max(0, w.time+length-max(w.time, w.paused))
 	w.record, w.turns = after, slices.Clone(w.turns)
 	if added != want && !w.stepped || added > want {
-		return w, reply, fmt.Sprintf("a pause adds %d, and the log has %d", added, want)
+		return w, reply, fmt.Sprintf("a pause adds %d, but the log has %d", added, want)
 	}
 	for i := range w.turns {
 		t := &w.turns[i]
@@ -556,8 +557,8 @@ func (t pacedTurn) widest() (width int64) {
 	return width
 }
 
-// dues checks when callers hold their turns to be due, as the head of pace.lua says. After the clock
-// stepped back, a caller that goes by it is late.
+// dues checks when callers consider their turns due, as the header of pace.lua defines it. After
+// the clock stepped back, a caller that follows it is late.
 func (w paceWorld) dues() string {
 	seen, _ := w.seen(w.record, w.now, 0)
 	for i, t := range w.turns {
@@ -566,13 +567,13 @@ func (w paceWorld) dues() string {
 			continue
 		}
 		if want := t.time - w.time; due != want && !w.stepped && (due > 0 || want > 0) {
-			return fmt.Sprintf("turn %d is due in %d, and the log has it in %d", i+1, due, want)
+			return fmt.Sprintf("turn %d is due in %d, but in the log in %d", i+1, due, want)
 		}
 	}
 	return ""
 }
 
-// search returns a history of at most so many actions that breaks a promise, or "".
+// search returns a history of at most depth actions that breaks a promise, or "".
 func (w paceWorld) search(depth int, actions []paceAction) string {
 	all := slices.Clip(actions)
 	for i, t := range w.turns {
@@ -582,7 +583,7 @@ func (w paceWorld) search(depth int, actions []paceAction) string {
 	}
 	for _, a := range all {
 		if depth == 1 && a.step != 0 {
-			continue // nothing comes after it that could notice
+			continue // no later action could notice it
 		}
 		next, _, found := w.do(a)
 		if found == "" {
@@ -598,7 +599,7 @@ func (w paceWorld) search(depth int, actions []paceAction) string {
 	return ""
 }
 
-// searchPace returns a shortest history that breaks a promise, of at most so many actions, or "".
+// searchPace returns a shortest history of at most depth actions that breaks a promise, or "".
 func searchPace(d paceDesign, depth int, actions []paceAction) string {
 	for n := 1; n <= depth; n++ {
 		if found := (paceWorld{paceDesign: d, now: 100, time: 100}).search(n, actions); found != "" {
@@ -612,8 +613,8 @@ var (
 	bothLimits = []paceLimit{{3, 2}, {5, 3}}
 	oneLimit   = []paceLimit{{3, 2}}
 
-	// paceActions are bookings under one limit and under two, near and far, and steps by less and by more
-	// than lies ahead.
+	// paceActions holds bookings under one limit and under two, near and far, and steps by less and
+	// by more than turns are ahead.
 	paceActions = []paceAction{
 		{k: 1, n: 1, horizon: 50, limits: bothLimits},
 		{k: 2, n: 2, horizon: 50, limits: bothLimits},
@@ -627,12 +628,12 @@ var (
 	}
 )
 
-// pauseActions leave room for histories with several pauses.
+// pauseActions leaves room for histories with several pauses.
 var pauseActions = []paceAction{
 	{k: 1, n: 1, horizon: 50, limits: []paceLimit{{3, 1}}}, {step: 1}, {pause: 2}, {step: 3}, {pause: 1},
 }
 
-// TestPaceModel searches all histories of bookings, cancels, pauses and steps of the clock.
+// TestPaceModel searches all histories of bookings, cancellations, pauses and steps of the clock.
 func TestPaceModel(t *testing.T) {
 	if found := searchPace(paceDesign{}, redistest.UnlessShort(6, 5), paceActions); found != "" {
 		t.Error(found)
@@ -642,26 +643,27 @@ func TestPaceModel(t *testing.T) {
 	}
 }
 
-// TestPaceModelNeedsItsRules checks that no rule can be left out: the search finds what breaks.
+// TestPaceModelNeedsItsRules checks that no rule can be left out: without it, the search finds a
+// broken promise.
 func TestPaceModelNeedsItsRules(t *testing.T) {
 	for name, d := range map[string]paceDesign{
-		"no order":                       {noOrder: true},
-		"turns of a call alone":          {eachAlone: true},
-		"cancel lowers the floor":        {cancelLowersFloor: true},
-		"cancel frees nothing":           {cancelFreesNothing: true},
-		"cancel forgets the shift":       {cancelForgetsShift: true},
-		"cancel of a turn that came":     {cancelFindsPast: true},
-		"no repair of dates":             {noRepair: true},
-		"repair by the horizon":          {repairByHorizon: true},
-		"repair to now":                  {repairToNow: true},
-		"the end of a pause stays":       {pauseEndStays: true},
-		"a denial drops the repair":      {denialDropsRepair: true},
-		"a denial raises the floor":      {denialRaisesFloor: true},
-		"a pause moves nothing":          {pauseMovesNothing: true},
-		"a second pause adds all":        {pauseAddsAll: true},
-		"a shorter pause ends one":       {pauseShortens: true},
-		"a pause spares the turn of now": {pauseSparesNow: true},
-		"a pause keeps the floor":        {pauseKeepsFloor: true},
+		"no order":                              {noOrder: true},
+		"turns of a call alone":                 {eachAlone: true},
+		"cancel lowers the floor":               {cancelLowersFloor: true},
+		"cancel frees nothing":                  {cancelFreesNothing: true},
+		"cancel forgets the shift":              {cancelForgetsShift: true},
+		"cancel of a past turn":                 {cancelFindsPast: true},
+		"no repair of dates":                    {noRepair: true},
+		"repair by the horizon":                 {repairByHorizon: true},
+		"repair to now":                         {repairToNow: true},
+		"the end of a pause stays":              {pauseEndStays: true},
+		"a denial drops the repair":             {denialDropsRepair: true},
+		"a denial raises the floor":             {denialRaisesFloor: true},
+		"a pause moves nothing":                 {pauseMovesNothing: true},
+		"a second pause adds all":               {pauseAddsAll: true},
+		"a shorter pause ends one":              {pauseShortens: true},
+		"a pause spares a turn that is due now": {pauseSparesNow: true},
+		"a pause keeps the floor":               {pauseKeepsFloor: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := searchPace(d, 5, paceActions)

@@ -15,11 +15,11 @@ import (
 	"github.com/slidegate/slidegate/lua"
 )
 
-// pace is what the tests of all scripts need to know about pace.lua. Its verbs are its own, so most of
-// its tests are here.
+// pace describes pace.lua for the tests of all scripts. It has its own verbs, so most of its tests
+// are here.
 var pace = script{name: "pace", source: lua.Pace, unit: time.Millisecond, never: 1 << 47, most: 1 << 53, limited: 2}
 
-// readPace returns a record of pace.lua as the model has it. It knows the format independently, and
+// readPace decodes a record of pace.lua into the model. It implements the format independently, and
 // panics if the record does not fit.
 func readPace(record string) (r paceRecord) {
 	if record == "" {
@@ -48,7 +48,7 @@ func readPace(record string) (r paceRecord) {
 
 func uint48(b []byte) int64 { return int64(binary.BigEndian.Uint64(append([]byte{0, 0}, b[:6]...))) }
 
-// uintOf returns a big endian number of all the bytes.
+// uintOf decodes all the bytes as a big endian number.
 func uintOf(b []byte) (n int64) {
 	for _, digit := range b {
 		n = n<<8 + int64(digit)
@@ -56,7 +56,7 @@ func uintOf(b []byte) (n int64) {
 	return n
 }
 
-// readPaceSection returns the buckets of a section, the oldest first.
+// readPaceSection decodes the buckets of a section, the oldest first.
 func readPaceSection(b []byte, last int64) paceSection {
 	flags, closed, per, at := b[0], int(b[1]), uintOf(b[2:6]), 6
 	if flags >= 32 {
@@ -85,7 +85,8 @@ func readPaceSection(b []byte, last int64) paceSection {
 	return s
 }
 
-// stored returns the record as its bytes show it: only of the last bucket they say whether it is coarse.
+// stored returns the record as its bytes show it: only for the last bucket do they say whether it
+// is coarse.
 func (r paceRecord) stored() paceRecord {
 	r.sections = slices.Clone(r.sections)
 	for i, s := range r.sections {
@@ -99,7 +100,7 @@ func (r paceRecord) stored() paceRecord {
 	return r
 }
 
-// life returns for how long the key of the record is kept.
+// life returns how long the key of the record is kept.
 func (r paceRecord) life() int64 {
 	until := max(r.floor, r.pauseEnd)
 	for _, s := range r.sections {
@@ -108,7 +109,7 @@ func (r paceRecord) life() int64 {
 	return until - r.clock + (24 * time.Hour).Milliseconds()
 }
 
-// args returns an action as the script takes it.
+// args returns an action as arguments of the script.
 func (w paceWorld) args(a paceAction) []string {
 	now := digits(w.now)
 	limits := func(limits []paceLimit) (args []string) {
@@ -133,11 +134,11 @@ type pacedEvent struct {
 	paceWorld
 	ask     judge
 	pool    []paceLimit
-	lead    int64 // how long turns lie ahead, about
+	lead    int64 // about how far ahead turns are
 	history []string
 }
 
-// newPacedEvent returns one with random limits. Its numbers are the same in every run.
+// newPacedEvent returns an event with random limits. Its random numbers are the same in every run.
 func newPacedEvent(seed uint64, ask judge) *pacedEvent {
 	e := &pacedEvent{Rand: rand.New(rand.NewPCG(2, seed)), ask: ask}
 	e.now = int64(midnight) + e.Int64N(1000)
@@ -156,7 +157,8 @@ func newPacedEvent(seed uint64, ask judge) *pacedEvent {
 	return e
 }
 
-// limits returns those of a caller: most have all, some have less, or a lower Max.
+// limits returns the limits of a caller. Most callers have all of them; some have fewer, or a lower
+// Max.
 func (e *pacedEvent) limits() (limits []paceLimit) {
 	limits = slices.Clone(e.pool)
 	if e.IntN(8) == 0 {
@@ -224,7 +226,7 @@ func (e *pacedEvent) does(t *testing.T, a paceAction) {
 	}
 	record := after.record.stored()
 	if was := before.record.stored(); cmp.Equal(was, record, paceTypes) {
-		// nothing is written
+		// Nothing is written.
 	} else if len(record.sections) == 0 && record.clock == 0 {
 		want.wrote = "DEL"
 	} else {
@@ -240,15 +242,15 @@ func (e *pacedEvent) does(t *testing.T, a paceAction) {
 
 var paceTypes = cmp.AllowUnexported(answer{}, paceRecord{}, paceSection{}, paceBucket{})
 
-// TestPaceHistories plays random histories in the model and on a server, which reply and store the
-// same, and holds them against the log of the model.
+// TestPaceHistories plays random histories in the model and on a server, which must reply and store
+// the same, and compares them with the log of the model.
 func TestPaceHistories(t *testing.T) {
 	for seed := range uint64(redistest.UnlessShort(200, 40)) {
 		newPacedEvent(seed, pace.onRedis(t)).plays(t, seed%3 == 0)
 	}
 }
 
-// plays plays a history. If back, the clock steps back now and then.
+// plays plays a history. If back is true, the clock occasionally steps back.
 func (e *pacedEvent) plays(t *testing.T, back bool) {
 	t.Helper()
 	for i := range 100 {
@@ -262,7 +264,7 @@ func (e *pacedEvent) plays(t *testing.T, back bool) {
 	}
 }
 
-// forgets drops turns of the log that no other can meet.
+// forgets drops turns from the log that cannot restrict any later one.
 func (e *pacedEvent) forgets() {
 	longest := int64(0)
 	for _, l := range e.pool {

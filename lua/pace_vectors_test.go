@@ -19,9 +19,9 @@ import (
 //	0s inspect 1 5/1s
 //	0s reset 1
 //
-// The reply follows, indented: the integers as the head of pace.lua has them, with instants as times
-// after midnight, and what is written. A line with the word record shows the stored record in hex: its
-// head and then each section, as testdata/window does.
+// The reply follows, indented: the integers in the order of the header of pace.lua, with instants
+// as times after midnight, and what is written. A line with the word record shows the stored record
+// in hex: its head and then each section, as in testdata/window.
 func TestPaceVectors(t *testing.T) {
 	pace.playsAll(t, func(t *testing.T, file string) (text, got string) {
 		t.Helper()
@@ -29,13 +29,13 @@ func TestPaceVectors(t *testing.T) {
 	})
 }
 
-// TestPaceOnOtherLuas plays the same, and random histories, on the interpreters of Lua that it finds.
+// TestPaceOnOtherLuas plays the same, and random histories, on the Lua interpreters that it finds.
 func TestPaceOnOtherLuas(t *testing.T) {
 	eachLua(t, func(t *testing.T, path string) {
 		for _, file := range pace.histories() {
 			text, got := playPace(t, file, pace.spyOnLua(t, path).about("turns"))
 			if diff := cmp.Diff(text, got); diff != "" {
-				t.Errorf("%s: not as on Redis (-redis +%s)\n%s", file, path, diff)
+				t.Errorf("%s: different from Redis (-redis +%s)\n%s", file, path, diff)
 			}
 		}
 		for seed := range uint64(20) {
@@ -44,7 +44,7 @@ func TestPaceOnOtherLuas(t *testing.T) {
 	})
 }
 
-// playPace plays a history. It returns its text, and the text with the replies that it got.
+// playPace plays a history. It returns its text, and the text with the actual replies.
 func playPace(t *testing.T, file string, ask judge) (text, got string) {
 	t.Helper()
 	text = string(must(os.ReadFile(file)))
@@ -68,7 +68,7 @@ func playPace(t *testing.T, file string, ask judge) (text, got string) {
 	return text, out.String()
 }
 
-// paceArgs returns a line as the script takes it.
+// paceArgs returns a line as arguments of the script.
 func paceArgs(words []string) []string {
 	args := []string{words[1], pace.at(words[0]), words[2]}
 	last, turns := []string(nil), "1"
@@ -95,8 +95,8 @@ func paceArgs(words []string) []string {
 	return slices.Concat(args, last)
 }
 
-// showPace returns a reply as a person reads it. An integer that is an instant of these days is shown
-// as one.
+// showPace formats a reply for people. An integer that is an instant close to midnight is shown as
+// one.
 func showPace(a answer) string {
 	if a.err != "" {
 		return "  error " + a.err + "\n"
@@ -118,7 +118,7 @@ func showPace(a answer) string {
 	return said + "\n"
 }
 
-// paceLayout shows a record in hex: its head, then a line for each section.
+// paceLayout formats a record in hex: its head, then a line for each section.
 func paceLayout(record string) string {
 	if record == "" {
 		return "  none\n"

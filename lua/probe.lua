@@ -1,13 +1,13 @@
--- probe.lua helps to prove that all keys are on one server, so that one call about several events
--- counts each of them where calls about it alone look for it. Some proxies divide the keys among
--- servers, and send a call to the server of its first key, without an error.
+-- probe.lua helps to prove that all keys are on one server, so that one call for several events
+-- counts each of them where calls for that event alone look for it. Some proxies divide the keys
+-- among servers, and send a call to the server of its first key, without an error.
 --
--- First one call marks many keys. Then one call for each key must find its mark: a call that the
--- proxy sends elsewhere finds none.
+-- First, one call marks many keys. Then one call for each key must find its mark: a call that the
+-- proxy sends elsewhere does not find it.
 --
 -- KEYS[k]  keys that nothing else uses, in many hash slots: Name:{~...}:p
 -- ARGV[1]  mark: give each key the value, for 2 s; find: look for it
--- ARGV[2]  the value, another one for each proof
+-- ARGV[2]  the value, different for each proof
 --
 -- Reply: one integer, how many of the keys were marked or found.
 -- Errors: those of SET and GET.

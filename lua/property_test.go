@@ -11,15 +11,15 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// event is one with random limits, and a clock that only the test moves. Its numbers are the same
-// in every run.
+// event is an event with random limits, and a clock that only the test moves. Its random numbers
+// are the same in every run.
 type event struct {
 	script
 	judge
 	*rand.Rand
 	limits []string
-	max    int64 // the least Max
-	per    int64 // the greatest Per, in ms
+	max    int64 // the smallest Max
+	per    int64 // the longest Per, in ms
 	now    int64 // in the unit of the script
 }
 
@@ -34,7 +34,7 @@ func (s script) events(t *testing.T, n int, test func(tb testing.TB, e *event)) 
 	}
 }
 
-// limit adds a limit whose Per is about that long.
+// limit adds a limit with about that Per.
 func (e *event) limit(ms float64) {
 	per, most := int64(ms*(1+50*e.Float64())), int64(math.Pow(1000, e.Float64()))
 	e.limits = append(e.limits, fmt.Sprintf("%d/%dms@%dms", most, per, 1+per*e.Int64N(2)/10))
@@ -62,8 +62,8 @@ func again(a answer) (ms int64) {
 	return ms
 }
 
-// TestAgainIsExact repeats each denied request 1 ms early, which is denied, and in time, which is
-// admitted.
+// TestAgainIsExact repeats each denied request 1 ms early, when it is denied, and on time, when it
+// is allowed.
 func TestAgainIsExact(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		s.events(t, 40, func(tb testing.TB, e *event) {
@@ -85,16 +85,16 @@ func (e *event) comesAgain(tb testing.TB, units int64) {
 	w := again(denied)
 	e.wait(w - 1)
 	if early := e.ask(tb, "allow", units); early.reply[0] == 1 || again(early) != 1 {
-		tb.Errorf("%q deny %d for %d ms, and 1 ms before that say %v", e.limits, units, w, early.reply)
+		tb.Errorf("%q deny %d for %d ms, but 1 ms before that reply %v", e.limits, units, w, early.reply)
 	}
 	e.wait(1)
 	if due := e.ask(tb, "allow", units); due.reply[0] == 0 {
-		tb.Errorf("%q deny %d for %d ms, and then %v", e.limits, units, w, due.reply)
+		tb.Errorf("%q deny %d for %d ms, but then reply %v", e.limits, units, w, due.reply)
 	}
 }
 
-// TestUsedLeavesTheRest checks that as many units as every limit has left are admitted, and that
-// one more is denied.
+// TestUsedLeavesTheRest checks that as many units as every limit has left are allowed, and that one
+// more is denied.
 func TestUsedLeavesTheRest(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		s.events(t, 40, func(tb testing.TB, e *event) {
@@ -107,7 +107,7 @@ func TestUsedLeavesTheRest(t *testing.T) {
 	})
 }
 
-// leavesTheRest looks at the event, and asks for what is left.
+// leavesTheRest peeks at the event, and asks for what is left.
 func (e *event) leavesTheRest(tb testing.TB) {
 	tb.Helper()
 	left, state := e.left(tb)
@@ -115,11 +115,11 @@ func (e *event) leavesTheRest(tb testing.TB) {
 		tb.Errorf("%q deny the last %d at %v", e.limits, left, state)
 	}
 	if left < e.max && e.ask(tb, "peek", left+1).reply[0] == 1 {
-		tb.Errorf("%q admit one more than %d at %v", e.limits, left, state)
+		tb.Errorf("%q allow one more than %d at %v", e.limits, left, state)
 	}
 }
 
-// left returns how many units are left under every limit, by what each replies if it is asked
+// left returns how many units are left under every limit, according to the reply of each limit
 // alone.
 func (e *event) left(tb testing.TB) (left int64, used []int64) {
 	tb.Helper()
@@ -134,7 +134,7 @@ func (e *event) left(tb testing.TB) (left int64, used []int64) {
 	return left, used
 }
 
-// TestLevelIsTheSumOfWhatDecayed compares the level of ar1 with its definition: each admitted unit
+// TestLevelIsTheSumOfWhatDecayed compares the level of ar1 with its definition: each allowed unit
 // weighs e^(-age/Per).
 func TestLevelIsTheSumOfWhatDecayed(t *testing.T) {
 	ar1.events(t, 30, func(tb testing.TB, e *event) {
@@ -179,12 +179,12 @@ func TestRefundGivesBackNoMoreThanIsLeft(t *testing.T) {
 	ask(t, refund...)
 	inspected := ask(t, ar1.with("inspect", "30s", "1", "9/1m")...)
 	if got := ar1Level(inspected); math.Abs(got-1) > 1e-6 {
-		t.Errorf("1 unit was counted besides, and the level is %v: %v", got, inspected.reply)
+		t.Errorf("1 other unit was counted, and the level is %v: %v", got, inspected.reply)
 	}
 }
 
-// TestRefundOfForgottenUnits checks that such a refund changes nothing, and says so: e^-60 of a
-// unit is less than the precision of a level of 1.
+// TestRefundOfForgottenUnits checks that a refund of forgotten units changes nothing, and says so:
+// e^-60 of a unit is less than the precision of a level of 1.
 func TestRefundOfForgottenUnits(t *testing.T) {
 	ask := ar1.onRedis(t)
 	ask(t, ar1.with("allow", "0s", "1", "9/1m")...)

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// windowLayout shows a record in hex: its format and T, then a line for each section, with its
-// fields as the head of window.lua names them: flags, closed, Per | own last time | Resolution |
-// units | buckets. It knows the format independently, and panics if the record does not fit.
+// windowLayout formats a record in hex: its format and T, then a line for each section, with its
+// fields as named in the header of window.lua: flags, closed, Per | own last time | Resolution |
+// units | buckets. It implements the format independently, and panics if the record does not fit.
 func windowLayout(record string) string {
 	if record == "" {
 		return "  none\n"
@@ -31,7 +31,7 @@ func windowLayout(record string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// widths returns how many bytes each field of the first section takes. A 0 is a stroke between
+// widths returns how many bytes each field of the first section takes. A 0 stands for a bar between
 // them.
 func widths(b []byte) []int {
 	flags, closed, per := b[0], uint64(b[1]), uint64(binary.BigEndian.Uint32(b[2:]))
@@ -66,7 +66,7 @@ func timeWidth(per uint64) int {
 	return 6
 }
 
-// take shows fields of these widths, and returns how many bytes they are.
+// take formats fields of these widths, and returns how many bytes they take.
 func take(b []byte, widths []int) (shown string, n int) {
 	var fields []string
 	for _, w := range widths {
@@ -79,8 +79,8 @@ func take(b []byte, widths []int) (shown string, n int) {
 	return strings.TrimRight(strings.Join(fields, " "), " |"), n
 }
 
-// ar1Layout shows a record in hex: its format and time, then a line for each section, as the head
-// of ar1.lua names them: Per | level, which is also shown as a number.
+// ar1Layout formats a record in hex: its format and time, then a line for each section, as in the
+// header of ar1.lua: Per | level, which is also shown as a number.
 func ar1Layout(record string) string {
 	if record == "" {
 		return "  none\n"

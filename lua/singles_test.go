@@ -26,9 +26,9 @@ type twin struct {
 }
 
 // TestSingles compares some, countsome, each and counteach with the calls that they stand for: the
-// same replies, the same bytes, and the same time to live. The histories are random. So are the
-// limits of each call, including those that other calls do not know, and the clock, which also
-// steps back.
+// same replies, the same bytes, and the same time to live. The histories are random, and so are the
+// limits of each call, including limits that other calls do not know. The clock is random, too, and
+// also steps back.
 func TestSingles(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		for seed := range redistest.UnlessShort(30, 15) {
@@ -60,14 +60,14 @@ func (e *twin) step(tb testing.TB) {
 	}
 }
 
-// passTime moves the clock, now and then backwards.
+// passTime moves the clock, sometimes backwards.
 func (e *twin) passTime() {
 	per := e.pers[e.IntN(len(e.pers))] * int64(time.Millisecond/e.unit)
 	e.now += []int64{0, 1, e.Int64N(per), per / 7, -e.Int64N(per), -2 * per, 3 * per}[e.IntN(7)]
 	e.now = min(max(e.now, 0), e.never-1)
 }
 
-// limits returns at least one limit, with the Pers of the event and any Max and Resolution.
+// limits returns at least one limit, with the Pers of the event and random Max and Resolution.
 func (e *twin) limits() (limits []string) {
 	for len(limits) == 0 {
 		for _, i := range e.Perm(len(e.pers)) {
@@ -114,7 +114,7 @@ func (e *twin) calls(tb testing.TB, verb string, n int64, limits []string) (all 
 		if verb == "some" || verb == "countsome" {
 			rows = nil
 		}
-		if verb != "each" || a.reply[0] == 1 || admitted == k { // the first denial, no later one
+		if verb != "each" || a.reply[0] == 1 || admitted == k { // the first denial, but no later one
 			rows = append(rows, a.reply[2:]...)
 		}
 		all.reply, all.stored = []int64{admitted, a.reply[1]}, a.stored
@@ -158,7 +158,7 @@ func (e *twin) many(tb testing.TB, verb string, n int64, limits []string) {
 			tb.Fatal(a.err)
 		}
 		admitted += a.reply[0]
-		if a.wrote == "" { // then nothing was counted
+		if a.wrote == "" { // nothing was counted
 			a.wrote, a.px = want.wrote, want.px
 		}
 		want = a
@@ -188,7 +188,7 @@ func TestInspectListsOthers(t *testing.T) {
 	})
 }
 
-// listsOthers inspects the event with no limit, and with each limit alone.
+// listsOthers inspects the event without a limit, and with each limit alone.
 func (e *twin) listsOthers(tb testing.TB) {
 	tb.Helper()
 	all := e.sections(e.single(tb, e.dated("inspect", digits(e.now), "1")...).reply[2:])
@@ -201,14 +201,14 @@ func (e *twin) listsOthers(tb testing.TB) {
 				got = fmt.Sprintf("%d used, %s", a.reply[2], got)
 			}
 			if got != want {
-				tb.Errorf("%s: %q, and without a limit %q", span(per), got, want)
+				tb.Errorf("%s: %q, but without a limit %q", span(per), got, want)
 			}
 		}
 		others := e.sections(a.reply[5+n:])
 		want := maps.Clone(all)
 		delete(want, per)
 		if diff := cmp.Diff(want, others); diff != "" {
-			tb.Errorf("beside %s (-want +got)\n%s", span(per), diff)
+			tb.Errorf("next to %s (-want +got)\n%s", span(per), diff)
 		}
 	}
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// An undoAsk is what a call of undo asks about one event: a refund, or a reset if the units are 0.
+// An undoAsk is the part of a call of undo for one event: a refund, or a reset if the units are 0.
 type undoAsk struct {
 	jointAsk
 	since int64
 }
 
-// TestUndo compares random calls of undo, each about one to twelve events with limits of their own, with
-// calls of refund and reset about each of them, one after the other: replies, bytes and times to live. An
-// event can come twice, and some fail.
+// TestUndo compares random calls of undo, each for one to twelve events with their own limits, with
+// successive calls of refund and reset for each of them: replies, bytes and times to live. An event
+// can occur twice, and some fail.
 func TestUndo(t *testing.T) {
 	for seed := range redistest.UnlessShort(20, 5) {
 		e := newJointTwin(t, rand.New(rand.NewPCG(7, uint64(seed))))
@@ -93,7 +93,7 @@ func (e *jointTwin) keysOf(asks []undoAsk) (keys []string) {
 	return keys
 }
 
-// undoArgs returns the arguments of a call, whose groups have a size.
+// undoArgs returns the arguments of a call with groups of the given size.
 func (e *jointTwin) undoArgs(size int, asks []undoAsk) []string {
 	args := []string{"undo", digits(e.now)}
 	for _, a := range asks {
@@ -121,8 +121,8 @@ func (e *jointTwin) undone(tb testing.TB, a undoAsk) (changed int64, err error) 
 	return all[0], nil
 }
 
-// TestBadUndo checks that a call of undo whose arguments are invalid is refused as a whole, before anything
-// is written.
+// TestBadUndo checks that a call of undo with invalid arguments is rejected as a whole, before
+// anything is written.
 func TestBadUndo(t *testing.T) {
 	g := window.groupOn(t, redistest.Client(t))
 	valid := func() []string {
@@ -133,7 +133,7 @@ func TestBadUndo(t *testing.T) {
 		"units below zero":            change(2, "-1"),
 		"a fraction of units":         change(4, "1.5"),
 		"too many units":              change(6, digits(1<<53+2)),
-		"a time that is no number":    change(3, "now"),
+		"a time that is not a number": change(3, "now"),
 		"groups of no event":          change(8, "0"),
 		"groups of two":               change(8, "2"),
 		"limits below zero":           change(9, "-1"),

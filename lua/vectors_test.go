@@ -22,24 +22,24 @@ import (
 	windowgo "github.com/slidegate/slidegate/window"
 )
 
-// vectorsFile is the file that ports to other languages are checked with.
+// vectorsFile is the file that ports to other languages are checked against.
 const vectorsFile = "testdata/vectors.json"
 
 // aboutVectors explains in the file itself how to read it.
 var aboutVectors = []string{
-	"What a port of Slidegate has to reproduce. docs/languages.md explains it. Written by: go test ./lua -run TestVectors -update",
-	"Events, secrets and records are bytes, in hex. All else is as it is sent. No number is above 2^53.",
+	"What a port of Slidegate must reproduce. docs/languages.md explains it. Written by: go test ./lua -run TestVectors -update",
+	"Events, secrets and records are bytes, in hex. Everything else is as sent. No number is above 2^53.",
 	"keys: the tag of an event, and its key under the limiter name, in window and in ar1.",
 	"histories: calls on one event of one limiter, in order. now is ARGV[2], in ms for window and in us for ar1.",
-	"limits: max in units, per and resolution in ms. Without a resolution it is the default.",
-	"calls: what the Go library sends, what Redis replies, and the decision that Go makes of it.",
-	"n are units. A refund gives back what the call at the index of in the same history counted; one of nothing sends nothing.",
+	"limits: max in units, per and resolution in ms. Without a resolution, the default applies.",
+	"calls: what the Go library sends, what Redis replies, and the decision that Go derives from it.",
+	"n are units. A refund gives back what the call with index of in the same history counted. If that is nothing, nothing is sent.",
 	"decision: retryAfter and resetAfter are in ms, at is in the unit of now. usage has an entry for each limit.",
 	"record: the value of the key after the last call.",
-	"groups: calls about several events of one limiter, in order, each with one unit. The key of the event foreign holds the text hello.",
-	"keys, argv and reply are those of one call. answers has the decision or the error of each event, in order: those of a call about it alone.",
-	"joints: joint calls, in order. A check is about n units of an event under the limiter at that index. Foreign is an event of the first limiter.",
-	"joint: the decisions about the checks, whether all were counted, and the longest wait. If a check fails, the call has its error instead.",
+	"groups: calls for several events of one limiter, in order, each with one unit. The key of the event foreign holds the text hello.",
+	"keys, argv and reply are those of one call. answers has the decision or the error of each event, in order: those of a call for it alone.",
+	"joints: joint calls, in order. A check asks for n units of an event under the limiter at that index. Foreign is an event of the first limiter.",
+	"joint: the decisions on the checks, whether all were counted, and the longest wait. If a check fails, the call has its error instead.",
 }
 
 // A keyVector is the key of an event.
@@ -66,7 +66,7 @@ type historyVector struct {
 	calls []callVector
 }
 
-// A groupVector is a limiter, and calls about several events.
+// A groupVector is a limiter, and calls for several events.
 type groupVector struct {
 	What        string        `json:"what"`
 	Script      string        `json:"script"`
@@ -79,7 +79,7 @@ type groupVector struct {
 	calls []groupCall
 }
 
-// A groupCall is a call about several events.
+// A groupCall is a call for several events.
 type groupCall struct {
 	Events  []string       `json:"events"`
 	Now     int64          `json:"now"`
@@ -130,7 +130,7 @@ type jointDecisionVector struct {
 	Decisions  []*decisionVector `json:"decisions"`
 }
 
-// An answerVector is the decision about an event, or the error.
+// An answerVector is the decision on an event, or the error.
 type answerVector struct {
 	Decision *decisionVector `json:"decision,omitempty"`
 	Error    string          `json:"error,omitempty"`
@@ -181,8 +181,8 @@ var (
 	}
 )
 
-// vectorHistories are histories that the limiters of Go play. A call is the time after midnight,
-// its name, and its units, or the index of the call that is refunded.
+// vectorHistories holds histories that the Go limiters play. A call is the time after midnight, its
+// name, and its units, or the index of the call to refund.
 var vectorHistories = []struct {
 	what string
 	script
@@ -198,7 +198,7 @@ var vectorHistories = []struct {
 	{"units, and buckets of a sixtieth", window, "alice@example.com", "", false, []string{"1000/1d", "300/1m", "61/1s"}, []string{
 		"0s allow 61", "10ms allow 1", "20ms allow 61", "1s allow 61", "1500ms peek 61", "2s allowUpTo 61", "2100ms allowUpTo 500", "3s allowUpTo 500", "4s allowUpTo 500", "5s charge 40", "5s charge 500", "5s allow 1", "1h allow 1", "12h refund 0", "12h allow 61",
 	}},
-	{"resolutions of their own", window, "a", "", false, []string{"200/1h@15s", "500/1d@6m", "12/1m@1ms", "70/90s@1s500ms", "100/1m30s1ms"}, []string{
+	{"custom resolutions", window, "a", "", false, []string{"200/1h@15s", "500/1d@6m", "12/1m@1ms", "70/90s@1s500ms", "100/1m30s1ms"}, []string{
 		"1ms allow 3", "2ms allow 1", "15s allow 9", "22s charge 20", "23s charge 1", "24s allow 1", "1h allow 12",
 	}},
 	{"the default resolution of uneven spans", window, "b", "", false, []string{"61/1ms", "61/59ms", "61/61ms", "61/12345ms", "60/12346ms", "9007199254740992/876000h"}, []string{
@@ -221,7 +221,7 @@ var vectorHistories = []struct {
 	{"a secret, levels and a hostile event", ar1, "}{\x00\xff~%", vectorSecret, false, []string{"5/1m"}, []string{"0s allow 2", "1s allow 4", "2s allow 3"}},
 }
 
-// vectorGroups are calls about several events. A call is the time after midnight, and its events.
+// vectorGroups holds calls for several events. A call is the time after midnight, and its events.
 // The event called foreign fails.
 var vectorGroups = []struct {
 	what string
@@ -234,7 +234,7 @@ var vectorGroups = []struct {
 	{"three events", window, "", false, []string{"1/5s", "5/1h"}, [][]string{
 		{"0s", "198.51.100.7", "alice@example.com", "2001:db8::1"}, {"2s", "2001:db8::1", "new", "198.51.100.7"}, {"5s", "198.51.100.7", "new"},
 	}},
-	{"an event that comes twice, and one that fails", window, "", false, []string{"2/10s"}, [][]string{
+	{"an event that occurs twice, and one that fails", window, "", false, []string{"2/10s"}, [][]string{
 		{"0s", "a", "foreign", "b", "a", "a"}, {"1s", "foreign", "b"}, {"1s", "b", "foreign"}, {"1s", "b"},
 	}},
 	{"many units, and a secret", window, vectorSecret, false, []string{"300/1m", "1000/1d"}, [][]string{{"0s", "}{\x00\xff~%", "foreign", "a"}, {"1s", "a", "a"}}},
@@ -243,8 +243,8 @@ var vectorGroups = []struct {
 	{"levels of several events where denials count", ar1, "", true, []string{"1/10s"}, [][]string{{"0s", "a", "a", "foreign"}, {"3s", "b", "a"}}},
 }
 
-// vectorJoints are joint calls. A call is the time after midnight, and its checks: the index of the
-// limiter, the event and units. The event called foreign of the first limiter fails.
+// vectorJoints holds joint calls. A call is the time after midnight, and its checks: the index of
+// the limiter, the event and units. The event called foreign of the first limiter fails.
 var vectorJoints = []struct {
 	what     string
 	secret   string
@@ -258,7 +258,7 @@ var vectorJoints = []struct {
 		"2s 1/alice@example.com/2 0/2001:db8::1/1",
 		"3s 1/alice@example.com/1 0/192.0.2.1/1", // denied by the first: 192.0.2.1 was never used
 		"4s 0/foreign/1 1/new/1",
-		"4s 1/new/3", // so the call before counted nothing
+		"4s 1/new/3", // so the previous call counted nothing
 	}},
 	{"requests and tokens of one event, with a secret", vectorSecret, [][]string{{"3/1m"}, {"1000/1m", "9000/1h"}}, []string{
 		"0s 0/key/1 1/key/700", "1s 0/key/1 1/key/400", "1s 0/key/1 1/key/300",
@@ -269,7 +269,7 @@ var vectorJoints = []struct {
 }
 
 // TestVectors checks that testdata/vectors.json has what the Go library sends, what Redis replies,
-// and what Go makes of it.
+// and what Go derives from it.
 func TestVectors(t *testing.T) {
 	got := vectorsText(t, vectorKeys(), playVectors(t), playGroups(t), playJoints(t))
 	if *update {
@@ -278,7 +278,7 @@ func TestVectors(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(string(must(os.ReadFile(vectorsFile))), got); diff != "" {
-		t.Errorf("ports are held to this file; if they still are right: go test ./lua -run Vectors -update (-want +got)\n%s", diff)
+		t.Errorf("ports are checked against this file; if they are still correct: go test ./lua -run Vectors -update (-want +got)\n%s", diff)
 	}
 }
 
@@ -293,7 +293,7 @@ func vectorKeys() (all []keyVector) {
 	return all
 }
 
-// playVectors plays vectorHistories with the limiters of Go, on a server of its own.
+// playVectors plays vectorHistories with the Go limiters, on a dedicated server.
 func playVectors(t *testing.T) (all []historyVector) {
 	t.Helper()
 	client := redistest.Start(t).Client(t)
@@ -316,8 +316,8 @@ func playVectors(t *testing.T) (all []historyVector) {
 	return all
 }
 
-// A vectorPlayer makes calls of a limiter of Go. It is the client of that limiter, and keeps the
-// last command and reply.
+// A vectorPlayer makes calls of a Go limiter. It is the client of that limiter, and keeps the last
+// command and reply.
 type vectorPlayer struct {
 	rueidis.Client
 	script
@@ -327,7 +327,7 @@ type vectorPlayer struct {
 	reply   rueidis.RedisResult
 }
 
-// vectorLimiter is a limiter of either kind. One of window has more verbs.
+// vectorLimiter is a limiter of either kind. A window limiter has more verbs.
 type vectorLimiter interface {
 	AllowN(ctx context.Context, event string, n int64) (windowgo.Decision, error)
 	PeekN(ctx context.Context, event string, n int64) (windowgo.Decision, error)
@@ -358,15 +358,15 @@ func (p *vectorPlayer) make(cfg windowgo.Config) {
 	p.limiter = must(ar1go.New(windowgo.On(p), ar1go.Config{Name: cfg.Name, Secret: cfg.Secret, CountDenied: cfg.CountDenied, Now: cfg.Now, Limits: cfg.Limits}))
 }
 
-// Do passes a command on, and keeps it with its reply.
+// Do forwards a command, and keeps it with its reply.
 func (p *vectorPlayer) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
 	p.command = slices.Clone(command.Commands())
 	p.reply = p.Client.Do(ctx, command)
 	return p.reply
 }
 
-// playGroups plays vectorGroups on two servers of its own. On one, the limiters of Go decide about
-// each event alone. On the other, one call decides about all, with the same answers.
+// playGroups plays vectorGroups on two dedicated servers. On one, the Go limiters decide on each
+// event alone. On the other, one call decides on all of them, with the same answers.
 func playGroups(t *testing.T) (all []groupVector) {
 	t.Helper()
 	alone, among := redistest.Start(t).Client(t), redistest.Start(t).Client(t)
@@ -388,7 +388,7 @@ func playGroups(t *testing.T) (all []groupVector) {
 	return all
 }
 
-// playGroup makes a call about each event, and then one about all of them on the other server.
+// playGroup makes a call for each event, and then one for all of them on the other server.
 func (p *vectorPlayer) playGroup(t *testing.T, among rueidis.Client, at string, events []string) groupCall {
 	t.Helper()
 	p.now = time.UnixMilli(midnight).Add(must(time.ParseDuration(at)))
@@ -408,7 +408,7 @@ func (p *vectorPlayer) playGroup(t *testing.T, among rueidis.Client, at string, 
 	return g
 }
 
-// playAlone makes a call about one event. If it fails, the reply is the error alone.
+// playAlone makes a call for one event. If it fails, the reply is only the error.
 func (p *vectorPlayer) playAlone(t *testing.T, event string) (reply []any, a answerVector) {
 	t.Helper()
 	d, err := p.limiter.AllowN(t.Context(), event, 1)
@@ -421,7 +421,7 @@ func (p *vectorPlayer) playAlone(t *testing.T, event string) (reply []any, a ans
 	return must(p.reply.ToAny()).([]any), answerVector{Decision: p.decision(d)}
 }
 
-// playJoints plays vectorJoints on a server of its own.
+// playJoints plays vectorJoints on a dedicated server.
 func playJoints(t *testing.T) (all []jointVector) {
 	t.Helper()
 	client := redistest.Start(t).Client(t)
@@ -442,8 +442,8 @@ func playJoints(t *testing.T) (all []jointVector) {
 	return all
 }
 
-// play makes a joint call. The limiters of Go make its keys and limits: those of a peek, which writes
-// nothing.
+// play makes a joint call. It takes its keys and limits from a peek of the Go limiters, which
+// writes nothing.
 func (v jointVector) play(t *testing.T, client rueidis.Client, words []string) jointCall {
 	t.Helper()
 	c := jointCall{Now: window.instant(words[0])}
@@ -465,7 +465,7 @@ func (v jointVector) play(t *testing.T, client rueidis.Client, words []string) j
 	return c
 }
 
-// meaning returns the decision that a reply means, or the first error.
+// meaning decodes a reply into a decision, or the first error in it.
 func (v jointVector) meaning(checks []checkVector, reply []any) (*jointDecisionVector, string) {
 	j := &jointDecisionVector{Allowed: true}
 	for _, c := range checks {
@@ -487,7 +487,7 @@ func (v jointVector) meaning(checks []checkVector, reply []any) (*jointDecisionV
 	return j, ""
 }
 
-// decisionOf returns the decision about n units that a part of a joint reply means, as if nothing was
+// decisionOf decodes a part of a joint reply into the decision on n units, as if nothing was
 // counted.
 func decisionOf(n int64, limits []limitVector, part []any) *decisionVector {
 	d := &decisionVector{Allowed: part[0] == int64(1), At: part[1].(int64), Remaining: limits[0].Max}
@@ -505,7 +505,7 @@ func decisionOf(n int64, limits []limitVector, part []any) *decisionVector {
 	return d
 }
 
-// play makes the call that a line describes, after others in the same history.
+// play makes the call that a line describes, after the earlier calls of the same history.
 func (p *vectorPlayer) play(t *testing.T, event, line string, before []callVector) callVector {
 	t.Helper()
 	words := append(strings.Fields(line), "0")
@@ -545,7 +545,7 @@ func (p *vectorPlayer) call(t *testing.T, event string, c *callVector, before []
 	return err
 }
 
-// decision returns a decision of Go, with times in ms or as the script counts them.
+// decision converts a decision of the Go library, with times in ms or in the unit of the script.
 func (p *vectorPlayer) decision(d windowgo.Decision) *decisionVector {
 	v := &decisionVector{
 		Allowed: d.Allowed, Granted: d.Granted, Counted: d.Counted, Remaining: d.Remaining, RetryAfter: d.RetryAfter.Milliseconds(),
@@ -557,7 +557,7 @@ func (p *vectorPlayer) decision(d windowgo.Decision) *decisionVector {
 	return v
 }
 
-// vectorsText writes the file, with a line for each key and each call.
+// vectorsText formats the file, with a line for each key and each call.
 func vectorsText(t *testing.T, all []keyVector, histories []historyVector, groups []groupVector, joints []jointVector) string {
 	t.Helper()
 	var text, several, jointly []string
@@ -576,12 +576,12 @@ func vectorsText(t *testing.T, all []keyVector, histories []historyVector, group
 		`"groups":[` + "\n" + strings.Join(several, ",\n") + "],\n" +
 		`"joints":[` + "\n" + strings.Join(jointly, ",\n") + "]}\n"
 	if !json.Valid([]byte(file)) {
-		t.Fatalf("this is no JSON: %s", file)
+		t.Fatalf("this is not JSON: %s", file)
 	}
 	return file
 }
 
-// withCalls returns a limiter as JSON, with a line for each of its calls.
+// withCalls formats a limiter as JSON, with a line for each of its calls.
 func withCalls[T any](limiter any, calls []T) string {
 	return strings.TrimSuffix(line(limiter), "}") + `,"calls":[` + "\n  " + strings.Join(lines(calls), ",\n  ") + "]}"
 }
@@ -593,7 +593,7 @@ func lines[T any](all []T) (text []string) {
 	return text
 }
 
-// line returns a value as JSON, in which < and & are not escaped.
+// line formats a value as JSON, without escaping < and &.
 func line(v any) string {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)

@@ -8,90 +8,90 @@
 --          secret, the tag of every event is ~ and its HMAC-SHA256. Both are in base64url without
 --          padding. Examples are in testdata/vectors.json
 -- ARGV[1]  what to do:
---            allow      count the units if every limit admits them. Only allow, count, joint and
+--            allow      count the units if every limit allows them. Only allow, count, joint and
 --                       undo take more than one key
---            count      the same, but count them when a limit denies, too
---            peek       reply what allow would, and count nothing
---            some       count as many of the n units as every limit admits, like n calls of allow
+--            count      the same, but count them even if a limit denies
+--            peek       reply as allow would, but count nothing
+--            some       count as many of the n units as every limit allows, like n calls of allow
 --                       with one unit, one after the other at this instant
---            countsome  count the n units like n calls of count with one unit, so also those that a
---                       limit denies
+--            countsome  count the n units like n calls of count with one unit, including those that
+--                       a limit denies
 --            each       the same as some, but reply to each of the n calls
 --            counteach  the same as countsome, but reply to each of the n calls
---            inspect    reply the state, bucket by bucket
+--            inspect    reply with the state, bucket by bucket
 --            refund     give back units that an earlier call counted
 --            reset      forget the event, even if its record is cut short
---            joint      decide about one or more groups of events, each event under limits of its own. If
---                       every limit of each event of a group admits its units, count all of them, else
---                       none. No key may come twice
---            undo       refund or reset each of one or more groups of events: n units of a refund, or 0
---                       for a reset
+--            joint      decide on one or more groups of events, each event under its own limits. If
+--                       every limit of each event of a group allows its units, count all of them, else
+--                       none. No key may occur twice
+--            undo       refund or reset each event of one or more groups: n is the units to refund, or
+--                       0 for a reset
 -- ARGV[2]  now, in ms since 1970; empty: the clock of this server
 -- ARGV[2 + k]  n for event k, in units: 1 to 2^53. For each and counteach it is at most 4096; for
---          allow, count, peek and inspect it is at most the least Max
+--          allow, count, peek and inspect it is at most the smallest Max
 -- ARGV[3 + K + 3i], [4 + K + 3i], [5 + K + 3i]  limit i = 0, 1, ... 30: Per in ms (1 to 2^44), Max
 --          in units (1 to 2^53), Resolution in ms (1 to Per). No two limits have the same Per.
 --          Inspect needs no limit
--- The last ARGV, for refund alone: the second reply of the call that counted, in ms
--- For joint, ARGV[3 + K] is instead how many events a group has: G, of which K is a multiple. Events 1 to
--- G are the first group, the next G the second. Then come, for each place in a group, the number of its
+-- The last ARGV, only for refund: the second integer in the reply of the call that counted, in ms
+-- For joint, ARGV[3 + K] is instead G, the number of events in a group. K is a multiple of it. Events 1 to
+-- G are the first group, the next G the second. Then come, for each position in a group, the number of its
 -- limits (1 to 31) and the three integers of each. Undo is the same, but each n is followed by the last
--- argument of a refund (for a reset, any number), and a place can have no limits
+-- argument of a refund (for a reset, any number), and a position can have no limits
 --
--- Reply: a list of integers. Times are in ms; a wait begins now.
---   allow, count, peek   admitted (1 or 0), the time of the decision, then for each limit: units
---                        used, wait until it would admit the same request once more, wait until
+-- Reply: a list of integers. Times are in ms; a wait is counted from now.
+--   allow, count, peek   allowed (1 or 0), the time of the decision, then for each limit: units
+--                        used, wait until it would allow the same request once more, wait until
 --                        it is as if never used
---   some, countsome      how many of the n units are admitted (the first ones), the time, then
---                        for each limit: units used, wait until it would admit one more unit,
+--   some, countsome      how many of the n units are allowed (the first ones), the time, then
+--                        for each limit: units used, wait until it would allow one more unit,
 --                        wait until it is as if never used
---   each, counteach      how many are admitted, the time, then a row for each of the n calls, in
---                        order: the three integers of each limit in the reply to that call. The
---                        verb each ends with the row of the first denial, which is also that of all
---                        later calls
---   inspect              0, the time, then for each limit the same three (for the units given),
---                        how many buckets there are and, oldest first, the time and units of
+--   each, counteach      how many are allowed, the time, then a row for each of the n calls, in
+--                        order: the three integers of each limit in the reply to that call. For
+--                        the verb each, the row of the first denial is the last one, and also stands
+--                        for all later calls
+--   inspect              0, the time, then for each limit the same three (for the given units),
+--                        the number of buckets and, oldest first, the time and units of
 --                        each. Then for each other section of the record: its Per, units used,
 --                        wait until it is as if never used, and buckets as above
 --   refund, reset        1 if anything changed, else 0. Undo replies this for each event
---   joint                for each event, as to allow: whether its own limits admit it, and so on. A group is
---                        counted if all its events are admitted. In one that is not, those that would be
---                        are as they stand, without their units
--- For several keys these are one after the other. If an event fails, a text is in the place of its
--- first integer: the error that a call about it alone would reply. Its other integers mean nothing.
--- The other events are decided, but of its group in a joint call none is counted.
+--   joint                for each event, the reply of allow: whether its own limits allow it, and so on. A
+--                        group is counted if all its events are allowed. In a group that is not counted,
+--                        the rows of events that would be allowed do not include their units
+-- For several keys, these replies follow one another. If an event fails, a string replaces its first
+-- integer: the error that a call for it alone would return. Its other integers are meaningless. The
+-- other events are decided, except that no event of its group in a joint call is counted.
 --
 -- Writes: one SET with PX for each event whose units are counted. Refund writes one SET or DEL,
 -- reset one DEL. If allow, some, each or joint count nothing, they write only to repair a date
--- (NoTimeTravel). Joint writes nothing of a group before all its events are decided. Peek and inspect never write.
+-- (NoTimeTravel). Joint writes nothing for a group before all its events are decided. Peek and inspect never write.
 -- Errors, before anything is written: WRONGTYPE or SLIDEGATE, and a sentence that names the key. If
--- the arguments are wrong, it names the first key. If one is not a number, the error is Lua's own.
+-- the arguments are wrong, it names the first key. If one is not a number, the error is Lua's.
 --
 -- The record. A bucket is (time of its last event, units). It is forgotten when it is Per old.
 --   byte      128 + the number of sections, 1 to 31: the format
 --   6 bytes   T, the time of the last event (the clock's, if a bucket is ahead); numbers are big
 --             endian
 --   then for each limit a section:
---   byte      flags: 0-3 how wide units are (0: every bucket holds 1; 1, 2, 3: 1, 3, 7 bytes),
+--   byte      flags: 0-3 the width of units (0: every bucket holds 1; 1, 2, 3: 1, 3, 7 bytes),
 --             + 4 x (0: Resolution 1; 1: Per/60, rounded up; 2: in a field), + 16: own last time,
 --             + 32: wide head
---   1 byte    how many buckets are closed: all but the last (2 bytes in a wide head)
+--   1 byte    the number of closed buckets: all except the last one (2 bytes in a wide head)
 --   4 bytes   Per (6 in a wide head)
 --   6 bytes   time of its last event, if not T (flag 16)
---   6 bytes   Resolution under which its last bucket was opened (in a field)
+--   6 bytes   Resolution under which its last bucket was opened (if in a field)
 --   2 x units of all its buckets, and of the last one (unless every bucket holds 1)
 --   closed x  newest first: time of the bucket modulo 256^w, where w is 2, 3, 4 or 6 bytes, the
---             least that holds Per; and its units (unless every bucket holds 1)
+--             smallest that can hold Per; and its units (unless every bucket holds 1)
 
 -- The loop reads a section of the record into these locals. Other code here uses the same names:
 --   per, closed, last, res  Per, how many buckets are closed, the time of the last event, and the
 --                           Resolution under which the last bucket was opened
 --   total, open             the units of all buckets, and those of the last one, which is open
---   at, fin                 where in v the closed buckets begin, and where what follows them does
+--   at, fin                 where the closed buckets start in v, and where they end (exclusive)
 --   w, u, pair, wrap        how many bytes the time and the units of a closed bucket take, the
 --                           format that reads both, and 256^w
---   slot                    where the three integers of the limit with this Per begin in reply: 3,
---                           6, 9 and so on. In ARGV the limit begins K places later. 0 if the
+--   slot                    the index in reply of the three integers of the limit with this Per: 3,
+--                           6, 9 and so on. In ARGV the limit starts K places later. 0 if the
 --                           caller has no such limit
 --   date                    the time of the attempt in this section: now, or last if that is later
 
@@ -127,17 +127,17 @@ local function encode(recordT, per, closed, last, res, total, open, body, w, u)
 end
 
 local redis, read, write, A, keys = redis, struct.unpack, struct.pack, ARGV, #KEYS
-local base = keys -- the integers of the limit with a slot in reply begin at A[base + slot]
+local base = keys -- the integers of a limit with a slot in reply start at A[base + slot]
 local op, now, n, count = A[1], A[2], A[3] == '1' and 1 or A[3] + 0, #A
 
 -- The verb. One call counts unit, and the waits are for one call. All calls together count n.
--- units lists n for each event, if there are several.
+-- If there are several events, units lists n for each.
 local valid, unit, most, units = n == 1 or n >= 1 and n <= 9007199254740992 and n % 1 == 0, n
-local tries, writes = true, true -- tries: reply is as if the units are counted, unless a limit denies
+local tries, writes = true, true -- tries: reply includes the units, unless a limit denies
 local counting, looks, inspect, refund -- counting: denied units count, too; looks: peek or inspect
-local singles, lowers, fit -- singles: one call stands for n, and fit are admitted; lowers: only they count
-local lists, since, simulated -- lists: the sections are listed, since the loop alone is not enough
-local joint, undo, own -- joint: all events are counted, or none; own: each has limits of its own
+local singles, lowers, fit -- singles: one call stands for n, and fit are allowed; lowers: only they count
+local lists, since, simulated -- lists: collect the sections, since the loop alone is not enough
+local joint, undo, own -- joint: all events are counted, or none; own: each has its own limits
 local stride = 1 -- how many arguments each n takes
 if op ~= 'allow' then
   joint, undo = op == 'joint', op == 'undo'
@@ -172,7 +172,7 @@ if keys > 1 or own then
     units[k], valid = n, valid and (n >= 1 or undo and n == 0) and n % 1 == 0
   end
   valid = valid and most <= 9007199254740992
-  for k = 1, undo and keys or 0 do since = A[2 * k + 2] + 0 end -- an error comes before anything is written
+  for k = 1, undo and keys or 0 do since = A[2 * k + 2] + 0 end -- fail before anything is written
 end
 
 if now == '' then
@@ -184,11 +184,11 @@ else
   valid = valid and now >= 0 and now < 140737488355328 and now % 1 == 0
 end
 
--- The limits of the events or, if each has its own, those of each place in a group. Until one is decided,
--- its places in reply hold -Per, Max and Resolution.
---   size, places  if each event has limits of its own: how many events a group has, and for each its
---                 limits. In a joint call also what may be written about it
---   given         for several events: reply as it begins
+-- The limits of the events or, if each event has its own, those of each position in a group. Until a
+-- limit is decided, its slots in reply hold -Per, Max and Resolution.
+--   size, places  if each event has its own limits: the number of events in a group, and the limits of
+--                 each position. In a joint call also what may be written for it
+--   given         for several events: the initial value of reply
 local limits, lastSlot, reply, given, places = (count - 2 - keys) / 3, 0
 local size = keys
 if own then
@@ -205,7 +205,7 @@ for k = 1, own and size or 1 do
     if k == size and base + 2 + 3 * limits ~= count then limits = -1 end
   end
   if not (valid and limits % 1 == 0 and limits <= 31 and (limits >= 1 or (inspect or undo) and limits == 0)) then
-    return redis.error_reply('SLIDEGATE key ' .. KEYS[1] .. ': the arguments are not as the head of window.lua asks')
+    return redis.error_reply('SLIDEGATE key ' .. KEYS[1] .. ': invalid arguments (see the header of window.lua)')
   end
   lastSlot = 3 * limits
   if limits == 1 then
@@ -221,7 +221,7 @@ for k = 1, own and size or 1 do
     if not (width <= per and per <= 17592186044416 and most <= max and max <= 9007199254740992 and
       per % 1 + max % 1 == 0 and (width == 1 or width >= 1 and width % 1 == 0)) then
       return redis.error_reply(string.format(
-        'SLIDEGATE key %s: limit %d or the units are not as the head of window.lua asks', KEYS[k], slot / 3))
+        'SLIDEGATE key %s: limit %d or the units are invalid (see the header of window.lua)', KEYS[k], slot / 3))
     end
     if per > longest then
       longest = per
@@ -242,22 +242,22 @@ for k = 1, own and size or 1 do
   if own then places[k] = {base = base, limits = limits, lastSlot = lastSlot, reply = reply, given = given} end
 end
 
--- Decide about each event. Each round of the inner loop decides about one section of its record,
--- and then about each limit that has no section. It writes into reply what is true once the units
--- are counted. The first limit that denies corrects this for the limits before it. For some and
--- each, a limit may admit fewer units than the limits before it have counted. The loop then begins
--- again, with as many units as every limit admits.
+-- Decide on each event. The inner loop decides on one section of its record at a time, and then on
+-- each limit that has no section. It writes to reply the state after the units are counted. The first
+-- limit that denies corrects this for the limits before it. For some and each, a limit may allow
+-- fewer units than the limits before it have counted. The loop then starts over, with as many units
+-- as every limit allows.
 --   failure                why the event fails
 --   out, outs, expiry, px  the new sections, their number, the time when the last of their units
 --                          is forgotten, and that as PX, if it is the Per of a limit
---   undecided, seen        how many limits are not decided yet, and how many sections were read
+--   undecided, seen        how many limits are still undecided, and how many sections were read
 --   ahead, earliest        how many limits are dated later than now, and the earliest such date
 --   short                  the flags of the section, if the fast writers can write it
 --   joins                  whether new units join the last bucket
 --   lasts                  last of each slot where it is not T
---   fits, broken           whether all events of a group are admitted, and whether one fails
+--   fits, broken           whether all events of a group are allowed, and whether one fails
 -- A section needs its own last time only if it is carried along or ahead of the clock, because T is
--- the time of the clock at the last write.
+-- the clock time of the last write.
 local all, place = units and {}, 0 -- for several events: the replies
 local fits, broken = true, false
 local full = ' would count for more than 31 limits; wait until some are forgotten, or reset it'
@@ -290,7 +290,7 @@ for k = 1, keys do
       first, foreign = v:byte() or 0, true
     end
   end
-  local newT, tail = refund and T or now, len - 5 -- tail: where the last head may begin
+  local newT, tail = refund and T or now, len - 5 -- tail: where the last head may start
   local pos, slot, undecided, seen, ahead, earliest = 8, 0, limits, 0, 0, 281474976710656
   local out, outs, expiry, px, again, changed, lasts = '', limits, 0
   local last, total, open, w, pair, wrap, joins
@@ -304,7 +304,7 @@ for k = 1, keys do
   end
   while pos <= len or undecided > 0 or again do
     if again and pos > len and undecided == 0 then
-      -- Begin again, with as many units as every limit admits.
+      -- Start over, with as many units as every limit allows.
       pos, slot, undecided, seen, ahead, out, outs, expiry = 8, 0, limits, 0, 0, '', limits, 0
       again, sections, admitted, adds, counts = false, sections and {}, true, true, true
       for b = 3, lastSlot, 3 do
@@ -376,7 +376,7 @@ for k = 1, keys do
       last = now - per -- old enough to be forgotten
     end
 
-    -- NoTimeTravel: if the clock stepped back, merge all that is more than Per ahead into one bucket
+    -- NoTimeTravel: if the clock stepped back, merge everything more than Per ahead into one bucket
     -- at now + Per.
     local fin, date = pos, now
     if last > now then
@@ -408,7 +408,7 @@ for k = 1, keys do
           if last - (last - b) % wrap + per > date then break end
           total, closed, fin = total - (u > 0 and c or 1), closed - 1, fin - w - u
         end
-        if total < open then foreign = true break end -- all buckets together hold at least what one holds
+        if total < open then foreign = true break end -- all buckets together hold at least as much as one
       end
     end
     if sections then
@@ -418,14 +418,14 @@ for k = 1, keys do
     end
 
     if slot == 0 then
-      -- Keep what callers with other limits count, until it is forgotten. A refund does so later.
+      -- Keep what callers with other limits count, until it is forgotten. A refund does this later.
       if last + per > now and not refund then
         out, outs = out .. encode(newT, per, closed, last, res, total, open, v:sub(at, fin - 1), w, u), outs + 1
         if last + per > expiry then expiry, px = last + per, nil end
       end
     else
-      -- Decide. need is how many units must be forgotten before this call fits, or once this one is
-      -- counted, before the next.
+      -- Decide. need is how many units must be forgotten before this call fits or, if it is counted,
+      -- before the next one does.
       local due, need, wait = date + per, total - (reply[slot + 1] - unit), 0
       if singles and need + fit > 1 then
         fit = need < 1 and 1 - need or 0
@@ -490,7 +490,7 @@ for k = 1, keys do
           if joins then
             open = open + n
           else
-            body = write(pair, last % wrap, open) .. body -- without units, if every bucket holds 1
+            body = write(pair, last % wrap, open) .. body -- without units if every bucket holds 1
             open, res = n, reply[slot + 2]
           end
           out = out .. encode(newT, per, closed, date, res, total + n, open, body, w, u)
@@ -552,7 +552,7 @@ for k = 1, keys do
     if outs > 31 then failure = 'SLIDEGATE key ' .. key .. full end
   end
 
-  -- Write the whole record anew for a refund, or to repair a date when nothing is counted.
+  -- Rewrite the whole record for a refund, or to repair a date when nothing is counted.
   if refund or changed and (joint or not counts) then
     out, outs, expiry, px = '', 0, 0, nil
     for _, s in ipairs(sections) do
@@ -635,7 +635,7 @@ for k = 1, keys do
     local rows, waits, place = {fit, reply[2]}, {}, 3
     for _, s in ipairs(counting and sections or {}) do
       if s.slot > 0 then
-        -- Go through the units that the record had, oldest first: gone units are forgotten at t + Per.
+        -- Go through the units of the record, oldest first: gone units are forgotten at t + Per.
         local gone, t, p, list = 0, 0, s.fin, {}
         local joined = s.last == s.date or s.res > 1 and s.last - s.last % s.res == s.date - s.date % s.res
         for k = 1, n do
@@ -672,10 +672,11 @@ for k = 1, keys do
   place = place + width
 
   if joint and k % size == 0 then
-    -- The group is decided. Write all records with their units or, if an event denies, the repairs alone.
+    -- The group is decided. Write all records with their units or, if an event denies, only the repairs.
     -- After an error, write nothing. Servers check before the first SET of a script whether it may write, so
-    -- no later one fails, unless an ACL allows EVALSHA for all keys and SET for some of them alone. What is
-    -- written then stays. If not all are admitted, those that would be are as they stand.
+    -- no later SET fails, unless an ACL allows EVALSHA for all keys but SET for only some of them. What was
+    -- written then stays. If not all events are allowed, the rows of those that would be do not include
+    -- their units.
     for i = 1, size do
       local p = places[i]
       local value, px = p.repaired, p.repairedPX

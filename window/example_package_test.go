@@ -22,5 +22,5 @@ func Example() {
 	} else {
 		fmt.Println("denied, as HTTP 429; retry after", d.RetryAfter)
 	}
-	// Prints: allowed
+	// It prints: allowed
 }

@@ -1,6 +1,6 @@
 -- setspy.lua wraps inflight.lua for tests, as spy.lua wraps the other scripts. It returns three texts: the
 -- reply, the commands that wrote, and the sorted set. It fails if the script names another key, reads
--- after a write, writes before an error, or replies anything except whole numbers and, for inspect, texts.
+-- after a write, writes before an error, or replies anything except integers and, for inspect, strings.
 local server, wrote = redis, {}
 local redis = {error_reply = server.error_reply}
 local writes = {ZADD = true, ZREM = true, PEXPIRE = true, DEL = true}
@@ -28,10 +28,10 @@ local function shown(name)
 end
 for i, part in ipairs(reply) do
   if type(part) == 'number' then
-    assert(part % 1 == 0, 'a number that is no integer')
+    assert(part % 1 == 0, 'a number that is not an integer')
     reply[i] = ('%.0f'):format(part)
   else
-    assert(ARGV[1] == 'inspect' and type(part) == 'string', 'a reply that is no integer')
+    assert(ARGV[1] == 'inspect' and type(part) == 'string', 'a reply that is not an integer')
     reply[i] = part == '' and '-' or shown(part)
   end
 end

@@ -1,8 +1,8 @@
 -- spy.lua wraps a script for tests. It runs the script as it is. For each key it returns its part of
 -- the reply, the command by which the script wrote it, and the value that it left. It fails if the
 -- script reads or writes keys out of their order, writes one twice or before an error, or replies
--- anything except whole numbers, the text of an event that fails among others, and the texts of a list
--- of overrides, which it returns apart.
+-- anything except integers, the error of an event that fails among others, and the strings of a list
+-- of overrides, which it returns separately.
 local server, k, wrote, stored = redis, 0, {}, {}
 local redis = {error_reply = server.error_reply}
 
@@ -38,11 +38,11 @@ for k, key in ipairs(KEYS) do
     local into = ARGV[1] == 'list' and type(n) == 'string' and texts or part
     into[#into + 1] = n
     if into == texts then
-      assert(i > 3, 'a text in place of a number')
+      assert(i > 3, 'a string in place of a number')
     elseif i == 1 and type(n) == 'string' then
-      assert(#KEYS > 1 and #wrote[k] == 0, 'a text that is no error, or a write before it')
+      assert(#KEYS > 1 and #wrote[k] == 0, 'a string that is not an error, or a write before it')
     else
-      assert(type(n) == 'number' and n % 1 == 0, 'a reply that is no integer')
+      assert(type(n) == 'number' and n % 1 == 0, 'a reply that is not an integer')
     end
   end
   left[key], answers[k] = stored[k], {part, wrote[k], type(stored[k]) == 'string' and stored[k], texts}
