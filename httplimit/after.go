@@ -9,8 +9,8 @@ import (
 	"github.com/dunglas/httpsfv"
 )
 
-// waitIn returns how long a response tells its client to wait, or 0. The first field that names a time
-// counts. Times are compared with the Date of the response if it has one, and with now otherwise.
+// waitIn returns how long a response asks its client to wait, or 0. The first header that gives a
+// time counts. Times are relative to the Date of the response if it has one, and to now otherwise.
 func waitIn(h http.Header, now time.Time) time.Duration {
 	if date, err := http.ParseTime(h.Get("Date")); err == nil {
 		now = date
@@ -23,7 +23,7 @@ func waitIn(h http.Header, now time.Time) time.Duration {
 	return 0
 }
 
-// retryAfter reads Retry-After, in seconds or as a date.
+// retryAfter parses Retry-After, which is a number of seconds or a date.
 func retryAfter(h http.Header, now time.Time) (time.Duration, bool) {
 	text := h.Get("Retry-After")
 	if n, ok := number(text); ok {
@@ -33,8 +33,8 @@ func retryAfter(h http.Header, now time.Time) (time.Duration, bool) {
 	return at.Sub(now), err == nil
 }
 
-// usageWait reads RateLimit: the longest t of limits of which nothing is left. Other limits have a t,
-// too, in some versions of the draft.
+// usageWait parses RateLimit and returns the longest t among limits with nothing left. In some
+// versions of the draft, other limits also have a t.
 func usageWait(h http.Header, _ time.Time) (longest time.Duration, found bool) {
 	members, _ := httpsfv.UnmarshalList(h[usageField])
 	for _, m := range members {
@@ -51,8 +51,8 @@ func usageWait(h http.Header, _ time.Time) (longest time.Duration, found bool) {
 	return longest, found
 }
 
-// legacyWait reads X-RateLimit-Reset, unless X-RateLimit-Remaining says that something is left. Servers
-// send seconds from now, seconds or milliseconds since 1970, or a date.
+// legacyWait parses X-RateLimit-Reset, unless X-RateLimit-Remaining is above 0. Servers send
+// seconds from now, seconds or milliseconds since 1970, or a date.
 func legacyWait(h http.Header, now time.Time) (time.Duration, bool) {
 	if left := h.Get(legacyRemaining); left != "" {
 		if n, err := strconv.ParseFloat(left, 64); err != nil || n > 0 {
@@ -73,7 +73,7 @@ func legacyWait(h http.Header, now time.Time) (time.Duration, bool) {
 	return seconds((n - float64(now.UnixMilli())) / 1e3), n < farMilliseconds
 }
 
-// date reads a time as HTTP writes it, or as RFC 3339 does.
+// date parses a time in the format of HTTP or RFC 3339.
 func date(text string) (time.Time, error) {
 	if at, err := http.ParseTime(text); err == nil {
 		return at, nil
@@ -81,13 +81,13 @@ func date(text string) (time.Time, error) {
 	return time.Parse(time.RFC3339, text)
 }
 
-// number reads a number that is not negative.
+// number parses a number that is not negative.
 func number(text string) (float64, bool) {
 	n, err := strconv.ParseFloat(text, 64)
 	return n, err == nil && n >= 0 && !math.IsInf(n, 1)
 }
 
-// seconds returns a time of n seconds, at most a day.
+// seconds returns n seconds as a duration, at most a day.
 func seconds(n float64) time.Duration {
 	const day = 24 * 60 * 60
 	return time.Duration(min(n, day) * float64(time.Second))

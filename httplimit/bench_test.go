@@ -31,8 +31,8 @@ var (
 	threeLimits = []string{"1000000000000/5s", "1000000000000/1h", "1000000000000/1d"}
 )
 
-// BenchmarkRequest measures a request without a server: with a bare handler, with the limiter
-// alone, and with the middleware.
+// BenchmarkRequest measures a request without a server: with a bare handler, with only the limiter,
+// and with the middleware.
 func BenchmarkRequest(b *testing.B) {
 	conn := window.On(redistest.Client(b))
 	redis := func(texts []string) *window.Limiter {
@@ -74,8 +74,8 @@ func BenchmarkRequest(b *testing.B) {
 	run("Redis, a place", inFlight(httplimit.InFlightConfig{Places: placesInRedis(b, 1)}).Wrap(fine), 0)
 }
 
-// BenchmarkTransport measures a request to nowhere: by the base alone, by the limiters alone, and by the
-// Transport.
+// BenchmarkTransport measures a request that goes nowhere: with only the base, with only the
+// limiters, and with the Transport.
 func BenchmarkTransport(b *testing.B) {
 	base := roundTripper(func(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("fine")), Request: r}, nil
@@ -109,7 +109,7 @@ func BenchmarkTransport(b *testing.B) {
 	bench("Redis, both", transport(httplimit.TransportConfig{Base: base, Turns: inRedis, Places: placesInRedis(b, 1)}))
 }
 
-// alternate returns a Choose whose limiters take turns, for requests one after the other.
+// alternate returns a Choose that alternates between two limiters. Requests must be sequential.
 func alternate(one, two httplimit.Limiter) func(*http.Request) (httplimit.Limiter, error) {
 	return func(*http.Request) (httplimit.Limiter, error) {
 		one, two = two, one
@@ -117,7 +117,7 @@ func alternate(one, two httplimit.Limiter) func(*http.Request) (httplimit.Limite
 	}
 }
 
-// checks returns a check for each limiter, of an address.
+// checks returns a check for each limiter, all with the same address.
 func checks(limiters ...*window.Limiter) (all []window.Check) {
 	for _, l := range limiters {
 		all = append(all, window.Check{Limiter: l, Event: "198.51.100.7"})
@@ -125,7 +125,7 @@ func checks(limiters ...*window.Limiter) (all []window.Check) {
 	return all
 }
 
-// nested returns a handler in one middleware around another.
+// nested returns a handler wrapped in two middlewares.
 func nested(outer, inner httplimit.Limiter) http.Handler {
 	wrap := func(l httplimit.Limiter, h http.Handler) http.Handler {
 		return middleware(httplimit.Config{Limiter: l, Key: httplimit.Address}).Wrap(h)
@@ -133,7 +133,7 @@ func nested(outer, inner httplimit.Limiter) http.Handler {
 	return wrap(outer, wrap(inner, fine))
 }
 
-// alone returns a handler that asks a limiter as the middleware does, and ignores the decision.
+// alone returns a handler that calls a limiter as the middleware does, and ignores the decision.
 func alone(l httplimit.Limiter) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = must(l.AllowN(r.Context(), "198.51.100.7", 1))
@@ -141,7 +141,7 @@ func alone(l httplimit.Limiter) http.Handler {
 	})
 }
 
-// alonePlace returns a handler that takes a place and gives it back.
+// alonePlace returns a handler that takes a place and releases it.
 func alonePlace(l *inflight.Limiter) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		lease, _, err := l.TryAcquire(r.Context(), "198.51.100.7")
@@ -153,8 +153,8 @@ func alonePlace(l *inflight.Limiter) http.Handler {
 	})
 }
 
-// repeat sends the same request to the handler again and again. The last status must be want, so
-// that the benchmark measures what its name says; 0 means that the handler set none.
+// repeat sends the same request to the handler repeatedly. The last status must be want, so that
+// the benchmark measures what its name says. 0 means that the handler set no status.
 func repeat(b *testing.B, h http.Handler, want int) {
 	r := must(http.NewRequestWithContext(b.Context(), http.MethodGet, "/", nil))
 	r.RemoteAddr = "10.0.0.1:50000"
@@ -170,8 +170,8 @@ func repeat(b *testing.B, h http.Handler, want int) {
 	}
 }
 
-// BenchmarkRequestServed measures the same with a server and a client, one request after the other
-// on one connection.
+// BenchmarkRequestServed measures the same with a server and a client: sequential requests on one
+// connection.
 func BenchmarkRequestServed(b *testing.B) {
 	limiter := must(window.New(window.On(redistest.Client(b)), window.Config{Name: redistest.Key(b), Limits: limits(threeLimits...)}))
 	for _, of := range []struct {

@@ -17,8 +17,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// twoServers starts two servers as two processes would: each has its own limiter, of one Name on
-// one Redis.
+// twoServers starts two servers as two processes would: each has its own limiter, with the same
+// Name on the same Redis.
 func twoServers(t *testing.T, client rueidis.Client, reached *atomic.Int64) (addresses [2]string) {
 	t.Helper()
 	name := redistest.Key(t)
@@ -40,8 +40,8 @@ func onRedis(t *testing.T, test func(t *testing.T, client rueidis.Client)) {
 	t.Run("Cluster", func(t *testing.T) { test(t, redistest.Cluster(t)) })
 }
 
-// TestBurst sends ten requests from each of 64 clients to two servers. They admit the budget, and
-// not one request more.
+// TestBurst sends ten requests from each of 64 clients to two servers. Together they allow exactly
+// the budget.
 func TestBurst(t *testing.T) {
 	onRedis(t, func(t *testing.T, redis rueidis.Client) {
 		var reached, admitted, denied atomic.Int64
@@ -70,17 +70,17 @@ func TestBurst(t *testing.T) {
 		}
 		all.Wait()
 		if admitted.Load() != 50 || denied.Load() != 590 || reached.Load() != 50 {
-			t.Errorf("%d admitted, %d denied, %d reached the handler", admitted.Load(), denied.Load(), reached.Load())
+			t.Errorf("%d allowed, %d denied, %d reached the handler", admitted.Load(), denied.Load(), reached.Load())
 		}
 	})
 }
 
-// TestBurstOfCurl does the same with eight processes of curl, each with up to sixteen connections
-// at once.
+// TestBurstOfCurl does the same with eight curl processes, each with up to sixteen connections at
+// once.
 func TestBurstOfCurl(t *testing.T) {
 	curl, err := exec.LookPath("curl")
 	if err != nil {
-		t.Skip("curl is not installed, so nothing but Go's own client is tried")
+		t.Skip("curl is not installed, so only Go's own client is tested")
 	}
 	onRedis(t, func(t *testing.T, client rueidis.Client) {
 		var reached atomic.Int64

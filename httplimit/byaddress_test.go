@@ -26,7 +26,7 @@ func TestByAddress(t *testing.T) {
 	}
 }
 
-// TestByAddressPanics checks that ByAddress panics with the sentence of New.
+// TestByAddressPanics checks that ByAddress panics with the error text of New.
 func TestByAddressPanics(t *testing.T) {
 	for want, call := range map[string]func(){
 		"slidegate: httplimit has no Limiter":      func() { httplimit.ByAddress(nil, httplimit.Clients{}, httplimit.FailOpen) },

@@ -12,10 +12,10 @@ import (
 // verdict is the decision about a request.
 type verdict struct {
 	window.Decision
-	limiters []string // of Checks: the name of the limiter for each Usage
+	limiters []string // with Checks: the name of the limiter for each Usage
 }
 
-// limitJointly asks the limiters of all checks about a request.
+// limitJointly limits a request by all of its checks.
 func (m *Middleware) limitJointly(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	checks := m.cfg.Checks(r)
 	if len(checks) == 0 {
@@ -28,7 +28,7 @@ func (m *Middleware) limitJointly(w http.ResponseWriter, r *http.Request, next h
 		m.fail(w, r, err, next)
 		return
 	case err != nil:
-		m.cfg.Log.Warn("slidegate: a denied request stays counted in part, because units could not be given back", "err", err)
+		m.cfg.Log.Warn("slidegate: a denied request stays partly counted, because units could not be given back", "err", err)
 	}
 	v := joint(checks, j)
 	m.outages.Note(m.cfg.Log, string(m.cfg.Outage), v.Degraded, v.Cause)
@@ -40,8 +40,9 @@ func (m *Middleware) limitJointly(w http.ResponseWriter, r *http.Request, next h
 	next.ServeHTTP(w, r)
 }
 
-// allowAll decides about checks, even if the client leaves. Otherwise a client could leave while
-// AllowAll asks, to get some units back and use up those of others. The deadline of ctx holds.
+// allowAll decides on checks, even if the client disconnects. Otherwise a client could disconnect
+// in the middle of AllowAll, so that only some checks count it and others' budgets are used up. The
+// deadline of ctx still applies.
 func allowAll(ctx context.Context, checks []window.Check) (window.JointDecision, error) {
 	stays := context.WithoutCancel(ctx)
 	if deadline, has := ctx.Deadline(); has {
@@ -52,8 +53,8 @@ func allowAll(ctx context.Context, checks []window.Check) (window.JointDecision,
 	return window.AllowAll(stays, checks...)
 }
 
-// joint returns the decisions about all checks as one. It has the limits of all, and the longest
-// wait. Granted and Counted stay 0, because the units of checks differ.
+// joint merges the decisions on all checks into one, with the limits of all of them and the longest
+// wait. Granted and Counted stay 0, because checks can cost different numbers of units.
 func joint(checks []window.Check, j window.JointDecision) verdict {
 	v := verdict{Decision: window.Decision{Allowed: j.Allowed, RetryAfter: j.RetryAfter}}
 	for i, d := range j.Decisions {
@@ -79,8 +80,8 @@ func (v *verdict) add(limiter string, d window.Decision) {
 	}
 }
 
-// names returns a name for each limit, by which fields and problems call it: its label. Of Checks,
-// the name of the limiter stands before it, and if it occurs again, a number after it.
+// names returns the name of each limit in fields and problems, which is its label. With Checks, the
+// name of the limiter precedes it, and a number follows it if the name occurs again.
 func (v *verdict) names() []string {
 	names := make([]string, len(v.Usage))
 	for i, u := range v.Usage {

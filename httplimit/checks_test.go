@@ -21,13 +21,13 @@ func checksOf(checks ...window.Check) func(*http.Request) []window.Check {
 	return func(*http.Request) []window.Check { return checks }
 }
 
-// named returns a limiter in memory, whose clock stands still.
+// named returns a limiter in memory whose clock stands still.
 func named(name string, texts ...string) *window.Limiter {
 	now := func() time.Time { return time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC) }
 	return must(window.NewLocal(window.Config{Name: name, Limits: limits(texts...), Now: now}))
 }
 
-// TestChecksUnderLoad sends 20,000 requests at once, each of an address and an account, on Redis.
+// TestChecksUnderLoad sends 20,000 requests at once, each with an address and an account, on Redis.
 // Each limit counts exactly the requests that passed, so none was charged for a denied request.
 func TestChecksUnderLoad(t *testing.T) {
 	const requests, clients, addresses, accounts = 20_000, 50, 50, 20
@@ -72,11 +72,11 @@ func TestChecksUnderLoad(t *testing.T) {
 	}
 	checkCounted(t, site, "all", passed)
 	if passed["all"] != 4000 {
-		t.Errorf("%d passed, not the 4000 of the whole site", passed["all"])
+		t.Errorf("%d passed, want the 4000 of the whole site", passed["all"])
 	}
 }
 
-// checkCounted compares what a limit counts with the requests that passed.
+// checkCounted compares the count of a limit with the requests that passed.
 func checkCounted(t *testing.T, l *window.Limiter, event string, passed map[string]int64) {
 	t.Helper()
 	u := must(l.Inspect(t.Context(), event)).Limits[0]
@@ -85,8 +85,9 @@ func checkCounted(t *testing.T, l *window.Limiter, event string, passed map[stri
 	}
 }
 
-// TestChecksInFields checks that each limit has a name of its own in the fields and the problem. A
-// check that would be allowed counted nothing, so it has no wait, and what is left is without it.
+// TestChecksInFields checks that each limit has its own name in the fields and the problem. If
+// another check denies, a check that would be allowed counts nothing: it has no wait, and its
+// remaining units do not change.
 func TestChecksInFields(t *testing.T) {
 	keys, tokens := named("keys", "2/1h", "5/1d"), named("tokens", "2/1h")
 	h := middleware(httplimit.Config{LegacyHeaders: true, Checks: checksOf(
@@ -161,7 +162,7 @@ func TestChecksRefused(t *testing.T) {
 		for _, shadow := range []bool{false, true} {
 			var log logBuffer
 			w := ask(middleware(httplimit.Config{Shadow: shadow, Log: log.loggerOf("level", "msg", "reason"), Checks: func(r *http.Request) []window.Check {
-				key(r) // of which the log gets the reason
+				key(r) // notes the reason for the log
 				return []window.Check{of.check}
 			}}).Wrap(fine))
 			want, line := of.status, of.line
@@ -179,8 +180,8 @@ func TestChecksRefused(t *testing.T) {
 	}
 }
 
-// TestChecksStayCounted checks that a denied request is denied, too, if Redis dies before units are
-// given back. The log says so.
+// TestChecksStayCounted checks that a request is still denied if Redis dies before its units are
+// given back. The log reports it.
 func TestChecksStayCounted(t *testing.T) {
 	s := redistest.Start(t)
 	one := must(window.New(window.On(s.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("9/1h"), Timeout: 10 * time.Second}))
@@ -193,14 +194,14 @@ func TestChecksStayCounted(t *testing.T) {
 	h := middleware(httplimit.Config{Log: log.logger(), Checks: checksOf(window.Check{Limiter: one, Event: "e"}, window.Check{Limiter: full, Event: "e"})}).Wrap(fine)
 	ask(h)
 	w := ask(h)
-	const line = `level=WARN msg="slidegate: a denied request stays counted in part, because units could not be given back"` + "\n"
+	const line = `level=WARN msg="slidegate: a denied request stays partly counted, because units could not be given back"` + "\n"
 	if w.Code != http.StatusTooManyRequests || log.String() != line {
 		t.Errorf("%d, %s", w.Code, &log)
 	}
 }
 
-// TestChecksInOutage checks that while Redis is down, the limits of the Fallbacks hold and are in
-// the fields.
+// TestChecksInOutage checks that while Redis is down, the limits of the Fallbacks apply and appear
+// in the fields.
 func TestChecksInOutage(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -223,8 +224,8 @@ func TestChecksInOutage(t *testing.T) {
 	}
 }
 
-// TestChecksOfLeavingClient checks that a client that leaves cannot have only some checks counted.
-// A deadline ends the call.
+// TestChecksOfLeavingClient checks that a client that disconnects cannot cause only some checks to
+// be counted. A deadline ends the call.
 func TestChecksOfLeavingClient(t *testing.T) {
 	one, two := named("one", "5/1h"), named("two", "5/1h")
 	h := middleware(httplimit.Config{Log: new(logBuffer).logger(), Checks: checksOf(window.Check{Limiter: one, Event: "everybody"}, window.Check{Limiter: two, Event: "everybody"})}).Wrap(fine)

@@ -10,7 +10,7 @@ import (
 	"github.com/slidegate/slidegate/internal/journal"
 )
 
-// Limiters that Config.Choose can return. They count nothing and ask no Redis.
+// Limiters that Config.Choose can return. They count nothing and do not use Redis.
 var (
 	// Unlimited allows every request. The response has no RateLimit fields.
 	Unlimited Limiter = constant.Unlimited
@@ -29,7 +29,7 @@ func (cfg *Config) limiter(r *http.Request) (Limiter, error) {
 	}
 	l, err := cfg.Choose(r)
 	switch {
-	case err != nil: // its text alone: an error that it wraps is about something else than this request
+	case err != nil: // only its text: an error that it wraps is not about this request
 		return nil, fmt.Errorf("%w: %s", journal.ErrChoose, err.Error())
 	case isnil.Value(l):
 		return nil, errNilChoice

@@ -26,7 +26,7 @@ func byPlan(plans map[string]httplimit.Limiter) func(*http.Request) (httplimit.L
 }
 
 // TestChoose checks that each request is limited by the limiter that Choose returns, and what
-// clients with no limit and without access get.
+// unlimited and blocked clients get.
 func TestChoose(t *testing.T) {
 	free := named("plans", "1/1h")
 	plans := map[string]httplimit.Limiter{"free": free, "pro": must(free.With(limits("3/1h")...)), "staff": httplimit.Unlimited, "closed": httplimit.Blocked}
@@ -72,8 +72,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestChooseSettles checks that what a request gives back, or has cost, goes to the limiter that
-// allowed it.
+// TestChooseSettles checks that refunds and settlements go to the limiter that allowed the request.
 func TestChooseSettles(t *testing.T) {
 	one, two := inMemory(nil, "9/1h"), inMemory(nil, "9/1h")
 	plans := map[string]httplimit.Limiter{"one": one, "two": two, "staff": httplimit.Unlimited}
@@ -94,7 +93,8 @@ func TestChooseSettles(t *testing.T) {
 }
 
 // TestChooseFails checks that a request without a limiter is answered as in an outage. The log says
-// why: an error of Choose once, because it can concern all requests, and a mistake each time.
+// why: an error of Choose once, because it can concern all requests, and a programming mistake each
+// time.
 func TestChooseFails(t *testing.T) {
 	level := must(ar1.NewLocal(ar1.Config{Name: "level", Limits: limits("5/1h")}))
 	mistake := func(text string) string {
@@ -108,7 +108,7 @@ func TestChooseFails(t *testing.T) {
 		{nil, fmt.Errorf("no row: %w", window.ErrExceedsLimit), `level=ERROR msg="slidegate: the limiter cannot decide about requests" err="no limiter was found, because Choose failed: no row: ` + window.ErrExceedsLimit.Error() + `"` + "\n"},
 		{nil, nil, mistake("the limiter is nil, although Choose returned no error; return a limiter, httplimit.Unlimited or httplimit.Blocked")},
 		{(*window.Limiter)(nil), nil, mistake("the limiter is nil, although Choose returned no error; return a limiter, httplimit.Unlimited or httplimit.Blocked")},
-		{level, nil, mistake("slidegate: httplimit has a CostAfter, but a Limiter without Settle, a *ar1.Limiter; take a *window.Limiter, or give yours a Settle that calls that of one")},
+		{level, nil, mistake("slidegate: httplimit has a CostAfter, but a Limiter without Settle, a *ar1.Limiter; use a *window.Limiter, or give yours a Settle method that calls that of a *window.Limiter")},
 	} {
 		for outage, want := range map[httplimit.Outage]int{httplimit.FailOpen: 200, httplimit.FailClosed: 503} {
 			var log logBuffer
@@ -128,8 +128,8 @@ func TestChooseFails(t *testing.T) {
 	}
 }
 
-// TestUnlimitedEndsNoOutage checks that requests that ask no Redis do not make the log say that it
-// answers again.
+// TestUnlimitedEndsNoOutage checks that requests that do not use Redis are not logged as the end of
+// an outage.
 func TestUnlimitedEndsNoOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
@@ -144,11 +144,12 @@ func TestUnlimitedEndsNoOutage(t *testing.T) {
 	})
 }
 
-// TestSkip checks that a skipped request is not limited, and that nothing else is asked about it.
+// TestSkip checks that a skipped request is not limited, and that no other function is called for
+// it.
 func TestSkip(t *testing.T) {
 	l := inMemory(nil, "1/1h")
 	skip := func(r *http.Request) bool { return r.Header.Get("Plan") == "probe" }
-	fails := errors.New("it was asked about a skipped request")
+	fails := errors.New("it was called for a skipped request")
 	for _, cfg := range []httplimit.Config{
 		{Limiter: l, Skip: skip, Key: func(r *http.Request) string {
 			if skip(r) {

@@ -14,8 +14,8 @@ import (
 )
 
 // Clients finds the IP address of the client that sent a request. Use its Key to limit by address,
-// and Addr to get the address, as for login.Guard. The zero Clients takes the address of the
-// connection. Behind proxies, make one with ClientsBehind, ClientsByHops or ClientsIn.
+// and Addr to get the address, for example for login.Guard. The zero Clients takes the address of
+// the connection. Behind proxies, create one with ClientsBehind, ClientsByHops or ClientsIn.
 type Clients struct {
 	find   func(r *http.Request) (client netip.Addr, err error) // nil means peerOf
 	remedy string                                               // what a proxy must do for find to succeed
@@ -36,9 +36,9 @@ func (c Clients) Addr(r *http.Request) (netip.Addr, error) {
 	return client, nil
 }
 
-// Key returns the client's IPv4 address, or the /64 of its IPv6 address. An IPv6 address of NAT64,
-// in 64:ff9b::/96, counts as the IPv4 address in it. Key returns "" if Addr returns an error. Use
-// it as Config.Key.
+// Key returns the client's IPv4 address, or the /64 of its IPv6 address. A NAT64 address, in
+// 64:ff9b::/96, counts as the IPv4 address embedded in it. Key returns "" if Addr returns an error.
+// Use it as Config.Key.
 func (c Clients) Key(r *http.Request) string {
 	client, err := c.client(r)
 	if err != nil {
@@ -68,7 +68,7 @@ var (
 	errNoAddress  = errors.New("an entry of X-Forwarded-For is not an IP address")
 )
 
-// peerOf returns the address that the connection comes from. Some middleware writes it without a
+// peerOf returns the address that the connection comes from. Some middleware sets it without a
 // port.
 func peerOf(r *http.Request) (netip.Addr, error) {
 	peer, ok := parseAddress(r.RemoteAddr)
@@ -78,7 +78,7 @@ func peerOf(r *http.Request) (netip.Addr, error) {
 	return peer, nil
 }
 
-// parseAddress parses an address alone, an address with a port, or an IPv6 address in brackets.
+// parseAddress parses a bare address, an address with a port, or an IPv6 address in brackets.
 func parseAddress(text string) (address netip.Addr, ok bool) {
 	if both, err := netip.ParseAddrPort(text); err == nil {
 		return both.Addr(), true
@@ -124,7 +124,7 @@ func parseNetworks(proxies []string) ([]netip.Prefix, error) {
 			prefix, err = address.Prefix(address.BitLen())
 		}
 		if err != nil || prefix.Addr().Is4In6() || prefix.Bits() == 0 || prefix != prefix.Masked() {
-			return nil, fmt.Errorf("slidegate: the proxy %q is no plain address or network; write one as 10.0.0.1 or 10.0.0.0/24", p)
+			return nil, fmt.Errorf("slidegate: the proxy %q is not a plain address or network; write one as 10.0.0.1 or 10.0.0.0/24", p)
 		}
 		networks[i] = prefix
 	}
@@ -170,8 +170,8 @@ func lastEntry(chain string) (address netip.Addr, before string, err error) {
 	return address, chain[:max(at, 0)], err
 }
 
-// within reports whether one of the networks contains the address. It first removes a zone and an
-// IPv6 form, because a Prefix contains no such addresses.
+// within reports whether one of the networks contains the address. It first removes the zone and
+// unmaps IPv4, because a Prefix never contains addresses in those forms.
 func within(networks []netip.Prefix, address netip.Addr) bool {
 	address = address.Unmap().WithZone("")
 	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(address) })
@@ -188,7 +188,7 @@ func within(networks []netip.Prefix, address netip.Addr) bool {
 // ClientsBehind is safer.
 func ClientsByHops(n int) (Clients, error) {
 	if n < 1 {
-		return Clients{}, fmt.Errorf("slidegate: %d hops name no client; count the entries that your proxies add to X-Forwarded-For, or use Address if there are none", n)
+		return Clients{}, fmt.Errorf("slidegate: %d hops cannot identify a client; count the entries that your proxies add to X-Forwarded-For, or use Address if there are none", n)
 	}
 	return Clients{
 		find:   func(r *http.Request) (netip.Addr, error) { return clientByHops(n, r) },
@@ -210,11 +210,11 @@ func clientByHops(n int, r *http.Request) (client netip.Addr, err error) {
 	return client, err
 }
 
-// ClientsIn returns the Clients whose address a proxy or CDN writes into a header of its own.
-// Cloudflare sets CF-Connecting-IP, Fly sets Fly-Client-IP, and Azure Front Door sets
-// X-Azure-SocketIP. Others are True-Client-IP, and X-Real-IP as nginx is often configured. The
-// header must have one address in one line, which may have a port or brackets. Otherwise there is
-// no client.
+// ClientsIn returns the Clients whose address a proxy or CDN writes into its own header. Cloudflare
+// sets CF-Connecting-IP, Fly sets Fly-Client-IP, and Azure Front Door sets X-Azure-SocketIP. Others
+// are True-Client-IP, and X-Real-IP, which nginx is often configured to set. The header must
+// consist of one line with one address, which may have a port or brackets. Otherwise there is no
+// client.
 //
 // The header counts only in requests from the named proxies: see ClientsBehind for how to name
 // them. Any other request is identified by its own address. Every named proxy must set the header,

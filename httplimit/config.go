@@ -8,24 +8,24 @@ import (
 	"github.com/slidegate/slidegate/internal/isnil"
 )
 
-var errNoKey = errors.New("slidegate: httplimit has no Key, which says who is limited; take httplimit.Address, or AddressBehind if there is a proxy. " +
-	"The Key is also nil if Header or Cookie got an empty or invalid name, or And or Or a nil Key")
+var errNoKey = errors.New("slidegate: httplimit has no Key, which says who is limited; use httplimit.Address, or AddressBehind if there is a proxy. " +
+	"The Key is also nil if Header or Cookie got an empty or invalid name, or if And or Or got a nil Key")
 
-// check returns what is wrong with the configuration, and what to do about it.
+// check returns an error that says what is wrong with the configuration, and what to do about it.
 func (cfg *Config) check() error {
 	deciders := set(field{"Limiter", !isnil.Value(cfg.Limiter)}, field{"Choose", cfg.Choose != nil}, field{"Checks", cfg.Checks != nil})
 	unfit := set(field{"Key", cfg.Key != nil}, field{"Cost", cfg.Cost != nil}, field{"CountOnly", cfg.CountOnly != nil}, field{"CostAfter", cfg.CostAfter != nil})
 	switch {
 	case len(deciders) == 0:
-		return errors.New("slidegate: httplimit has no Limiter; make one by window.New or ar1.New, or set Choose or Checks")
+		return errors.New("slidegate: httplimit has no Limiter; create one with window.New or ar1.New, or set Choose or Checks")
 	case len(deciders) > 1:
 		return fmt.Errorf("slidegate: httplimit has %s; set only one of them", strings.Join(deciders, " and "))
 	case cfg.Checks != nil && len(unfit) > 0:
-		return fmt.Errorf("slidegate: httplimit has Checks and %s; leave one out, since each check has an Event and units of its own, which are not given back or settled", unfit[0])
+		return fmt.Errorf("slidegate: httplimit has Checks and %s; leave one out, since each check has its own Event and units, which are not given back or settled", unfit[0])
 	case cfg.Checks == nil && cfg.Key == nil:
 		return errNoKey
 	case cfg.Outage != FailOpen && cfg.Outage != FailClosed:
-		return fmt.Errorf("slidegate: httplimit has the Outage %q; choose %q to admit requests while the limiter gives no answer, or %q to refuse them", cfg.Outage, FailOpen, FailClosed)
+		return fmt.Errorf("slidegate: httplimit has the Outage %q; choose %q to allow requests while the limiter does not answer, or %q to refuse them", cfg.Outage, FailOpen, FailClosed)
 	case deciders[0] == "Limiter":
 		return cfg.checkSettles(cfg.Limiter)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Used represents what a request used until its handler was done, as the argument of
+// Used represents what a request has used by the time its handler returns. It is the argument of
 // Config.CostAfter. The handler knows some costs, such as tokens, and the middleware sees others,
 // such as bytes.
 type Used struct {
@@ -24,7 +24,7 @@ type Used struct {
 }
 
 // SetCost reports what the request of ctx has cost so far, in units. Call it in a handler with the
-// context of its request, before the handler returns. The last call replaces those before.
+// context of its request, before the handler returns. The last call replaces earlier ones.
 //
 // The report reaches each Middleware with a CostAfter around the handler. Without one, or if the
 // request was not limited, SetCost does nothing. It is safe for concurrent use.
@@ -47,16 +47,16 @@ type settler interface {
 	Settle(ctx context.Context, event string, d window.Decision, actual int64) (window.Decision, error)
 }
 
-// checkSettles returns an error if costs are settled, and a limiter cannot do that.
+// checkSettles returns an error if costs are to be settled, and the limiter has no Settle.
 func (cfg *Config) checkSettles(l Limiter) error {
 	if _, ok := l.(settler); cfg.CostAfter != nil && !ok {
 		return fmt.Errorf("slidegate: httplimit has a CostAfter, but a Limiter without Settle, a %T; "+
-			"take a *window.Limiter, or give yours a Settle that calls that of one", l)
+			"use a *window.Limiter, or give yours a Settle method that calls that of a *window.Limiter", l)
 	}
 	return nil
 }
 
-// served is an admitted request that is settled when its handler is done.
+// served is an allowed request, which is settled when its handler is done.
 type served struct {
 	request  *http.Request
 	limiter  Limiter
@@ -110,8 +110,8 @@ func (m *Middleware) refund(s *served) {
 	}
 }
 
-// settle corrects the estimate. A handler that panicked may have used more than it reported, so it
-// gets nothing back.
+// settle corrects the estimate. A handler that panicked may have used more than it reported, so
+// nothing is refunded.
 func (m *Middleware) settle(s *served) {
 	actual, estimate := m.cfg.CostAfter(s.used()), s.decision.Counted
 	if !s.returned {

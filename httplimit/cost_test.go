@@ -22,7 +22,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// sent returns the bytes sent, as a CostAfter.
+// sent is a CostAfter that returns the bytes sent.
 func sent(u httplimit.Used) int64 { return u.Bytes }
 
 // estimate returns a Cost that is always n.
@@ -52,8 +52,8 @@ func reports(costs ...int64) http.HandlerFunc {
 	}
 }
 
-// TestCostAfter checks that the last cost that a handler reports counts, or without a valid one the
-// estimate.
+// TestCostAfter checks that the last cost that a handler reports counts, or the estimate if there
+// is no valid one.
 func TestCostAfter(t *testing.T) {
 	for _, of := range []struct {
 		costs []int64
@@ -75,8 +75,8 @@ func TestCostAfter(t *testing.T) {
 	}
 }
 
-// TestCostAboveMax checks that a request that cost more than what is left is charged, and that the
-// next is denied.
+// TestCostAboveMax checks that a request that cost more than the remaining units is charged in
+// full, and that the next one is denied.
 func TestCostAboveMax(t *testing.T) {
 	onBoth(t, "20/1h", func(t *testing.T, l *window.Limiter) {
 		h := metered(l).Wrap(reports(70))
@@ -87,7 +87,8 @@ func TestCostAboveMax(t *testing.T) {
 	})
 }
 
-// TestBytesSent checks that the bytes count that the client gets, in all ways to write them.
+// TestBytesSent checks that exactly the bytes that the client receives count, however they are
+// written.
 func TestBytesSent(t *testing.T) {
 	for name, h := range map[string]http.HandlerFunc{
 		"nothing":  func(http.ResponseWriter, *http.Request) {},
@@ -124,8 +125,8 @@ func TestBytesSent(t *testing.T) {
 	}
 }
 
-// TestCostOfPanic checks that a handler that panics gets nothing back, and is charged what it used
-// above the estimate. The panic continues.
+// TestCostOfPanic checks that a handler that panics gets no refund, and is charged for what it used
+// above the estimate. The panic propagates.
 func TestCostOfPanic(t *testing.T) {
 	for _, of := range []struct{ cost, want int64 }{{-1, 10}, {3, 10}, {25, 25}} {
 		onBoth(t, "100/1h", func(t *testing.T, l *window.Limiter) {
@@ -163,8 +164,8 @@ func TestCostOfClientGone(t *testing.T) {
 	}
 }
 
-// TestCostOfStream checks a handler that streams and reports as it goes. Until it is done, the
-// estimate counts, and once the client has the end, the cost does.
+// TestCostOfStream checks a handler that streams and reports as it goes. The estimate counts until
+// the handler is done. Once the client has received the end, the cost counts.
 func TestCostOfStream(t *testing.T) {
 	onBoth(t, "1000/1h", func(t *testing.T, l *window.Limiter) {
 		next := make(chan struct{})
@@ -190,8 +191,8 @@ func TestCostOfStream(t *testing.T) {
 	})
 }
 
-// TestCostAtOnce checks that no more requests run at once than their estimates allow, and that all
-// costs add up.
+// TestCostAtOnce checks that no more requests run at once than their estimates allow, and that the
+// sum of all costs is right.
 func TestCostAtOnce(t *testing.T) {
 	onBoth(t, "50/1h", func(t *testing.T, l *window.Limiter) {
 		release := make(chan struct{})
@@ -240,8 +241,8 @@ func TestCostAndCountOnly(t *testing.T) {
 	})
 }
 
-// TestCostReachesAll checks that each of several nested middlewares gets a report, and an inner one
-// only those from within it.
+// TestCostReachesAll checks that each of several nested middlewares gets a report, and that an
+// inner one gets only reports from within it.
 func TestCostReachesAll(t *testing.T) {
 	outer, inner := inMemory(nil, "100/1h"), inMemory(nil, "100/1h")
 	within := metered(inner).Wrap(reports(30))
@@ -262,7 +263,7 @@ func TestCostNotSettled(t *testing.T) {
 	_ = must(full.Allow(t.Context(), "everybody"))
 	for name, cfg := range map[string]httplimit.Config{
 		"free":                       {Limiter: full, Cost: estimate(0)},
-		"admitted in an outage":      {Limiter: failingLimiter{full}, Outage: httplimit.FailOpen},
+		"allowed in an outage":       {Limiter: failingLimiter{full}, Outage: httplimit.FailOpen},
 		"denied":                     {Limiter: full},
 		"denied in Shadow":           {Limiter: full, Shadow: true},
 		"too costly":                 {Limiter: full, Cost: estimate(2)},
@@ -291,14 +292,14 @@ func (failingLimiter) AllowN(context.Context, string, int64) (window.Decision, e
 	return window.Decision{}, window.ErrOutage
 }
 
-// TestCostInShadow checks that admitted requests are settled as usual in Shadow.
+// TestCostInShadow checks that allowed requests are settled as usual in Shadow.
 func TestCostInShadow(t *testing.T) {
 	l := inMemory(nil, "100/1h")
 	ask(middleware(httplimit.Config{Limiter: l, Cost: estimate(10), CostAfter: reported, Shadow: true}).Wrap(reports(60)))
 	checkUsed(t, l, 60)
 }
 
-// TestCostInFallback checks that a request that a Fallback has admitted is settled there.
+// TestCostInFallback checks that a request that a Fallback allowed is settled there.
 func TestCostInFallback(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -313,8 +314,8 @@ func TestCostInFallback(t *testing.T) {
 	}
 }
 
-// TestLostSettlement checks that a settlement that fails is logged, and so is a negative cost. The
-// client gets its response.
+// TestLostSettlement checks that failed settlements and negative costs are logged, and that the
+// client still gets its response.
 func TestLostSettlement(t *testing.T) {
 	for cost, want := range map[int64]string{
 		25: `level=WARN msg="slidegate: the cost of a request could not be settled; its estimate may stand" estimate=10 actual=25 err=lost`,
@@ -356,20 +357,20 @@ func (hangingSettle) Settle(ctx context.Context, _ string, _ window.Decision, _ 
 	return window.Decision{}, ctx.Err()
 }
 
-// TestNoSettle checks that New refuses CostAfter with a limiter that cannot settle, and says what
+// TestNoSettle checks that New rejects CostAfter with a limiter that cannot settle, and says what
 // to do.
 func TestNoSettle(t *testing.T) {
 	level := must(ar1.NewLocal(ar1.Config{Name: "level", Limits: limits("5/1h")}))
 	for _, l := range []httplimit.Limiter{level, fixedLimiter{}} {
 		_, err := httplimit.New(httplimit.Config{Limiter: l, Key: everybody, Outage: httplimit.FailOpen, CostAfter: reported})
-		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%T; take a *window.Limiter", l)) {
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%T; use a *window.Limiter", l)) {
 			t.Error(err)
 		}
 	}
 }
 
-// TestFormsLeaveNoFiles checks that the server removes the files of a large form, as without the
-// middleware.
+// TestFormsLeaveNoFiles checks that the server removes the files of a large form, as it does
+// without the middleware.
 func TestFormsLeaveNoFiles(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)

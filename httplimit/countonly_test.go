@@ -28,7 +28,7 @@ var writeStatus = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) 
 	w.WriteHeader(status)
 })
 
-// TestFailuresCount checks that successes use up nothing, and that five failures are all.
+// TestFailuresCount checks that successes use up nothing, and that five failures use up the limit.
 func TestFailuresCount(t *testing.T) {
 	l := must(window.New(window.On(redistest.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("5/1h"), Timeout: time.Minute}))
 	h := middleware(httplimit.Config{Limiter: l, CountOnly: isFailure}).Wrap(writeStatus)
@@ -53,7 +53,7 @@ func TestFailuresCount(t *testing.T) {
 	}
 }
 
-// TestNoneSlipsPast sends 64 guesses at once. Five reach the handler, and no more.
+// TestNoneSlipsPast sends 64 guesses at once. Only five reach the handler.
 func TestNoneSlipsPast(t *testing.T) {
 	l := must(window.New(window.On(redistest.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("5/1h"), Timeout: time.Minute}))
 	var inside, most, wrong atomic.Int64
@@ -90,8 +90,8 @@ func TestNoneSlipsPast(t *testing.T) {
 	checkUsed(t, l, 5)
 }
 
-// TestStatus checks the status that CountOnly gets, for all ways in which a handler can set it, or
-// none.
+// TestStatus checks the status that CountOnly gets for every way in which a handler can set one, or
+// set none.
 func TestStatus(t *testing.T) {
 	for name, of := range map[string]struct {
 		want int // 0: CountOnly is not called, and the request counts
@@ -118,7 +118,7 @@ func TestStatus(t *testing.T) {
 			_, _ = io.Copy(w, io.LimitReader(strings.NewReader(""), 1))
 			w.WriteHeader(http.StatusUnauthorized)
 		}},
-		"a status that there is none": {401, func(w http.ResponseWriter, _ *http.Request) {
+		"an invalid status": {401, func(w http.ResponseWriter, _ *http.Request) {
 			func() {
 				defer func() { _ = recover() }()
 				w.WriteHeader(1000)
@@ -181,7 +181,7 @@ type onlyReader struct{}
 
 func (onlyReader) Read(b []byte) (int, error) { return copy(b, "a"), io.EOF }
 
-// TestClientGone checks that a request counts if its client has gone before the handler is done.
+// TestClientGone checks that a request counts if its client disconnects before the handler is done.
 // Otherwise a client could guess for free.
 func TestClientGone(t *testing.T) {
 	l := must(window.New(window.On(redistest.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("5/1h"), Timeout: time.Minute}))
@@ -200,13 +200,14 @@ func TestClientGone(t *testing.T) {
 	}()
 	if response, err := s.Client().Do(request(t, http.MethodGet, s.URL, nil).WithContext(ctx)); err == nil {
 		_ = response.Body.Close()
-		t.Error("the client got an answer")
+		t.Error("the client got a response")
 	}
 	<-done
 	checkUsed(t, l, 1)
 }
 
-// TestLostRefund checks that a refund that fails is logged, and that the client gets its response.
+// TestLostRefund checks that a failed refund is logged, and that the client still gets its
+// response.
 func TestLostRefund(t *testing.T) {
 	var log logBuffer
 	l := failingRefund{inMemory(nil, "5/1h")}
@@ -223,8 +224,8 @@ func (failingRefund) Refund(context.Context, string, window.Decision) error {
 	return errors.New("lost")
 }
 
-// TestHungRefund checks that a limiter that hangs delays the end of a response by five seconds, and
-// no longer.
+// TestHungRefund checks that a limiter that hangs delays the end of a response by at most five
+// seconds.
 func TestHungRefund(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
@@ -244,8 +245,8 @@ func (hangingRefund) Refund(ctx context.Context, _ string, _ window.Decision) er
 	return ctx.Err()
 }
 
-// TestCountOnlySaysWhatIsLeft checks that the fields, which are written before the status is known,
-// say what is left if the request counts.
+// TestCountOnlySaysWhatIsLeft checks that the fields give the units that remain if the request
+// counts, because they are written before the status is known.
 func TestCountOnlySaysWhatIsLeft(t *testing.T) {
 	h := middleware(httplimit.Config{Limiter: inMemory(nil, "5/1h"), CountOnly: isFailure}).Wrap(fine)
 	for range 3 {

@@ -12,7 +12,7 @@ import (
 )
 
 // How do I rate limit the tokens of a language model, to 100,000 a minute for each account? A
-// request is charged an estimate: the tokens of its prompt and of the longest answer. When the
+// request is charged an estimate: the tokens in its prompt and in the longest answer. When the
 // answer is complete, the handler reports the actual number.
 func ExampleSetCost() {
 	limiter, err := window.NewLocal(window.Config{Name: "tokens", Limits: []window.Limit{window.PerMinute(100_000)}})
@@ -32,7 +32,7 @@ func ExampleSetCost() {
 		panic(err)
 	}
 	handler := limit.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = fmt.Fprintln(w, "42")         // here you ask the model, and stream its answer
+		_, _ = fmt.Fprintln(w, "42")         // here, call the model and stream its answer
 		httplimit.SetCost(r.Context(), 1250) // the tokens that the model says it used
 	}))
 
@@ -50,8 +50,8 @@ func ExampleSetCost() {
 }
 
 // How do I limit the bytes that a client downloads, to 10 MB an hour? A size is often unknown
-// before it is sent, so a request is charged one byte at first. A download that has begun continues
-// to its end. Then the client is denied until enough bytes are an hour old.
+// before it is sent, so a request is charged one byte at first. A download that has started runs to
+// its end. Then the client is denied until enough bytes are an hour old.
 func ExampleConfig_costAfter() {
 	limiter, err := window.NewLocal(window.Config{Name: "downloads", Limits: []window.Limit{window.PerHour(10_000_000)}})
 	if err != nil {

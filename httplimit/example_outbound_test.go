@@ -14,11 +14,12 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// newClient returns a client for an API that admits 50 requests in a second from all our processes.
+// newClient returns a client for an API that allows 50 requests per second from all our processes
+// together.
 func newClient() (*http.Client, error) {
 	turns, err := pace.NewLocal(pace.Config{ // pace.New(conn, ...) for all processes
 		Name:   "api",
-		Limits: []window.Limit{window.Every(22 * time.Millisecond)}, // 50 in 1.1 s, of which 0.1 s is for the network
+		Limits: []window.Limit{window.Every(22 * time.Millisecond)}, // 50 in 1.1 s, which includes 0.1 s for the network
 	})
 	if err != nil {
 		return nil, err
@@ -63,7 +64,7 @@ func ExampleTransport() {
 
 // How do I limit how many requests of a customer run at the same time?
 func ExampleInFlight() {
-	places, err := inflight.NewLocal(inflight.Config{Name: "exports", Max: 2}) // or inflight.New, to share places by Redis
+	places, err := inflight.NewLocal(inflight.Config{Name: "exports", Max: 2}) // or inflight.New, to share places through Redis
 	if err != nil {
 		panic(err)
 	}

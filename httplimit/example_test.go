@@ -71,7 +71,7 @@ func ExampleRoute() {
 	mux := http.NewServeMux()
 	mux.Handle("GET /orders/{id}", limit.Wrap(http.HandlerFunc(hello)))
 	mux.Handle("GET /prices", limit.Wrap(http.HandlerFunc(hello)))
-	mux.HandleFunc("GET /health", hello) // without limit
+	mux.HandleFunc("GET /health", hello) // without a limit
 
 	show(mux, "GET", "/orders/1", "198.51.100.7")
 	show(mux, "GET", "/orders/2", "198.51.100.7")
@@ -168,7 +168,7 @@ func ExampleClientsByHops() {
 	// 198.51.100.7
 }
 
-// How do I try limits on live traffic, without refusing anybody?
+// How do I try limits on live traffic without rejecting anyone?
 func ExampleConfig_shadow() {
 	denied := 0
 	limiter, _ := window.NewLocal(window.Config{
@@ -230,7 +230,7 @@ func ExampleConfig_cost() {
 		Cost: func(r *http.Request) int64 {
 			cents, err := strconv.ParseInt(r.PathValue("cents"), 10, 64)
 			if err != nil || cents < 1 {
-				return 1 // the handler refuses it; no amount is free
+				return 1 // the handler rejects it; no amount is free
 			}
 			return cents
 		},
@@ -310,9 +310,9 @@ func ExampleConfig_countOnly() {
 	// GET / 429
 }
 
-// How do accounts get limits by their plan? With and WithPlan make the limiter of a plan, and Choose
-// returns it. All plans count in the same keys, so an account that changes its plan keeps its
-// counts.
+// How do accounts get limits by their plan? With and WithPlan create the limiter of a plan, and
+// Choose returns it. All plans count in the same keys, so an account that changes its plan keeps
+// its counts.
 func ExampleConfig_choose() {
 	free, err := window.NewLocal(window.Config{Name: "plans", Limits: []window.Limit{window.PerHour(2)}}) // or window.New
 	if err != nil {
@@ -328,9 +328,9 @@ func ExampleConfig_choose() {
 	}
 	limit, err := httplimit.New(httplimit.Config{
 		Choose: func(r *http.Request) (httplimit.Limiter, error) {
-			return cmp.Or(plans[r.Header.Get("X-Plan")], plans["free"]), nil // your authentication sets it
+			return cmp.Or(plans[r.Header.Get("X-Plan")], plans["free"]), nil // your authentication sets this header
 		},
-		Key:    httplimit.Header("X-Account"), // and this, and drops what clients send
+		Key:    httplimit.Header("X-Account"), // and this one, and drops what clients send
 		Outage: httplimit.FailOpen,
 	})
 	if err != nil {

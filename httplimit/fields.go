@@ -26,8 +26,9 @@ const (
 	legacyReset     = "X-Ratelimit-Reset"
 )
 
-// setFields writes the limits, what is left, and after a denial the wait. It adds to the fields of
-// middlewares around this one. In Shadow it writes nothing, because the client is not limited.
+// setFields writes the limits, the remaining units and, after a denial, the wait. It adds to the
+// fields of middlewares around this one. In Shadow it writes nothing, because the client is not
+// limited.
 func (m *Middleware) setFields(h http.Header, v verdict) {
 	if m.cfg.Shadow {
 		return
@@ -46,7 +47,7 @@ func (m *Middleware) setFields(h http.Header, v verdict) {
 	}
 }
 
-// setLegacy writes the X-RateLimit headers about one limit. They have no form for several.
+// setLegacy writes the X-RateLimit headers for one limit, because they cannot express several.
 func setLegacy(h http.Header, u window.Usage, now time.Time) {
 	reset := now.Add(u.RetryAfter)
 	h.Set(legacyLimit, strconv.FormatInt(u.Limit.Max, 10))
@@ -54,8 +55,8 @@ func setLegacy(h http.Header, u window.Usage, now time.Time) {
 	h.Set(legacyReset, strconv.FormatInt(reset.Add(time.Second-1).Unix(), 10))
 }
 
-// limitingUsage returns the usage of the limit with the longest wait for another such request. If
-// there is no wait, it returns the one with the least remaining.
+// limitingUsage returns the usage of the limit with the longest wait for another request like this
+// one. If there is no wait, it returns the one with the least remaining.
 func limitingUsage(d window.Decision) window.Usage {
 	d.Allowed = false
 	if waits := d.Tightest(); waits.RetryAfter > 0 {
@@ -65,15 +66,14 @@ func limitingUsage(d window.Decision) window.Usage {
 	return d.Tightest()
 }
 
-// policy is what the limits of a verdict are called, and the value of RateLimit-Policy for them.
+// policy holds the names of the limits of a verdict, and the value of RateLimit-Policy for them.
 type policy struct {
 	of    verdict
 	names []string
 	text  string
 }
 
-// policies caches policies. There are several with plans, with Checks, or with a Fallback that has
-// limits of its own.
+// policies caches policies. Plans, Checks, or a Fallback with its own limits lead to several.
 type policies [64]atomic.Pointer[policy]
 
 // slot returns where the policy of a verdict is cached, by a hash of its limits.
@@ -113,7 +113,7 @@ func listField(of []window.Usage, names []string, params func(*httpsfv.Params, w
 	return text
 }
 
-// policyParams adds the limit: q units, and a window of w seconds if these are whole.
+// policyParams adds the limit: q units and, if it is a whole number of seconds, a window w.
 func policyParams(p *httpsfv.Params, u window.Usage) {
 	p.Add("q", min(u.Limit.Max, maxInteger))
 	if u.Limit.Per%time.Second == 0 {
@@ -121,8 +121,8 @@ func policyParams(p *httpsfv.Params, u window.Usage) {
 	}
 }
 
-// usageParams adds what is left of a limit: r units, and t seconds if a request like this one has to
-// wait.
+// usageParams adds the state of a limit: r remaining units, and t seconds if a request like this
+// one has to wait.
 func usageParams(p *httpsfv.Params, u window.Usage) {
 	p.Add("r", min(u.Remaining, maxInteger))
 	if u.RetryAfter > 0 {
@@ -133,8 +133,8 @@ func usageParams(p *httpsfv.Params, u window.Usage) {
 // maxInteger is the largest integer of a structured field (RFC 9651, 3.3.1).
 const maxInteger = 999_999_999_999_999
 
-// outerRetryAfter returns the longest wait in the fields of the middlewares around this one. They
-// have already counted the request, and can need a longer wait than this one.
+// outerRetryAfter returns the longest wait in the fields of the middlewares around this one. Those
+// have already counted the request, and can require a longer wait than this one.
 func outerRetryAfter(h http.Header) (longest int64) {
 	values := h[usageField]
 	if len(values) == 0 {

@@ -16,7 +16,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// member is one limit in a field: its name, and its numbers by their names.
+// member is one limit in a field: its name and its parameters.
 type member struct {
 	name    string
 	numbers map[string]int64
@@ -32,14 +32,14 @@ var (
 	parameter    = regexp.MustCompile(`([^; =]+)=([^;]+)`)
 )
 
-// members parses a field as clients do. It shares no code with what writes fields.
+// members parses a field as clients do. It shares no code with the code that writes fields.
 func members(t *testing.T, h http.Header, name string) (all []member) {
 	t.Helper()
 	rest := strings.Join(h.Values(name), ",")
 	for more := rest != ""; more; {
 		found := memberOfList.FindStringSubmatch(rest)
 		if found == nil {
-			t.Fatalf("%s %q is no list from %q on", name, h.Values(name), rest)
+			t.Fatalf("%s %q is not a list from %q on", name, h.Values(name), rest)
 		}
 		m := member{strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(found[1]), map[string]int64{}}
 		for _, p := range parameter.FindAllStringSubmatch(found[2], -1) {
@@ -68,8 +68,8 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// TestWindowsOfNoWholeSeconds checks that a window without whole seconds has no w, and that q and r
-// are never more than a structured field can hold.
+// TestWindowsOfNoWholeSeconds checks that a window that is not a whole number of seconds has no w,
+// and that q and r never exceed what a structured field can hold.
 func TestWindowsOfNoWholeSeconds(t *testing.T) {
 	for text, want := range map[string]string{
 		"5/500ms":              `[{5/500ms map[q:5]}]`,
@@ -91,7 +91,7 @@ func TestWindowsOfNoWholeSeconds(t *testing.T) {
 	}
 }
 
-// TestFieldsOfAnyDecision compares the fields with random decisions, to the number.
+// TestFieldsOfAnyDecision compares every number in the fields with random decisions.
 func TestFieldsOfAnyDecision(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
@@ -120,7 +120,7 @@ func TestFieldsOfAnyDecision(t *testing.T) {
 	}
 }
 
-// roundsUp reports whether whole seconds are not less than d, and less than a second more.
+// roundsUp reports whether whole is d in seconds, rounded up.
 func roundsUp(d time.Duration, whole int64) bool {
 	more := time.Duration(whole)*time.Second - d
 	return more >= 0 && more < time.Second
@@ -144,14 +144,14 @@ func anyDecision(r *rand.Rand) (d window.Decision) {
 	return d
 }
 
-// checkRetryAfter checks that a denial has one Retry-After, not sooner than any t, and that no
-// other response has one.
+// checkRetryAfter checks that a denial has one Retry-After, which is no shorter than any t, and
+// that other responses have none.
 func checkRetryAfter(t *testing.T, w *httptest.ResponseRecorder) {
 	t.Helper()
 	values := w.Header().Values("Retry-After")
 	if w.Code == http.StatusOK {
 		if len(values) != 0 {
-			t.Fatalf("admitted, with Retry-After %q", values)
+			t.Fatalf("allowed, with Retry-After %q", values)
 		}
 		return
 	}
@@ -169,7 +169,7 @@ func checkRetryAfter(t *testing.T, w *httptest.ResponseRecorder) {
 	}
 }
 
-// TestRetryAfterLetsIn checks that a client is admitted after Retry-After, and denied a second
+// TestRetryAfterLetsIn checks that a client is allowed after Retry-After, and denied a second
 // earlier.
 func TestRetryAfterLetsIn(t *testing.T) {
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
@@ -195,7 +195,7 @@ func TestRetryAfterLetsIn(t *testing.T) {
 				after := time.Duration(must(strconv.Atoi(w.Header().Get("Retry-After")))) * time.Second
 				now = now.Add(after - time.Second)
 				if w := ask(h); w.Code != http.StatusTooManyRequests {
-					t.Fatalf("let in a second before %v", after)
+					t.Fatalf("allowed a second before %v", after)
 				}
 				now = now.Add(time.Second)
 				if w := ask(h); w.Code != http.StatusOK {
@@ -206,8 +206,8 @@ func TestRetryAfterLetsIn(t *testing.T) {
 	}
 }
 
-// TestMinuteBoundary checks that ten requests at 0:59 leave none of ten a minute for 1:01. A
-// limiter that counts by minutes of the clock would admit twenty.
+// TestMinuteBoundary checks that under a limit of ten a minute, ten requests at 0:59 leave none for
+// 1:01. A limiter that counts by clock minutes would allow twenty.
 func TestMinuteBoundary(t *testing.T) {
 	now := time.Date(2026, 6, 1, 12, 0, 59, 0, time.UTC)
 	h := middleware(httplimit.Config{Limiter: inMemory(func() time.Time { return now }, "10/1m")}).Wrap(fine)
@@ -232,7 +232,7 @@ func TestMinuteBoundary(t *testing.T) {
 	}
 }
 
-// TestNested checks a middleware around another. The response has the fields of both, and one
+// TestNested checks one middleware around another. The response has the fields of both, and one
 // Retry-After that is long enough for both.
 func TestNested(t *testing.T) {
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)

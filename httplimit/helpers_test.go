@@ -20,7 +20,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestMain runs the tests, and stops the servers that they have started.
+// TestMain runs the tests, and stops the servers that they started.
 func TestMain(m *testing.M) { redistest.MainParallel(m) }
 
 var (
@@ -28,7 +28,7 @@ var (
 	_ httplimit.Limiter = (*ar1.Limiter)(nil)
 )
 
-// must returns v, and panics if there is an error.
+// must returns v, or panics if there is an error.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -47,7 +47,7 @@ func limits(texts ...string) (all []window.Limit) {
 // everybody is a Key that is the same for all requests, so that they share their limits.
 func everybody(*http.Request) string { return "everybody" }
 
-// inMemory returns a limiter in memory, on the clock now if that is not nil.
+// inMemory returns a limiter in memory, with the clock now if that is not nil.
 func inMemory(now func() time.Time, texts ...string) *window.Limiter {
 	return must(window.NewLocal(window.Config{Name: "memory", Limits: limits(texts...), Now: now}))
 }
@@ -114,8 +114,8 @@ func request(tb testing.TB, method, address string, body io.Reader) *http.Reques
 	return must(http.NewRequestWithContext(tb.Context(), method, address, body))
 }
 
-// aMinute returns a context that ends with the test, or after a minute. A wait that hangs then
-// names itself, even on a busy machine.
+// aMinute returns a context that ends with the test, or after a minute, so that a hanging wait
+// fails where it hangs. A minute is long enough for a busy machine.
 func aMinute(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
@@ -129,13 +129,13 @@ func connect(s *httptest.Server) net.Conn {
 	return conn
 }
 
-// reply is a response that was read to its end.
+// reply is a response that has been read completely.
 type reply struct {
 	status, protocol int
 	text             string
 }
 
-// send sends a request, and reads the reply, within a minute.
+// send sends a request and reads the reply, within a minute.
 func send(tb testing.TB, c *http.Client, r *http.Request) reply {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
@@ -151,20 +151,20 @@ func send(tb testing.TB, c *http.Client, r *http.Request) reply {
 // discardLog is for servers whose handlers panic on purpose.
 var discardLog = log.New(io.Discard, "", 0)
 
-// isFailure reports whether a response of a login counts.
+// isFailure reports whether a login response counts.
 func isFailure(status int) bool {
 	return status == http.StatusUnauthorized || status == http.StatusForbidden
 }
 
-// checkUsed compares how many units everybody has used.
+// checkUsed checks how many units the key everybody has used.
 func checkUsed(t *testing.T, l *window.Limiter, want int64) {
 	t.Helper()
 	if d := must(l.Inspect(context.Background(), "everybody")); d.Limits[0].Used != want {
-		t.Errorf("%d used, not %d", d.Limits[0].Used, want)
+		t.Errorf("%d used, want %d", d.Limits[0].Used, want)
 	}
 }
 
-// reported returns the units that the handler reported, as a CostAfter.
+// reported is a CostAfter that returns the units that the handler reported.
 func reported(u httplimit.Used) int64 { return u.Units }
 
 // fixedLimiter is a limiter that always returns the same decision and error.
@@ -179,7 +179,7 @@ func (s fixedLimiter) AllowN(context.Context, string, int64) (window.Decision, e
 
 func (s fixedLimiter) Refund(context.Context, string, window.Decision) error { return s.err }
 
-// stubLimiter is a limiter whose answer a test changes between requests.
+// stubLimiter is a limiter whose decision a test changes between requests.
 type stubLimiter struct{ fixedLimiter }
 
 func (s *stubLimiter) AllowN(context.Context, string, int64) (window.Decision, error) {
@@ -221,7 +221,7 @@ func from(peer string, lines ...string) *http.Request {
 	return r
 }
 
-// These are the log lines about outages and Fallbacks.
+// The log lines about outages and Fallbacks.
 const (
 	lineOutage    = `level=ERROR msg="slidegate: the limiter cannot decide about requests"` + "\n"
 	lineDegraded  = `level=WARN msg="slidegate: the limiter's Fallback decides about requests, by its own limits"` + "\n"

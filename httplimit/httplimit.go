@@ -1,6 +1,6 @@
-// Package httplimit is rate limiting middleware for net/http, over a distributed rate limiter on
-// Redis or one in memory. A client that sends too many requests gets HTTP 429 with Retry-After. The
-// RateLimit header fields of the IETF draft show clients their limits, and what is left.
+// Package httplimit is rate limiting middleware for net/http, on top of a distributed rate limiter
+// in Redis, or one in memory. A client that sends too many requests gets HTTP 429 with Retry-After.
+// The RateLimit header fields of the IETF draft show clients their limits, and how much is left.
 //
 //	conn := window.Dial("redis://127.0.0.1:6379")
 //	limiter, err := window.New(conn, window.Config{
@@ -16,15 +16,15 @@
 //	...
 //	http.ListenAndServe(addr, limit.Wrap(mux))
 //
-// Choose takes the place of Limiter where plans have limiters of their own, and Checks where several
-// limiters decide together. Status shows callers what they have left.
+// Choose replaces Limiter if plans have their own limiters, and Checks if several limiters decide
+// together. Status shows callers how much they have left.
 //
 // Wrap takes and returns an http.Handler, so it works with any router. Address is the IP address of
 // the connection. Behind a proxy or load balancer, use AddressBehind with the proxies that you run,
 // or other Clients. Never use a header that clients can write.
 //
-// InFlight limits how many requests run at the same time, and Transport sends those of a fleet to
-// somebody else: each in its turn.
+// InFlight limits how many requests run at the same time. Transport paces the requests that a fleet
+// sends to another service.
 //
 // The header fields are RateLimit-Policy and RateLimit (draft-ietf-httpapi-ratelimit-headers-11)
 // and Retry-After (RFC 9110). The body is problem details (RFC 9457). Examples, the proxies of
@@ -49,12 +49,12 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Limiter decides about requests. *window.Limiter and *ar1.Limiter are Limiters. Config.CostAfter
-// also needs a method Settle, which *window.Limiter has and *ar1.Limiter does not have.
+// Limiter decides on requests. *window.Limiter and *ar1.Limiter are Limiters. Config.CostAfter also
+// needs a Settle method, which *window.Limiter has and *ar1.Limiter does not.
 type Limiter interface {
-	// AllowN decides about a request that costs n units, at least 1. The event is the Key of the
-	// request. An error that matches window.ErrExceedsLimit is answered with HTTP 413. Any other
-	// error counts as an outage.
+	// AllowN decides on a request that costs n units, at least 1. The event is the Key of the request.
+	// An error that matches window.ErrExceedsLimit is answered with HTTP 413. Any other error counts
+	// as an outage.
 	AllowN(ctx context.Context, event string, n int64) (window.Decision, error)
 	// Refund gives back what d counted, if the response does not count. It is called only with
 	// Config.CountOnly.
@@ -66,18 +66,18 @@ type Limiter interface {
 type Outage string
 
 const (
-	// FailOpen admits requests in an outage, without any limit.
+	// FailOpen allows all requests in an outage, without any limit.
 	FailOpen Outage = "open"
 
 	// FailClosed refuses requests in an outage, with HTTP 503.
 	FailClosed Outage = "closed"
 )
 
-// Config sets what is limited, and how. Outage is required, and one of Limiter, Choose and Checks.
-// Limiter and Choose also need a Key. More about each field is in
+// Config sets what is limited, and how. Outage is required, and so is one of Limiter, Choose and
+// Checks. Limiter and Choose also need a Key. Each field is explained in
 // https://github.com/slidegate/slidegate/blob/main/docs/http.md.
 type Config struct {
-	// Limiter decides about requests. It has the limits, the counts, the clock and the Fallback.
+	// Limiter decides on requests. It has the limits, the counts, the clock and the Fallback.
 	Limiter Limiter
 
 	// Choose returns the Limiter for a request, such as that of the customer's plan. It can return
@@ -86,9 +86,9 @@ type Config struct {
 	// https://github.com/slidegate/slidegate/blob/main/docs/http.md#plans.
 	Choose func(*http.Request) (Limiter, error)
 
-	// Checks returns what window.AllowAll decides about a request: all checks are counted, or none.
-	// It replaces Limiter, Key and Cost, and does not go with CountOnly and CostAfter. A request
-	// without checks is not limited. One with an empty Event is refused with HTTP 400. See
+	// Checks returns the checks that window.AllowAll decides for a request: all of them are counted,
+	// or none. It replaces Limiter, Key and Cost, and cannot be combined with CountOnly or CostAfter.
+	// A request without checks is not limited. One with an empty Event is refused with HTTP 400. See
 	// https://github.com/slidegate/slidegate/blob/main/docs/http.md#several-limiters.
 	Checks func(*http.Request) []window.Check
 
@@ -98,37 +98,36 @@ type Config struct {
 	// Outage is FailOpen or FailClosed. It has no default, because either can do damage.
 	Outage Outage
 
-	// Skip reports whether a request is not limited, such as a health check. No other function of
-	// Config is then called. nil limits every request.
+	// Skip reports whether to leave a request unlimited, such as a health check. No other function of
+	// Config is then called. nil means that every request is limited.
 	Skip func(*http.Request) bool
 
-	// Cost returns how many units a request costs; nil means 1. A cost of 0 is not limited. A
-	// negative cost is refused with HTTP 400, and one that exceeds what a limit ever admits with
-	// HTTP 413.
+	// Cost returns how many units a request costs; nil means 1. A cost of 0 is not limited. A negative
+	// cost is refused with HTTP 400, and one that exceeds what a limit ever allows with HTTP 413.
 	Cost func(*http.Request) int64
 
 	// CountOnly reports whether a response counts, by its status. The units are charged before the
-	// handler runs, and given back after it if CountOnly returns false. A handler that panics
-	// counts, and so does a request whose context has ended. nil counts every response. See
+	// handler runs, and given back after it if CountOnly returns false. A handler that panics counts,
+	// and so does a request whose context has ended. nil means that every response counts. See
 	// https://github.com/slidegate/slidegate/blob/main/docs/http.md#only-some-responses.
 	CountOnly func(status int) bool
 
 	// CostAfter returns the actual cost once the handler is done, such as tokens (Used.Units, by
-	// SetCost) or bytes sent (Used.Bytes). Cost is then an estimate that is charged before. The
+	// SetCost) or bytes sent (Used.Bytes). Cost is then an estimate that is charged up front. The
 	// difference is given back, or charged even above Max. If CostAfter returns less than 0, the
 	// estimate stands. It needs a Limiter with Settle. See
 	// https://github.com/slidegate/slidegate/blob/main/docs/http.md#a-cost-that-is-known-afterwards.
 	CostAfter func(Used) int64
 
-	// Denied answers a denied request. The headers are already set, and it must write the status.
-	// nil is HTTP 429 with problem details, and HTTP 403 if the limiter is Blocked. Of Checks, d has
-	// the limits of all and the longest RetryAfter.
+	// Denied answers a denied request. The headers are already set, and it must write the status. nil
+	// means HTTP 429 with problem details, or HTTP 403 if the limiter is Blocked. With Checks, d has
+	// the limits of all checks and the longest RetryAfter.
 	Denied func(w http.ResponseWriter, r *http.Request, d window.Decision)
 
 	// LegacyHeaders adds X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset for older
-	// clients, about one limit: the one with the longest wait, or else with the least remaining.
-	// Reset is when such a request would be admitted again, in seconds since 1970 as GitHub sends
-	// it, rounded up.
+	// clients, about one limit: the one with the longest wait or, if there is no wait, with the least
+	// remaining. Reset is when such a request would be allowed again, in seconds since 1970 as GitHub
+	// sends it, rounded up.
 	LegacyHeaders bool
 
 	// Shadow lets every request reach the handler, to try limits in production. The limiter decides
@@ -137,13 +136,13 @@ type Config struct {
 	Shadow bool
 
 	// Log receives the start and end of outages, and of decisions by a Fallback, with the cause but
-	// without the key of a request. It also receives the first request without a key, with the
-	// reason, each mistake of Choose, and charges that could not be given back or settled. Lines
-	// about an outage have the Name of the Limiter as the attribute "limiter". nil is slog.Default().
+	// without the key of a request. It also receives the first request without a key, with the reason,
+	// each mistake of Choose, and charges that could not be given back or settled. Lines about an
+	// outage have the Name of the Limiter as the attribute "limiter". nil means slog.Default().
 	Log *slog.Logger
 }
 
-// Middleware limits requests. Make it with New, and use Wrap. It is safe for concurrent use.
+// Middleware limits requests. Create it with New, and use Wrap. It is safe for concurrent use.
 type Middleware struct {
 	cfg         Config
 	outages     journal.Journal
@@ -152,9 +151,9 @@ type Middleware struct {
 	shadow      shadow
 }
 
-// New returns a middleware. It returns an error if a required field is missing, if fields do not go
-// together, if Outage is neither FailOpen nor FailClosed, or if CostAfter is set and the Limiter has
-// no Settle.
+// New returns a middleware. It returns an error if a required field is missing, if fields conflict,
+// if Outage is neither FailOpen nor FailClosed, or if CostAfter is set and the Limiter has no
+// Settle.
 func New(cfg Config) (*Middleware, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -163,17 +162,17 @@ func New(cfg Config) (*Middleware, error) {
 	return &Middleware{cfg: cfg, shadow: shadow{kinds: map[string]refusals{}}}, nil
 }
 
-// Wrap returns a handler that limits the requests to next. Admitted requests reach next unchanged,
+// Wrap returns a handler that limits the requests to next. Allowed requests reach next unchanged,
 // with the server's own ResponseWriter. There are two exceptions. With CountOnly or CostAfter, the
-// ResponseWriter is wrapped to see status and bytes, and can do the same. With CostAfter, the
-// context of the request carries what SetCost needs. Wrap panics if next is nil, or m does not come
-// from New.
+// ResponseWriter is wrapped to see status and bytes, and supports the same interfaces. With
+// CostAfter, the context of the request carries what SetCost needs. Wrap panics if next is nil, or
+// if m was not created with New.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	switch {
 	case m == nil || m.cfg.Outage == "":
-		panic("slidegate: this Middleware is nil or zero; make it by httplimit.New")
+		panic("slidegate: this Middleware is nil or zero; create it with httplimit.New")
 	case next == nil:
-		panic("slidegate: Wrap limits a nil handler; give it the one that serves the requests")
+		panic("slidegate: Wrap got a nil handler; pass the one that serves the requests")
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -187,7 +186,7 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	})
 }
 
-// limit asks one limiter about a request.
+// limit limits a request by one limiter.
 func (m *Middleware) limit(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	n := int64(1)
 	if m.cfg.Cost != nil {
@@ -203,7 +202,7 @@ func (m *Middleware) limit(w http.ResponseWriter, r *http.Request, next http.Han
 	}
 }
 
-// limitTo asks one limiter about a request that costs n units.
+// limitTo limits a request that costs n units by one limiter.
 func (m *Middleware) limitTo(w http.ResponseWriter, r *http.Request, n int64, next http.Handler) {
 	key := m.cfg.Key(r)
 	if key == "" {
@@ -248,8 +247,8 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, p problem.De
 	writeProblem(w, p)
 }
 
-// refuseKeyless refuses a request without a key. It logs the first one, with what the Key found.
-// The client does not learn that.
+// refuseKeyless refuses a request without a key. It logs the first one with the reason, which the
+// client does not see.
 func (m *Middleware) refuseKeyless(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if !m.cfg.Shadow {
 		m.keylessOnce.Do(func() {
@@ -293,13 +292,13 @@ func (m *Middleware) serve(w http.ResponseWriter, s *served, next http.Handler) 
 	s.returned = true
 }
 
-// handBack gives a request what handlers have set in its copy: the form, whose files the server removes,
-// and the pattern, which those around may read.
+// handBack copies into a request what handlers have set in its copy: the form, whose files the
+// server removes, and the pattern, which outer handlers may read.
 func handBack(r, inner *http.Request) {
 	r.MultipartForm, r.Pattern = inner.MultipartForm, inner.Pattern
 }
 
-// fail answers a request that the limiter could not decide about.
+// fail answers a request on which the limiter could not decide.
 func (m *Middleware) fail(w http.ResponseWriter, r *http.Request, err error, next http.Handler) {
 	switch {
 	case errors.Is(r.Context().Err(), context.Canceled): // the client has gone, so this is not an outage
@@ -316,7 +315,7 @@ func (m *Middleware) fail(w http.ResponseWriter, r *http.Request, err error, nex
 	}
 }
 
-// undecided admits or refuses a request in an outage.
+// undecided allows or refuses a request in an outage.
 func (m *Middleware) undecided(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if m.cfg.Outage == FailOpen {
 		next.ServeHTTP(w, r)

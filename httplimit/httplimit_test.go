@@ -19,11 +19,11 @@ import (
 
 // TestWrongConfiguration checks the error of each mistake in Config.
 func TestWrongConfiguration(t *testing.T) {
-	const noKey = `slidegate: httplimit has no Key, which says who is limited; take httplimit.Address, or AddressBehind if there is a proxy. ` +
-		`The Key is also nil if Header or Cookie got an empty or invalid name, or And or Or a nil Key`
-	const noLimiter = `slidegate: httplimit has no Limiter; make one by window.New or ar1.New, or set Choose or Checks`
+	const noKey = `slidegate: httplimit has no Key, which says who is limited; use httplimit.Address, or AddressBehind if there is a proxy. ` +
+		`The Key is also nil if Header or Cookie got an empty or invalid name, or if And or Or got a nil Key`
+	const noLimiter = `slidegate: httplimit has no Limiter; create one with window.New or ar1.New, or set Choose or Checks`
 	with := func(field string) string {
-		return `slidegate: httplimit has Checks and ` + field + `; leave one out, since each check has an Event and units of its own, which are not given back or settled`
+		return `slidegate: httplimit has Checks and ` + field + `; leave one out, since each check has its own Event and units, which are not given back or settled`
 	}
 	l := inMemory(nil, "1/1h")
 	noChecks := func(*http.Request) []window.Check { return nil }
@@ -41,9 +41,9 @@ func TestWrongConfiguration(t *testing.T) {
 		{httplimit.Config{Checks: noChecks, Cost: func(*http.Request) int64 { return 1 }}, with("Cost")},
 		{httplimit.Config{Checks: noChecks, CountOnly: isFailure}, with("CountOnly")},
 		{httplimit.Config{Checks: noChecks, CostAfter: reported}, with("CostAfter")},
-		{httplimit.Config{Checks: noChecks}, `slidegate: httplimit has the Outage ""; choose "open" to admit requests while the limiter gives no answer, or "closed" to refuse them`},
-		{httplimit.Config{Limiter: l, Key: httplimit.Address}, `slidegate: httplimit has the Outage ""; choose "open" to admit requests while the limiter gives no answer, or "closed" to refuse them`},
-		{httplimit.Config{Limiter: l, Key: httplimit.Address, Outage: "Open"}, `slidegate: httplimit has the Outage "Open"; choose "open" to admit requests while the limiter gives no answer, or "closed" to refuse them`},
+		{httplimit.Config{Checks: noChecks}, `slidegate: httplimit has the Outage ""; choose "open" to allow requests while the limiter does not answer, or "closed" to refuse them`},
+		{httplimit.Config{Limiter: l, Key: httplimit.Address}, `slidegate: httplimit has the Outage ""; choose "open" to allow requests while the limiter does not answer, or "closed" to refuse them`},
+		{httplimit.Config{Limiter: l, Key: httplimit.Address, Outage: "Open"}, `slidegate: httplimit has the Outage "Open"; choose "open" to allow requests while the limiter does not answer, or "closed" to refuse them`},
 	} {
 		if m, err := httplimit.New(of.cfg); m != nil || err == nil || err.Error() != of.want {
 			t.Errorf("%v\nnot: %s", err, of.want)
@@ -54,15 +54,15 @@ func TestWrongConfiguration(t *testing.T) {
 // TestWrongProxies checks the errors about proxies.
 func TestWrongProxies(t *testing.T) {
 	for proxy, want := range map[string]string{
-		"":                  `slidegate: the proxy "" is no plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
-		"10.0.0.1:80":       `slidegate: the proxy "10.0.0.1:80" is no plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
-		"proxy.example.com": `slidegate: the proxy "proxy.example.com" is no plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
-		"10.0.0.0/33":       `slidegate: the proxy "10.0.0.0/33" is no plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
-		"0.0.0.0/0":         `slidegate: the proxy "0.0.0.0/0" is no plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
-		"10.0.0.5/24":       `slidegate: the proxy "10.0.0.5/24" is no plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
-		"fe80::1%eth0":      `slidegate: the proxy "fe80::1%eth0" is no plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
-		"::ffff:10.0.0.1":   `slidegate: the proxy "::ffff:10.0.0.1" is no plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
-		"::ffff:10.0.0.0/8": `slidegate: the proxy "::ffff:10.0.0.0/8" is no plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
+		"":                  `slidegate: the proxy "" is not a plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
+		"10.0.0.1:80":       `slidegate: the proxy "10.0.0.1:80" is not a plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
+		"proxy.example.com": `slidegate: the proxy "proxy.example.com" is not a plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
+		"10.0.0.0/33":       `slidegate: the proxy "10.0.0.0/33" is not a plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
+		"0.0.0.0/0":         `slidegate: the proxy "0.0.0.0/0" is not a plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
+		"10.0.0.5/24":       `slidegate: the proxy "10.0.0.5/24" is not a plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
+		"fe80::1%eth0":      `slidegate: the proxy "fe80::1%eth0" is not a plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
+		"::ffff:10.0.0.1":   `slidegate: the proxy "::ffff:10.0.0.1" is not a plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
+		"::ffff:10.0.0.0/8": `slidegate: the proxy "::ffff:10.0.0.0/8" is not a plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
 	} {
 		if key, err := httplimit.AddressBehind("10.0.0.1", proxy); key != nil || err == nil || err.Error() != want {
 			t.Errorf("%q: %v", proxy, err)
@@ -80,12 +80,12 @@ func TestWrongClients(t *testing.T) {
 		want string
 	}{
 		{func() (httplimit.Clients, error) { return httplimit.ClientsBehind() }, "slidegate: no proxy is named; name those that you run, or use Address if there are none"},
-		{func() (httplimit.Clients, error) { return httplimit.ClientsByHops(0) }, "slidegate: 0 hops name no client; count the entries that your proxies add to X-Forwarded-For, or use Address if there are none"},
-		{func() (httplimit.Clients, error) { return httplimit.ClientsByHops(-1) }, "slidegate: -1 hops name no client; count the entries that your proxies add to X-Forwarded-For, or use Address if there are none"},
+		{func() (httplimit.Clients, error) { return httplimit.ClientsByHops(0) }, "slidegate: 0 hops cannot identify a client; count the entries that your proxies add to X-Forwarded-For, or use Address if there are none"},
+		{func() (httplimit.Clients, error) { return httplimit.ClientsByHops(-1) }, "slidegate: -1 hops cannot identify a client; count the entries that your proxies add to X-Forwarded-For, or use Address if there are none"},
 		{func() (httplimit.Clients, error) { return httplimit.ClientsIn("", "10.0.0.1") }, `slidegate: "" cannot be a header with the client's address; write one that your proxy sets, such as CF-Connecting-IP`},
 		{func() (httplimit.Clients, error) { return httplimit.ClientsIn("host", "10.0.0.1") }, `slidegate: "host" cannot be a header with the client's address; write one that your proxy sets, such as CF-Connecting-IP`},
 		{func() (httplimit.Clients, error) { return httplimit.ClientsIn("X-Real-IP") }, "slidegate: no proxy is named; name those that you run, or use Address if there are none"},
-		{func() (httplimit.Clients, error) { return httplimit.ClientsIn("X-Real-IP", "") }, `slidegate: the proxy "" is no plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`},
+		{func() (httplimit.Clients, error) { return httplimit.ClientsIn("X-Real-IP", "") }, `slidegate: the proxy "" is not a plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`},
 	} {
 		if _, err := of.make(); err == nil || err.Error() != of.want {
 			t.Errorf("%v\nnot: %s", err, of.want)
@@ -93,11 +93,11 @@ func TestWrongClients(t *testing.T) {
 	}
 }
 
-// TestWrongWrap: a mistake of the program shows when it starts, and not at the first request.
+// TestWrongWrap checks that a programming mistake panics at startup, and not at the first request.
 func TestWrongWrap(t *testing.T) {
 	for want, wrap := range map[string]func(){
-		"slidegate: this Middleware is nil or zero; make it by httplimit.New":            func() { (*httplimit.Middleware)(nil).Wrap(fine) },
-		"slidegate: Wrap limits a nil handler; give it the one that serves the requests": func() { middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h")}).Wrap(nil) },
+		"slidegate: this Middleware is nil or zero; create it with httplimit.New":  func() { (*httplimit.Middleware)(nil).Wrap(fine) },
+		"slidegate: Wrap got a nil handler; pass the one that serves the requests": func() { middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h")}).Wrap(nil) },
 	} {
 		func() {
 			defer func() {
@@ -122,7 +122,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"denied", httplimit.Config{Limiter: full}, map[string]any{
 			"type": "https://iana.org/assignments/http-problem-types#quota-exceeded", "title": "Too many requests", "status": 429.,
-			"detail": "Come back after the time in Retry-After.", "violated-policies": []any{"1/1h"},
+			"detail": "Try again after the time in Retry-After.", "violated-policies": []any{"1/1h"},
 		}},
 		{"no key", httplimit.Config{Limiter: full, Key: func(*http.Request) string { return "" }}, map[string]any{
 			"title": "Bad Request", "status": 400., "detail": "The server could not identify the client: a required header, cookie or address is missing, or a header has several values.",
@@ -131,7 +131,7 @@ func TestRefusals(t *testing.T) {
 			"title": "Bad Request", "status": 400., "detail": "The server could not determine what the request costs.",
 		}},
 		{"too costly", httplimit.Config{Limiter: full, Cost: func(*http.Request) int64 { return 2 }}, map[string]any{
-			"title": "Content Too Large", "status": 413., "detail": "The request costs more than is ever admitted at once.",
+			"title": "Content Too Large", "status": 413., "detail": "The request costs more than is ever allowed at once.",
 		}},
 		{"outage", httplimit.Config{Limiter: fixedLimiter{err: window.ErrOutage}, Log: new(logBuffer).logger()}, map[string]any{
 			"type": "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity", "title": "Temporarily unavailable", "status": 503.,
@@ -163,7 +163,7 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// TestCost checks that requests cost what Cost returns. Those that cost nothing are not counted,
+// TestCost checks that requests cost what Cost returns. Requests that cost nothing are not counted,
 // and get no fields.
 func TestCost(t *testing.T) {
 	h := middleware(httplimit.Config{Limiter: inMemory(nil, "5/1h"), Cost: func(r *http.Request) int64 { return r.ContentLength }}).Wrap(fine)
@@ -181,8 +181,8 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// TestDeadlineExceeded checks that a request whose deadline ends before the decision counts as an
-// outage, and one whose client has gone does not.
+// TestDeadlineExceeded checks that a request whose deadline passes before the decision counts as an
+// outage, and that one whose client has gone does not.
 func TestDeadlineExceeded(t *testing.T) {
 	over, end := context.WithDeadline(t.Context(), time.Now())
 	defer end()
@@ -212,8 +212,8 @@ func TestDeadlineExceeded(t *testing.T) {
 	}
 }
 
-// TestKeyless checks that the log reports only the first request without a key, and what each Key
-// found. No value that a client sent is in it.
+// TestKeyless checks that the log reports only the first request without a key, with the reason
+// from each Key. It contains no value that a client sent.
 func TestKeyless(t *testing.T) {
 	header, behind := httplimit.Header("X-Api-Key"), must(httplimit.AddressBehind(proxies...))
 	hops, in := must(httplimit.ClientsByHops(2)).Key, must(httplimit.ClientsIn("X-Real-IP", proxies...)).Key
@@ -224,7 +224,7 @@ func TestKeyless(t *testing.T) {
 		header http.Header
 		want   string
 	}{
-		{httplimit.Route, nil, "Route found no pattern: wrap the handlers within the router and not the router, or use RouteBy"},
+		{httplimit.Route, nil, "Route found no pattern: wrap the handlers inside the router and not the router, or use RouteBy"},
 		{header, nil, "the header X-Api-Key is missing or empty"},
 		{header, http.Header{"X-Api-Key": {"secret", "other"}}, "the header X-Api-Key has several values"},
 		{httplimit.Cookie("session"), nil, "the cookie session is missing or empty"},
@@ -236,7 +236,7 @@ func TestKeyless(t *testing.T) {
 		{in, nil, from10 + "X-Real-Ip is missing" + inRemedy},
 		{in, http.Header{"X-Real-Ip": {"198.51.100.7", "secret"}}, from10 + "X-Real-Ip has several lines" + inRemedy},
 		{in, http.Header{"X-Real-Ip": {"secret"}}, from10 + "X-Real-Ip is not one IP address" + inRemedy},
-		{header.And(httplimit.Route), http.Header{"X-Api-Key": {"secret"}}, "Route found no pattern: wrap the handlers within the router and not the router, or use RouteBy"},
+		{header.And(httplimit.Route), http.Header{"X-Api-Key": {"secret"}}, "Route found no pattern: wrap the handlers inside the router and not the router, or use RouteBy"},
 		{header.Or(httplimit.Cookie("session")), nil, "the header X-Api-Key is missing or empty; the cookie session is missing or empty"},
 		{header.Or(httplimit.Cookie("session")), http.Header{"X-Api-Key": {"secret", ""}}, "the header X-Api-Key has several values"},
 		{func(*http.Request) string { return "" }, nil, "the Key returned an empty string"},
@@ -255,7 +255,7 @@ func TestKeyless(t *testing.T) {
 	}
 }
 
-// TestNilKey checks that New refuses a nil Key, which the constructors return for wrong arguments.
+// TestNilKey checks that New rejects a nil Key, which the constructors return for wrong arguments.
 func TestNilKey(t *testing.T) {
 	for i, key := range []httplimit.Key{
 		httplimit.Key(nil).And(httplimit.Address), httplimit.Key(httplimit.Address).And(nil), httplimit.Key(nil).Or(httplimit.Address), httplimit.Key(httplimit.Address).Or(nil),
@@ -268,7 +268,7 @@ func TestNilKey(t *testing.T) {
 	}
 }
 
-// TestForeignValue checks that an error of one key is logged each time, and does not hide the begin
+// TestForeignValue checks that an error of one key is logged each time, and does not hide the start
 // of an outage.
 func TestForeignValue(t *testing.T) {
 	var log logBuffer
@@ -285,8 +285,8 @@ func TestForeignValue(t *testing.T) {
 	}
 }
 
-// TestRefusalsAreNotCached checks that a refusal drops headers about another body, and that no
-// cache may keep it.
+// TestRefusalsAreNotCached checks that a refusal drops headers about another body, and forbids
+// caching.
 func TestRefusalsAreNotCached(t *testing.T) {
 	h := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h")}).Wrap(fine)
 	ask(h)

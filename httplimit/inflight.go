@@ -20,8 +20,8 @@ import (
 
 // InFlightConfig configures an InFlight. Places, Key and Outage are required.
 type InFlightConfig struct {
-	// Places says how many requests of a key may run at once, on all servers. Its MaxHold must be as
-	// long as requests may last.
+	// Places limits how many requests with the same key may run at once, across all servers. Its
+	// MaxHold must be at least as long as the longest request.
 	Places *inflight.Limiter
 
 	// Key returns who is limited: requests with the same key share the places.
@@ -30,21 +30,22 @@ type InFlightConfig struct {
 	// Outage is FailOpen or FailClosed. It has no default, because either can do damage.
 	Outage Outage
 
-	// Wait is how long a request waits for a place before it is refused. 0 refuses at once.
+	// Wait is how long a request waits for a place before it is refused. 0 means that it does not
+	// wait.
 	Wait time.Duration
 
-	// Shadow lets every request reach the handler as it is, to try a limit in production. It takes a place
-	// if one is free, never waits for one, and gives it back in the background. The log reports at most once a minute how many requests would have
-	// been refused.
+	// Shadow lets every request reach the handler unchanged, to try a limit in production. A request
+	// takes a place if one is free, never waits for one, and releases it in the background. The log
+	// reports at most once a minute how many requests would have been refused.
 	Shadow bool
 
-	// Log receives the start and end of outages, with the cause, and the first request without a key. Why a
-	// Fallback decides is only there without Wait. nil is slog.Default().
+	// Log receives the start and end of outages, with the cause, and the first request without a key.
+	// It gives the reason why a Fallback decides only if Wait is 0. nil means slog.Default().
 	Log *slog.Logger
 }
 
-// InFlight limits how many requests run at the same time. Make it with NewInFlight, and use Wrap. It is
-// safe for concurrent use.
+// InFlight limits how many requests run at the same time. Create it with NewInFlight, and use Wrap.
+// It is safe for concurrent use.
 type InFlight struct {
 	cfg         InFlightConfig
 	gate        *place.Gate
@@ -69,23 +70,26 @@ func NewInFlight(cfg InFlightConfig) (*InFlight, error) {
 	return &InFlight{cfg: cfg, gate: gate, shadow: shadow{kinds: map[string]refusals{}}}, nil
 }
 
-// Wrap returns a handler that lets a request reach next while there is a place. The place is given back
-// when next returns or panics. If next takes over the connection by Hijack, that is when the connection
-// is closed, too. If the client goes away, the request keeps its place until next returns.
+// Wrap returns a handler that lets a request reach next if there is a place. The place is released
+// when next returns or panics. If next hijacks the connection, the place is released once the
+// connection is closed, too. If the client disconnects, the request keeps its place until next
+// returns.
 //
-// The context of the request also ends with the cause inflight.ErrLost, if the lease of the place is
-// lost: because Redis did not answer, unless Outage is FailOpen, or after MaxHold. That closes a
-// connection that next has taken over. Without a place, the status is 429. Retry-After is then a hint:
-// about as long as requests of this process held a place of late, from a second to a minute.
+// If the lease of the place is lost, the context of the request ends with the cause
+// inflight.ErrLost, and a hijacked connection is closed. A lease is lost after MaxHold or, unless
+// Outage is FailOpen, because Redis did not answer. If there is no place, the status is 429.
+// Retry-After is then a hint: about as long as requests of this process have recently held a place,
+// from a second to a minute.
 //
-// To give the place back takes a round trip to Redis, for which the end of the response waits: if Redis
-// hangs, up to twice the Timeout of Places. Wrap panics if next is nil, or m does not come from NewInFlight.
+// Releasing the place takes a round trip to Redis, which delays the end of the response: if Redis
+// hangs, by up to twice the Timeout of Places. Wrap panics if next is nil, or if m was not created
+// with NewInFlight.
 func (m *InFlight) Wrap(next http.Handler) http.Handler {
 	switch {
 	case m == nil || m.gate == nil:
-		panic("slidegate: this InFlight is nil or zero; make it by httplimit.NewInFlight")
+		panic("slidegate: this InFlight is nil or zero; create it with httplimit.NewInFlight")
 	case next == nil:
-		panic("slidegate: Wrap limits a nil handler; give it the one that serves the requests")
+		panic("slidegate: Wrap got a nil handler; pass the one that serves the requests")
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := m.cfg.Key(r)
@@ -105,7 +109,7 @@ func (m *InFlight) Wrap(next http.Handler) http.Handler {
 	})
 }
 
-// serve runs the handler with a place. In Shadow its request stays as it is, and nothing waits.
+// serve runs the handler with a place. In Shadow, the request is unchanged, and nothing waits.
 func (m *InFlight) serve(w http.ResponseWriter, r *http.Request, held *place.Held, next http.Handler) {
 	u := &use{held: held, shadow: m.cfg.Shadow}
 	u.users.Store(1)
@@ -118,14 +122,14 @@ func (m *InFlight) serve(w http.ResponseWriter, r *http.Request, held *place.Hel
 	next.ServeHTTP(httpsnoop.Wrap(withHijack(w), httpsnoop.Hooks{Hijack: u.hijack}), inner)
 }
 
-// use is what a request uses its place for: its handler, and the connection if that is taken over.
+// use counts the users of a request's place: the handler, and a connection that it hijacked.
 type use struct {
 	held   *place.Held
 	shadow bool
 	users  atomic.Int32
 }
 
-// end gives the place back if nobody uses it any more.
+// end releases the place once it has no users left.
 func (u *use) end() {
 	switch {
 	case u.users.Add(-1) > 0:
@@ -136,8 +140,8 @@ func (u *use) end() {
 	}
 }
 
-// hijack lets the connection that a handler takes over use the place until it is closed. If the lease is
-// lost, it closes the connection.
+// hijack makes a hijacked connection a user of the place until it is closed. If the lease is lost,
+// it closes the connection.
 func (u *use) hijack(next httpsnoop.HijackFunc) httpsnoop.HijackFunc {
 	return func() (net.Conn, *bufio.ReadWriter, error) {
 		conn, buffer, err := next()
@@ -152,25 +156,25 @@ func (u *use) hijack(next httpsnoop.HijackFunc) httpsnoop.HijackFunc {
 	}
 }
 
-// heldConn is a connection that a handler has taken over, and that holds a place until it is closed.
+// heldConn is a hijacked connection that holds a place until it is closed.
 type heldConn struct {
 	net.Conn
 	end func()
 }
 
-// Close closes the connection, and gives the place back if the handler has returned.
+// Close closes the connection, and releases the place if the handler has returned.
 func (c *heldConn) Close() error {
 	defer c.end()
 	return c.Conn.Close()
 }
 
-// CloseWrite is that of the connection, if it has one.
+// CloseWrite calls CloseWrite of the connection, if it has one.
 func (c *heldConn) CloseWrite() error { return closeWrite(c.Conn) }
 
 // problemNoPlace is the problem of a request for which there is no place.
 var problemNoPlace = problem.Details{
 	Title: "Too Many Requests", Status: http.StatusTooManyRequests,
-	Detail: "Too many requests are running at the same time. Come back after the time in Retry-After, or when one has ended.",
+	Detail: "Too many requests are running at the same time. Try again after the time in Retry-After, or when one has ended.",
 }
 
 // deny answers a request for which there is no place.
@@ -192,7 +196,7 @@ func (m *InFlight) refuse(w http.ResponseWriter, r *http.Request, p problem.Deta
 	writeProblem(w, p)
 }
 
-// refuseKeyless refuses a request without a key. It logs the first one, with what the Key found.
+// refuseKeyless refuses a request without a key. It logs the first one, with the reason.
 func (m *InFlight) refuseKeyless(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if !m.cfg.Shadow {
 		m.keylessOnce.Do(func() {

@@ -20,7 +20,8 @@ import (
 	"github.com/slidegate/slidegate/windowtest"
 )
 
-// TestInFlightConfig checks what NewInFlight refuses, and that the error says what to do.
+// TestInFlightConfig checks which configurations NewInFlight rejects, and that the error says what
+// to do.
 func TestInFlightConfig(t *testing.T) {
 	l := places(1)
 	for want, cfg := range map[string]httplimit.InFlightConfig{
@@ -36,8 +37,8 @@ func TestInFlightConfig(t *testing.T) {
 	}
 }
 
-// TestInFlightGivesBack checks with a real server that the place of a request is free as soon as the
-// handler has returned or panicked, or the connection that it took over is closed.
+// TestInFlightGivesBack checks with a real server that the place of a request is free as soon as
+// the handler has returned or panicked, or the connection that it hijacked is closed.
 func TestInFlightGivesBack(t *testing.T) {
 	for name, h := range map[string]http.HandlerFunc{
 		"returns": fine,
@@ -78,8 +79,8 @@ type unwrapped struct{ http.ResponseWriter }
 
 func (u unwrapped) Unwrap() http.ResponseWriter { return u.ResponseWriter }
 
-// TestInFlightHijack checks that a connection that a handler has taken over holds its place after the handler has
-// returned, until it is closed, also if the handler got it by unwrapping.
+// TestInFlightHijack checks that a hijacked connection keeps its place after the handler has
+// returned, until it is closed, even if the handler unwrapped the ResponseWriter to hijack it.
 func TestInFlightHijack(t *testing.T) {
 	t.Run("direct", func(t *testing.T) { testHijack(t, func(w http.ResponseWriter) http.ResponseWriter { return w }) })
 	t.Run("unwrapped", func(t *testing.T) {
@@ -118,7 +119,7 @@ func testHijack(t *testing.T, around func(http.ResponseWriter) http.ResponseWrit
 	<-ended
 }
 
-// TestInFlightHijackGoesOn checks that a handler that has closed the connection that it took over keeps its
+// TestInFlightHijackGoesOn checks that a handler that has closed its hijacked connection keeps its
 // place and its context until it returns.
 func TestInFlightHijackGoesOn(t *testing.T) {
 	l := places(1)
@@ -134,7 +135,7 @@ func TestInFlightHijackGoesOn(t *testing.T) {
 	awaitFree(t, l, "everybody")
 }
 
-// TestInFlightHijackLost checks that a connection that a handler has taken over is closed if the lease is lost.
+// TestInFlightHijackLost checks that a hijacked connection is closed if the lease is lost.
 func TestInFlightHijackLost(t *testing.T) {
 	closed := make(chan struct{})
 	s := httptest.NewServer(inFlight(httplimit.InFlightConfig{Places: brief()}).Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -154,8 +155,8 @@ func TestInFlightHijackLost(t *testing.T) {
 	<-closed
 }
 
-// TestInFlightClientLeaves checks that a request keeps its place after its client has gone, until the
-// handler returns, and that the handler learns of it.
+// TestInFlightClientLeaves checks that a request keeps its place after its client has gone, until
+// the handler returns, and that the context of the handler ends.
 func TestInFlightClientLeaves(t *testing.T) {
 	l := placesInRedis(t, 1)
 	began, end, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -180,7 +181,7 @@ func TestInFlightClientLeaves(t *testing.T) {
 	}()
 	if response, err := s.Client().Do(request(t, http.MethodGet, s.URL, nil).WithContext(ctx)); err == nil {
 		_ = response.Body.Close()
-		t.Error("it got an answer")
+		t.Error("it got a response")
 	}
 	if w := ask(limited); w.Code != http.StatusTooManyRequests {
 		t.Error(w.Code)
@@ -202,8 +203,8 @@ func TestInFlightLost(t *testing.T) {
 	})
 }
 
-// TestInFlightGoesOn checks that a request goes on although its lease is lost: in Shadow, and with FailOpen in
-// an outage. With FailClosed, its context ends.
+// TestInFlightGoesOn checks that a request continues although its lease is lost: in Shadow, and
+// with FailOpen in an outage. With FailClosed, its context ends.
 func TestInFlightGoesOn(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -230,15 +231,15 @@ func TestInFlightGoesOn(t *testing.T) {
 				select {
 				case <-r.Context().Done():
 					t.Error(context.Cause(r.Context()))
-				case <-time.After(20 * time.Millisecond): // the end of a context would come at once
+				case <-time.After(20 * time.Millisecond): // a context would end at once
 				}
 			})))
 		})
 	}
 }
 
-// TestInFlightHangs checks that no request is told that there is no place while Redis hangs, whether it asked
-// itself or waited in the line.
+// TestInFlightHangs checks that no request gets HTTP 429 while Redis hangs, whether it called Redis
+// itself or waited in line.
 func TestInFlightHangs(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -261,7 +262,8 @@ func TestInFlightHangs(t *testing.T) {
 	}
 }
 
-// TestInFlightFallback checks that the log says that the Fallback decides, with and without a Wait.
+// TestInFlightFallback checks that the log reports that the Fallback decides, with and without a
+// Wait.
 func TestInFlightFallback(t *testing.T) {
 	for _, wait := range []time.Duration{0, time.Minute} {
 		var log logBuffer
@@ -278,11 +280,11 @@ func TestInFlightFallback(t *testing.T) {
 	}
 }
 
-// TestInFlightDenies checks the answer to a request for which there is no place. Retry-After is a second
-// at first. Later it is how long requests held their places of late, up to a minute.
+// TestInFlightDenies checks the response to a request for which there is no place. Retry-After is a
+// second at first. Later it is how long requests have recently held their places, up to a minute.
 func TestInFlightDenies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const body = `{"title":"Too Many Requests","status":429,"detail":"Too many requests are running at the same time. Come back after the time in Retry-After, or when one has ended."}` + "\n"
+		const body = `{"title":"Too Many Requests","status":429,"detail":"Too many requests are running at the same time. Try again after the time in Retry-After, or when one has ended."}` + "\n"
 		l := places(1)
 		var took time.Duration
 		h := inFlight(httplimit.InFlightConfig{Places: l}).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-time.After(took) }))
@@ -302,7 +304,7 @@ func TestInFlightDenies(t *testing.T) {
 	})
 }
 
-// TestInFlightRetryAfter checks that Retry-After is not sooner than the t of a middleware around.
+// TestInFlightRetryAfter checks that Retry-After is no shorter than the t of an outer middleware.
 func TestInFlightRetryAfter(t *testing.T) {
 	l := places(1)
 	_ = must(l.Acquire(t.Context(), "everybody"))
@@ -312,17 +314,18 @@ func TestInFlightRetryAfter(t *testing.T) {
 	}
 }
 
-// TestInFlightWaits checks that a request waits for a place, for Wait at most, and that one whose client
-// leaves or whose deadline passes meanwhile is no outage, in which FailOpen would let it run.
+// TestInFlightWaits checks that a request waits for a place, for Wait at most. If its client
+// disconnects or its deadline passes meanwhile, that is not an outage, in which FailOpen would let
+// it run.
 func TestInFlightWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
 		l := places(1)
 		h := inFlight(httplimit.InFlightConfig{Places: l, Outage: httplimit.FailOpen, Wait: 2 * time.Second, Log: log.logger()}).Wrap(fine)
 		for _, test := range []struct {
-			held, left, deadline time.Duration // when the place comes free, the client leaves, and the context is over
+			held, left, deadline time.Duration // when the place becomes free, the client disconnects, and the context ends
 			want                 int
-			took                 time.Duration // from here to a little more
+			took                 time.Duration // at least, and up to 100 ms more
 		}{
 			{time.Second, time.Hour, time.Hour, http.StatusOK, time.Second},
 			{time.Minute, time.Hour, time.Hour, http.StatusTooManyRequests, 2 * time.Second},
@@ -348,8 +351,8 @@ func TestInFlightWaits(t *testing.T) {
 	})
 }
 
-// TestInFlightShadow checks that all requests reach the handler without waiting, that clients see nothing,
-// and that the log says how many would have been refused.
+// TestInFlightShadow checks that all requests reach the handler without waiting, that clients see
+// no difference, and that the log says how many would have been refused.
 func TestInFlightShadow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
@@ -363,7 +366,7 @@ func TestInFlightShadow(t *testing.T) {
 			}))
 		check := func() {
 			began, w := time.Now(), ask(h)
-			synctest.Wait() // the place is given back in the background
+			synctest.Wait() // the place is released in the background
 			if w.Header().Del("Content-Type"); w.Body.String() != "fine" || len(w.Header()) != 0 || time.Since(began) != 0 {
 				t.Errorf("%d, %s, %v, after %v", w.Code, w.Body, w.Header(), time.Since(began))
 			}
@@ -405,14 +408,14 @@ func testInFlightOutage(t *testing.T, wait time.Duration) {
 		}
 	}
 	server.Restart(t)
-	await(t, "the log says that it is over", func() bool {
+	await(t, "the log reports the end of the outage", func() bool {
 		ask(open)
 		ask(closed)
 		return log.String() == strings.Repeat(lineOutage, 2)+strings.Repeat(lineRecovered, 2)
 	})
 }
 
-// TestPattern checks that a handler around sees which pattern of a mux within has matched.
+// TestPattern checks that an outer handler sees which pattern of an inner mux matched.
 func TestPattern(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /{$}", fine)

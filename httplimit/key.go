@@ -16,7 +16,7 @@ import (
 // Any function can be a Key. It can be called several times for a request, because the middleware
 // and Or call it again to find out why it returned "". The Keys of this package never return the
 // same key for two kinds of clients. So nobody can write an address into a header to use up another
-// client's budget. A Key that is made from an invalid name or a nil Key is nil, and New refuses it.
+// client's budget. A Key made from an invalid name or a nil Key is nil, and New rejects it.
 type Key func(r *http.Request) string
 
 // Address returns the IP address that the connection comes from: an IPv4 address, or the /64 of an
@@ -24,7 +24,7 @@ type Key func(r *http.Request) string
 // other Clients.
 func Address(r *http.Request) string { return Clients{}.Key(r) }
 
-// AddressBehind returns the Key of ClientsBehind(proxies...). It is shorthand for that.
+// AddressBehind is shorthand for ClientsBehind(proxies...) and its Key.
 func AddressBehind(proxies ...string) (Key, error) {
 	clients, err := ClientsBehind(proxies...)
 	if err != nil {
@@ -37,11 +37,11 @@ func AddressBehind(proxies ...string) (Key, error) {
 // slidegate inspect is "header X-Api-Key VALUE".
 //
 // A request with several lines of the header has no key, even with Or. Otherwise the limiter could
-// count one value, and the program could verify another: a client would get a new budget with each
+// count one value and the program verify another, and a client would get a new budget with each
 // line that it adds. A list in one line is one value.
 //
-// Check before that the value is one you gave out, because a client has as many budgets as it can
-// invent values. For a header that holds the client's IP address, use ClientsIn.
+// First verify that the value is one that you issued. Otherwise a client has as many budgets as it
+// can invent values. For a header that contains the client's IP address, use ClientsIn.
 func Header(name string) Key {
 	name, ok := headerName(name)
 	if !ok {
@@ -66,17 +66,17 @@ func headerName(name string) (canonical string, ok bool) {
 	return canonical, isToken(name) && canonical != "Host"
 }
 
-// isToken reports whether a text can be the name of a header or a cookie (RFC 9110, 5.6.2).
+// isToken reports whether a string can be the name of a header or a cookie (RFC 9110, 5.6.2).
 func isToken(name string) bool {
 	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
 		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
 	})
 }
 
-// Cookie returns the Key that is the value of a cookie, such as a session's. If a request has
-// several, the first one counts, which http.Request.Cookie returns. A browser can send several for
-// different paths. So verify that one. Like a header, a client can invent it. The event key is
-// "cookie NAME VALUE".
+// Cookie returns the Key that is the value of a cookie, such as a session cookie. A browser can
+// send several cookies with the same name, for different paths. The first one counts, as in
+// http.Request.Cookie, so verify the first one. Like a header, a cookie can be invented by the
+// client. The event key is "cookie NAME VALUE".
 func Cookie(name string) Key {
 	if !isToken(name) {
 		return nil // New refuses it
@@ -92,26 +92,26 @@ func Cookie(name string) Key {
 
 // Route returns the pattern of the route that the request matched, as in http.Request.Pattern, such
 // as "POST /login" of http.ServeMux. The event key is then "route POST /login". A router sets the
-// pattern when it calls a handler, so wrap the handlers within the router. Around the router, or
-// under the Use of chi, use RouteBy: there, Route finds no pattern and returns "".
+// pattern when it calls a handler, so wrap the handlers inside the router. Around the router, or in
+// chi's Use, use RouteBy, because Route finds no pattern there and returns "".
 func Route(r *http.Request) string {
 	if r.Pattern == "" {
-		return keyless.Note(r.Context(), "Route found no pattern: wrap the handlers within the router and not the router, or use RouteBy")
+		return keyless.Note(r.Context(), "Route found no pattern: wrap the handlers inside the router and not the router, or use RouteBy")
 	}
 	return "route " + r.Pattern
 }
 
 // RouteBy returns the Key that is the pattern of the route, for a middleware around a whole router.
-// The event keys are those of Route. pattern asks the router, such as http.ServeMux:
+// The event keys are those of Route. pattern queries the router, such as http.ServeMux:
 //
 //	httplimit.RouteBy(func(r *http.Request) string {
 //		_, pattern := mux.Handler(r)
 //		return pattern
 //	})
 //
-// It must return the pattern that is registered, and never the path, because clients can invent
-// paths. It returns "" if no route matches. All such requests share the event key "no route", and
-// so do all CONNECT requests: for some of them, http.ServeMux returns a path that the client chose.
+// It must return the registered pattern, and never the path, because clients can invent paths. It
+// returns "" if no route matches. All such requests share the event key "no route", and so do all
+// CONNECT requests: for some of them, http.ServeMux returns a path that the client chose.
 //
 // For other routers see https://github.com/slidegate/slidegate/blob/main/docs/frameworks.md.
 func RouteBy(pattern func(*http.Request) string) Key {
@@ -126,9 +126,9 @@ func RouteBy(pattern func(*http.Request) string) Key {
 	}
 }
 
-// And returns a Key of both: requests share a limit if both keys are the same. If either is "", so
-// is the result. The event key is the length of the first key and both keys, separated by spaces:
-// "12 route GET /x 198.51.100.7".
+// And returns a Key that combines k and other: requests share a limit if both keys are the same. If
+// either is "", so is the result. The event key is the length of the first key and both keys,
+// separated by spaces: "12 route GET /x 198.51.100.7".
 func (k Key) And(other Key) Key {
 	if k == nil || other == nil {
 		return nil // New refuses it
@@ -142,9 +142,8 @@ func (k Key) And(other Key) Key {
 	}
 }
 
-// Or returns a Key that is k, or if that is "", the other one. If k is "" because a Header has
-// several values, Or returns "", too. Otherwise a client could add a line to get the budget of the
-// other key.
+// Or returns a Key that is k or, if k is "", other. If k is "" because a Header has several values,
+// so is the result. Otherwise a client could add a line to get the budget of the other key.
 func (k Key) Or(other Key) Key {
 	if k == nil || other == nil {
 		return nil // New refuses it

@@ -16,7 +16,7 @@ import (
 	"github.com/slidegate/slidegate/httplimit"
 )
 
-// clientIP is a header in which a proxy writes the client's address.
+// clientIP is a header into which a proxy writes the client's address.
 const clientIP = "CF-Connecting-IP"
 
 // withClientIP adds lines of that header to a request.
@@ -25,7 +25,7 @@ func withClientIP(r *http.Request, lines ...string) *http.Request {
 	return r
 }
 
-// TestAddress checks the Key of each form of RemoteAddr.
+// TestAddress checks the Key for each form of RemoteAddr.
 func TestAddress(t *testing.T) {
 	for peer, want := range map[string]string{
 		"198.51.100.7:50000":           "198.51.100.7",
@@ -36,7 +36,7 @@ func TestAddress(t *testing.T) {
 		"[fe80::1%eth0]:50000":         "fe80::/64",
 		"@":                            "", // a Unix socket
 		"":                             "",
-		"198.51.100.7":                 "198.51.100.7", // as some middleware writes it
+		"198.51.100.7":                 "198.51.100.7", // as some middleware sets it
 		"example.com:80":               "",
 	} {
 		if got := httplimit.Address(from(peer, "203.0.113.1")); got != want {
@@ -45,7 +45,8 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// TestAddressBehind checks the client of chains of proxies, honest and forged.
+// TestAddressBehind checks which client AddressBehind finds behind chains of proxies, honest and
+// forged.
 func TestAddressBehind(t *testing.T) {
 	key := must(httplimit.AddressBehind(proxies...))
 	for _, of := range []struct {
@@ -56,24 +57,24 @@ func TestAddressBehind(t *testing.T) {
 		{"one proxy", "10.0.0.1:1", []string{"198.51.100.7"}, "198.51.100.7"},
 		{"two proxies", "10.0.0.1:1", []string{"198.51.100.7, 192.0.2.10"}, "198.51.100.7"},
 		{"two proxies, a line each", "10.0.0.1:1", []string{"198.51.100.7", "192.0.2.10"}, "198.51.100.7"},
-		{"a client that made something up", "10.0.0.1:1", []string{"203.0.113.1, 198.51.100.7"}, "198.51.100.7"},
-		{"one that sent a line of its own", "10.0.0.1:1", []string{"203.0.113.1", "198.51.100.7"}, "198.51.100.7"},
-		{"one that made up a proxy", "10.0.0.1:1", []string{"203.0.113.1, 10.0.0.9, 198.51.100.7"}, "198.51.100.7"},
+		{"a client that invented an entry", "10.0.0.1:1", []string{"203.0.113.1, 198.51.100.7"}, "198.51.100.7"},
+		{"one that sent its own line", "10.0.0.1:1", []string{"203.0.113.1", "198.51.100.7"}, "198.51.100.7"},
+		{"one that invented a proxy", "10.0.0.1:1", []string{"203.0.113.1, 10.0.0.9, 198.51.100.7"}, "198.51.100.7"},
 		{"one that sent garbage", "10.0.0.1:1", []string{"garbage, ,,\x00, 198.51.100.7"}, "198.51.100.7"},
-		{"one that calls by itself", "198.51.100.7:1", []string{"203.0.113.1"}, "198.51.100.7"},
-		{"one that calls by itself, over IPv6", "[2001:db8:1:2::9]:1", []string{"203.0.113.1"}, "2001:db8:1:2::/64"},
+		{"one that connects directly", "198.51.100.7:1", []string{"203.0.113.1"}, "198.51.100.7"},
+		{"one that connects directly, over IPv6", "[2001:db8:1:2::9]:1", []string{"203.0.113.1"}, "2001:db8:1:2::/64"},
 		{"IPv4 in IPv6 form", "10.0.0.1:1", []string{"::ffff:198.51.100.7"}, "198.51.100.7"},
 		{"a peer in IPv6 form", "[::ffff:10.0.0.1]:1", []string{"198.51.100.7"}, "198.51.100.7"},
 		{"a proxy in IPv6 form in the chain", "10.0.0.1:1", []string{"198.51.100.7, ::ffff:192.0.2.10"}, "198.51.100.7"},
-		{"a peer in IPv6 form that is none of the proxies", "[::ffff:198.51.100.7]:1", []string{"203.0.113.1"}, "198.51.100.7"},
+		{"a peer in IPv6 form that is not a proxy", "[::ffff:198.51.100.7]:1", []string{"203.0.113.1"}, "198.51.100.7"},
 		{"a proxy with a zone", "10.0.0.1:1", []string{"198.51.100.7, 2001:db8:ffff::1%eth0"}, "198.51.100.7"},
-		{"a client of IPv6", "[2001:db8:ffff::1]:1", []string{"2001:db8:1:2:3::4"}, "2001:db8:1:2::/64"},
+		{"a client with IPv6", "[2001:db8:ffff::1]:1", []string{"2001:db8:1:2:3::4"}, "2001:db8:1:2::/64"},
 		{"its neighbour in the /64", "[2001:db8:ffff::1]:1", []string{"2001:db8:1:2:9::9"}, "2001:db8:1:2::/64"},
 		{"a proxy that adds ports", "10.0.0.1:1", []string{"198.51.100.7:50000"}, "198.51.100.7"},
 		{"a proxy that adds ports, to IPv6", "10.0.0.1:1", []string{"[2001:db8:1:2::4]:50000"}, "2001:db8:1:2::/64"},
 		{"proxies that add ports", "10.0.0.1:1", []string{"203.0.113.1, 198.51.100.7:50000", "192.0.2.10:443,[2001:db8:ffff::2]:443"}, "198.51.100.7"},
-		{"a port that is none", "10.0.0.1:1", []string{"198.51.100.7:70000"}, ""},
-		{"a port left out", "10.0.0.1:1", []string{"198.51.100.7:"}, ""},
+		{"an invalid port", "10.0.0.1:1", []string{"198.51.100.7:70000"}, ""},
+		{"a missing port", "10.0.0.1:1", []string{"198.51.100.7:"}, ""},
 		{"garbage at the end", "10.0.0.1:1", []string{"198.51.100.7, unknown"}, ""},
 		{"garbage in the last line", "10.0.0.1:1", []string{"198.51.100.7", "unknown"}, ""},
 		{"a proxy that adds nothing", "10.0.0.1:1", nil, ""},
@@ -84,7 +85,7 @@ func TestAddressBehind(t *testing.T) {
 		{"a client with a zone", "10.0.0.1:1", []string{"fe80::1%eth0"}, "fe80::/64"},
 		{"IPv4 in IPv6 form, with a zone", "10.0.0.1:1", []string{"198.51.100.7, ::ffff:192.0.2.10%eth0"}, "198.51.100.7"},
 		{"a peer with a zone", "[2001:db8:ffff::1%eth0]:1", []string{"198.51.100.7"}, "198.51.100.7"},
-		{"a peer with a zone that is none of the proxies", "[fe80::1%eth0]:1", []string{"198.51.100.7"}, "fe80::/64"},
+		{"a peer with a zone that is not a proxy", "[fe80::1%eth0]:1", []string{"198.51.100.7"}, "fe80::/64"},
 		{"a peer without a port", "10.0.0.1", []string{"198.51.100.7"}, "198.51.100.7"},
 		{"an address in brackets", "10.0.0.1:1", []string{"[2001:db8:1:2::4]"}, "2001:db8:1:2::/64"},
 		{"IPv4 in brackets", "10.0.0.1:1", []string{"[198.51.100.7]"}, ""},
@@ -99,7 +100,8 @@ func TestAddressBehind(t *testing.T) {
 	}
 }
 
-// TestClientsByHops checks the client of numbers of hops and headers, honest and forged.
+// TestClientsByHops checks which client ClientsByHops finds for numbers of hops and headers, honest
+// and forged.
 func TestClientsByHops(t *testing.T) {
 	for _, of := range []struct {
 		name  string
@@ -121,7 +123,7 @@ func TestClientsByHops(t *testing.T) {
 		{"no header", 1, nil, ""},
 		{"an empty one", 1, []string{""}, ""},
 		{"garbage in the entry", 1, []string{"198.51.100.7, unknown"}, ""},
-		{"more hops than anybody has", 1 << 30, []string{"198.51.100.7"}, ""},
+		{"more hops than anyone has", 1 << 30, []string{"198.51.100.7"}, ""},
 	} {
 		if got := must(httplimit.ClientsByHops(of.hops)).Key(from("10.0.0.1:1", of.lines...)); got != of.want {
 			t.Errorf("%s: %q, not %q", of.name, got, of.want)
@@ -138,7 +140,7 @@ func TestClientsIn(t *testing.T) {
 		want       string
 	}{
 		{"the proxy names the client", "10.0.0.1:1", []string{"198.51.100.7"}, "198.51.100.7"},
-		{"a client of IPv6", "10.0.0.1:1", []string{"2001:db8:1:2:3::4"}, "2001:db8:1:2::/64"},
+		{"a client with IPv6", "10.0.0.1:1", []string{"2001:db8:1:2:3::4"}, "2001:db8:1:2::/64"},
 		{"IPv4 in IPv6 form", "[::ffff:10.0.0.1]:1", []string{"::ffff:198.51.100.7"}, "198.51.100.7"},
 		{"a zone", "10.0.0.1:1", []string{"fe80::1%eth0"}, "fe80::/64"},
 		{"a port", "10.0.0.1:1", []string{"198.51.100.7:50000"}, "198.51.100.7"},
@@ -151,7 +153,7 @@ func TestClientsIn(t *testing.T) {
 		{"garbage", "10.0.0.1:1", []string{"unknown"}, ""},
 		{"an empty line", "10.0.0.1:1", []string{""}, ""},
 		{"no line", "10.0.0.1:1", nil, ""},
-		{"a client that calls by itself", "198.51.100.7:1", []string{"203.0.113.1"}, "198.51.100.7"},
+		{"a client that connects directly", "198.51.100.7:1", []string{"203.0.113.1"}, "198.51.100.7"},
 		{"the same without the header", "[2001:db8:1:2::9]:1", nil, "2001:db8:1:2::/64"},
 		{"a Unix socket", "@", []string{"198.51.100.7"}, ""},
 	} {
@@ -189,8 +191,8 @@ func TestClientAddr(t *testing.T) {
 	}
 }
 
-// TestSpoof checks that an attacker who writes X-Forwarded-For gets three requests like any client,
-// and leaves its victim three.
+// TestSpoof checks that an attacker who forges X-Forwarded-For gets three requests like any client,
+// and that its victim still gets three.
 func TestSpoof(t *testing.T) {
 	const victim = "203.0.113.1"
 	behind := must(httplimit.AddressBehind(proxies...))
@@ -271,7 +273,7 @@ func TestSpoof(t *testing.T) {
 }
 
 // TestInventedValues checks that an attacker who invents headers and cookies, such as a victim's
-// address, uses up only budgets of its inventions.
+// address, uses up only the budgets of the invented values.
 func TestInventedValues(t *testing.T) {
 	const victim = "203.0.113.1"
 	header, cookie := httplimit.Header("X-Key"), httplimit.Cookie("c")
@@ -312,7 +314,7 @@ func TestChainOfProxies(t *testing.T) {
 	r.Header["X-Forwarded-For"] = []string{"203.0.113.1", "127.0.0.1, garbage", "127.0.0.1"}
 	response, err := transport.RoundTrip(r)
 	if err != nil {
-		t.Skip("no client on 127.0.0.2 here: ", err)
+		t.Skip("cannot connect from 127.0.0.2 here: ", err)
 	}
 	defer response.Body.Close()
 	if got := string(must(io.ReadAll(response.Body))); got != "127.0.0.2" {
@@ -338,9 +340,9 @@ func TestHeaderCookieRoute(t *testing.T) {
 		{"Header twice, with the same value", httplimit.Header("X-Same")(r), ""},
 		{"Header twice, once without a value", httplimit.Header("X-Half")(r), ""},
 		{"Header without a value", httplimit.Header("X-Empty")(r), ""},
-		{"Header that is not there", none(r), ""},
+		{"missing Header", none(r), ""},
 		{"Cookie twice", cookie(r), "cookie session s1"}, // as http.Request.Cookie does
-		{"Cookie that is not there", httplimit.Cookie("other")(r), ""},
+		{"missing Cookie", httplimit.Cookie("other")(r), ""},
 		{"Route", httplimit.Route(r), "route POST /login"},
 		{"Route outside of a mux", httplimit.Route(from("198.51.100.7:1")), ""},
 		{"And", header.And(httplimit.Route)(r), "21 header X-Api-Key mine route POST /login"},
@@ -349,7 +351,7 @@ func TestHeaderCookieRoute(t *testing.T) {
 		{"Or", header.Or(httplimit.Address)(r), "header X-Api-Key mine"},
 		{"Or of a header twice", twice.Or(httplimit.Address)(r), ""},
 		{"Or of a header twice, within others", none.Or(twice.And(httplimit.Route)).Or(httplimit.Address)(r), ""},
-		{"Or else a header twice", header.Or(twice)(r), "header X-Api-Key mine"},
+		{"Or before a header twice", header.Or(twice)(r), "header X-Api-Key mine"},
 		{"Or else", none.Or(httplimit.Address)(r), "198.51.100.7"},
 		{"Or of nothing", none.Or(none)(r), ""},
 	} {
@@ -359,7 +361,7 @@ func TestHeaderCookieRoute(t *testing.T) {
 	}
 }
 
-// TestRoute checks that Route knows the pattern within a mux, and around the mux returns no key.
+// TestRoute checks that Route finds the pattern inside a mux, and returns no key around it.
 func TestRoute(t *testing.T) {
 	m := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Key: httplimit.Route})
 	mux := http.NewServeMux()
@@ -386,7 +388,8 @@ func routeIn(mux *http.ServeMux) func(*http.Request) string {
 	}
 }
 
-// TestRouteBy checks the keys around a mux: no request is without a key, and no client chooses one.
+// TestRouteBy checks the keys around a mux: every request has a key, and no client can choose its
+// own.
 func TestRouteBy(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /orders/{id}", fine)
@@ -444,7 +447,7 @@ func FuzzNobodyElsesKey(f *testing.F) {
 }
 
 // FuzzNothingLeftOfAStranger checks that the key does not depend on anything before the last entry
-// that no proxy wrote.
+// that is not a proxy's address.
 func FuzzNothingLeftOfAStranger(f *testing.F) {
 	f.Add("10.0.0.1:1", "203.0.113.1, 10.0.0.9", "198.51.100.7", "192.0.2.10")
 	f.Add("198.51.100.7:1", "203.0.113.1", "10.0.0.1", "")
@@ -459,7 +462,7 @@ func FuzzNothingLeftOfAStranger(f *testing.F) {
 		for part := range strings.SplitSeq(entry+","+right, ",") {
 			if part = strings.Trim(part, " \t"); part != "" && !isProxy(part) {
 				if without := behind(from(peer, entry, right)); key != without {
-					t.Errorf("%q before %q: %q, and without %q", left, entry+","+right, key, without)
+					t.Errorf("%q before %q: %q, but without it %q", left, entry+","+right, key, without)
 				}
 				return
 			}
@@ -485,20 +488,20 @@ func FuzzNothingLeftOfTheHops(f *testing.F) {
 			entries := strings.Join(added[len(added)-n:], ",")
 			key, without := clients.Key(from("10.0.0.1:1", left, entries)), clients.Key(from("10.0.0.1:1", entries))
 			if own := httplimit.Address(from(added[len(added)-n])); key != without || key != own {
-				t.Errorf("%d hops, %q before %q: %q, without %q, not %q", n, left, entries, key, without, own)
+				t.Errorf("%d hops, %q before %q: %q, without it %q, want %q", n, left, entries, key, without, own)
 			}
 		}
 	})
 }
 
-// FuzzOneAddressInOneLine checks that a header counts only from a proxy, and only if it is one
-// address.
+// FuzzOneAddressInOneLine checks that a header counts only from a proxy, and only if it consists of
+// one address.
 func FuzzOneAddressInOneLine(f *testing.F) {
 	f.Add("10.0.0.1:1", "198.51.100.7", "")
 	f.Add("10.0.0.1:1", "203.0.113.1, 198.51.100.7", "198.51.100.7")
 	f.Add("198.51.100.7:1", "203.0.113.1", "203.0.113.1")
 	f.Add("[2001:db8:ffff::1%25eth0]:1", "[2001:db8:1:2::4]:80", "unknown")
-	f.Add("[64:ff9b::10.0.0.1]:1", "203.0.113.1", "") // no proxy, although its IPv4 address is one
+	f.Add("[64:ff9b::10.0.0.1]:1", "203.0.113.1", "") // not a proxy, although its IPv4 address is one
 	in := must(httplimit.ClientsIn(clientIP, proxies...))
 	f.Fuzz(func(t *testing.T, peer, line, more string) {
 		own, want := httplimit.Address(from(peer)), httplimit.Address(from(strings.Trim(line, " \t")))
@@ -515,7 +518,8 @@ func FuzzOneAddressInOneLine(f *testing.F) {
 	})
 }
 
-// FuzzAddrIsWhatKeySays checks that Addr and Key return the same client, or both none.
+// FuzzAddrIsWhatKeySays checks that Addr and Key return the same client, or that neither returns
+// one.
 func FuzzAddrIsWhatKeySays(f *testing.F) {
 	f.Add("10.0.0.1:1", "198.51.100.7, 192.0.2.10", "198.51.100.7")
 	f.Add("[::ffff:10.0.0.1%25eth0]:1", "[2001:db8::1%eth0]:80", "::ffff:198.51.100.7")
@@ -540,7 +544,7 @@ func FuzzAddrIsWhatKeySays(f *testing.F) {
 }
 
 // FuzzRouteIsThePattern checks that the key is the pattern that the mux found, whatever path a
-// client writes: of Route within the mux, and of RouteBy around it.
+// client sends: with Route inside the mux, and with RouteBy around it.
 func FuzzRouteIsThePattern(f *testing.F) {
 	f.Add("/a/1", "GET")
 	f.Add("/a/../b", "GET")
@@ -570,7 +574,7 @@ func FuzzRouteIsThePattern(f *testing.F) {
 	})
 }
 
-// isProxy reports whether an entry is the address of a proxy, perhaps with a port or in brackets.
+// isProxy reports whether an entry is the address of a proxy, which can have a port or brackets.
 func isProxy(entry string) bool {
 	if host, _, err := net.SplitHostPort(entry); err == nil {
 		entry = host
@@ -584,8 +588,8 @@ func isProxy(entry string) bool {
 	})
 }
 
-// same reports whether two addresses are one client's. IPv4 addresses must be equal, also those
-// within IPv6 addresses. Other IPv6 addresses must have the same first 64 bits.
+// same reports whether two addresses belong to the same client. IPv4 addresses must be equal, even
+// those inside IPv6 addresses. Other IPv6 addresses must have the same first 64 bits.
 func same(a, b netip.Addr) bool {
 	one, two := ipv4Of(a), ipv4Of(b)
 	if one != nil || two != nil {
@@ -594,7 +598,7 @@ func same(a, b netip.Addr) bool {
 	return [8]byte(a.AsSlice()) == [8]byte(b.AsSlice())
 }
 
-// ipv4Of returns the IPv4 address, also of an IPv6 address that is mapped or of NAT64, or nil.
+// ipv4Of returns an IPv4 address, including one in a mapped or NAT64 IPv6 address, or nil.
 func ipv4Of(a netip.Addr) []byte {
 	bytes := a.AsSlice()
 	if a.Is4In6() || strings.HasPrefix(a.StringExpanded(), "0064:ff9b:0000:0000:0000:0000:") {
@@ -606,8 +610,8 @@ func ipv4Of(a netip.Addr) []byte {
 	return nil
 }
 
-// FuzzKeysStayApart checks that two requests have one key if and only if they agree in what the key
-// depends on.
+// FuzzKeysStayApart checks that two requests have the same key if and only if they agree in
+// everything that the key depends on.
 func FuzzKeysStayApart(f *testing.F) {
 	f.Add("a", "b", "a", "c", uint8(7), uint8(7))
 	f.Add("a", "b cookie c d", "a cookie c b", "d", uint8(7), uint8(7))

@@ -12,15 +12,16 @@ import (
 	"github.com/slidegate/slidegate/httplimit"
 )
 
-// TestMargin counts how many requests an API sees in any second, if requests take up to 100 ms to arrive, by
-// chance. Turns in Per + 100 ms keep 50 a second. Turns in Per do not.
+// TestMargin counts how many requests an API receives in any second, if requests take a random time
+// of up to 100 ms to arrive. Turns in Per + 100 ms keep the limit of 50 per second. Turns in Per do
+// not.
 func TestMargin(t *testing.T) {
 	for limit, kept := range map[string]bool{"50/1s": false, "1/20ms": false, "50/1100ms": true, "1/22ms": true} {
 		t.Run(limit, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var mu sync.Mutex
 				var arrived []time.Time
-				random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test that repeats
+				random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the test must be reproducible
 				api := roundTripper(func(*http.Request) (*http.Response, error) {
 					mu.Lock()
 					delay := time.Duration(random.Int64N(int64(100 * time.Millisecond)))
@@ -52,7 +53,7 @@ func TestMargin(t *testing.T) {
 	}
 }
 
-// mostIn returns how many times lie in one span at most.
+// mostIn returns the maximum number of times that lie in one span.
 func mostIn(times []time.Time, span time.Duration) (most int) {
 	slices.SortFunc(times, time.Time.Compare)
 	first := 0

@@ -18,14 +18,14 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// statusAndPolicy returns the status, and the policy if the fields are there.
+// statusAndPolicy returns the status, and the policy if there are fields.
 func statusAndPolicy(w *httptest.ResponseRecorder) string {
 	return fmt.Sprint(w.Code, " ", w.Header().Get("RateLimit-Policy"))
 }
 
-// TestOutage kills Redis, or makes it hang. It checks what clients get before, during and after
-// that, and that the log has one line at the begin and one at the end. 16 clients keep sending
-// requests, and none waits much longer than the Timeout.
+// TestOutage kills Redis, or makes it hang. It checks the responses before, during and after that,
+// and that the log has one line at the start and one at the end. 16 clients keep sending requests,
+// and none waits much longer than the Timeout.
 func TestOutage(t *testing.T) {
 	const timeout = 500 * time.Millisecond
 	ways := []struct {
@@ -79,12 +79,12 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// pollers are clients of a handler that keep sending requests.
+// pollers are clients that keep sending requests to a handler.
 type pollers struct {
 	handler http.Handler
 	log     *logBuffer
 	longest atomic.Int64
-	last    sync.Map // answers by client
+	last    sync.Map // the last response to each client
 }
 
 // start starts the clients, and returns a function that stops them.
@@ -127,7 +127,7 @@ func (c *pollers) await(t *testing.T, what, answer, lines string) {
 }
 
 // TestShardOut checks the log while requests on one shard of a cluster fail and others succeed. It
-// has one line, and one more once no request has failed for five seconds.
+// has one line, and a second one once no request has failed for five seconds.
 func TestShardOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
@@ -159,8 +159,8 @@ func TestShardOut(t *testing.T) {
 	})
 }
 
-// TestFallbackStates checks the log when the Fallback takes over, gives no answer, takes over
-// again, and is no longer needed.
+// TestFallbackStates checks the log when the Fallback takes over, fails, takes over again, and is
+// no longer needed.
 func TestFallbackStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
@@ -182,8 +182,8 @@ func TestFallbackStates(t *testing.T) {
 	})
 }
 
-// TestNoOutage checks that a request of more units than a limit admits gets HTTP 413, and no log
-// line.
+// TestNoOutage checks that a request for more units than a limit ever allows gets HTTP 413, and no
+// log line.
 func TestNoOutage(t *testing.T) {
 	var log logBuffer
 	h := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Cost: func(*http.Request) int64 { return 2 }, Outage: httplimit.FailOpen, Log: log.logger()}).Wrap(fine)
@@ -192,8 +192,8 @@ func TestNoOutage(t *testing.T) {
 	}
 }
 
-// TestDenialCache checks that with a DenialCache, a client that keeps retrying is denied although
-// Redis hangs, at once and with what is left of the wait.
+// TestDenialCache checks that with a DenialCache, a client that keeps retrying is denied at once
+// although Redis hangs, with the rest of its wait.
 func TestDenialCache(t *testing.T) {
 	s := redistest.Start(t)
 	l := must(window.New(window.On(s.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("1/1h"), DenialCache: 10}))
@@ -210,8 +210,8 @@ func TestDenialCache(t *testing.T) {
 	}
 }
 
-// TestNoRecord checks that a foreign value in Redis counts as an outage for its client, and that
-// the log names its key.
+// TestNoRecord checks that a foreign value in Redis counts as an outage for the client concerned,
+// and that the log names its key.
 func TestNoRecord(t *testing.T) {
 	client, name := redistest.Client(t), redistest.Key(t)
 	l := must(window.New(window.On(client), window.Config{Name: name, Limits: limits("1/1h"), Timeout: time.Minute}))

@@ -20,8 +20,8 @@ import (
 // here is the event of a Transport in these tests.
 const here = "here"
 
-// transport returns a Transport whose requests all have one event. It is FailClosed and drops its log,
-// unless cfg says otherwise.
+// transport returns a Transport whose requests all have the event here. It is FailClosed and
+// discards its log, unless cfg says otherwise.
 func transport(cfg httplimit.TransportConfig) *httplimit.Transport {
 	if cfg.Outage == "" {
 		cfg.Outage = httplimit.FailClosed
@@ -56,7 +56,7 @@ func places(most int64) *inflight.Limiter {
 	return must(inflight.NewLocal(inflight.Config{Name: "places", Max: most}))
 }
 
-// placesInRedis returns a limiter of places, of its own Name.
+// placesInRedis returns a limiter of places with its own Name.
 func placesInRedis(tb testing.TB, most int64) *inflight.Limiter {
 	return must(inflight.New(window.On(redistest.Client(tb)), inflight.Config{Name: redistest.Key(tb), Max: most, Timeout: time.Second}))
 }
@@ -68,7 +68,7 @@ func brief() *inflight.Limiter {
 	}))
 }
 
-// roundTripper is a Base of one function.
+// roundTripper is a Base that calls a function.
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -84,7 +84,7 @@ func (c *counter) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(r)
 }
 
-// trackedBody is the body of a request that notes whether it was closed.
+// trackedBody is a request body that records whether it was closed.
 type trackedBody struct {
 	io.Reader
 	once sync.Once
@@ -96,26 +96,26 @@ func (b *trackedBody) Close() error {
 	return nil
 }
 
-// tracked returns a body that open counts until it is closed.
+// tracked returns a body that is counted in open until it is closed.
 func tracked(text io.Reader, open *atomic.Int64) io.ReadCloser {
 	open.Add(1)
 	return &trackedBody{Reader: text, open: open}
 }
 
-// held returns how many places of an event are taken.
+// held returns how many places of an event are in use.
 func held(tb testing.TB, l *inflight.Limiter, event string) int64 {
 	return must(l.Inspect(context.WithoutCancel(tb.Context()), event)).Used
 }
 
-// checkHeld compares how many places of an event are taken.
+// checkHeld checks how many places of an event are in use.
 func checkHeld(tb testing.TB, l *inflight.Limiter, event string, want int64) {
 	tb.Helper()
 	if got := held(tb, l, event); got != want {
-		tb.Errorf("%d places are taken, not %d", got, want)
+		tb.Errorf("%d places are in use, want %d", got, want)
 	}
 }
 
-// await waits until something is so, for a minute at most.
+// await waits until so returns true, for a minute at most.
 func await(tb testing.TB, what string, so func() bool) {
 	tb.Helper()
 	for deadline := time.Now().Add(time.Minute); !so(); <-time.After(time.Millisecond) {

@@ -49,7 +49,7 @@ func TestPages(t *testing.T) {
 			if !slices.ContainsFunc(sources, func(file string) bool {
 				return regexp.MustCompile(`(?m)^func \w*` + name).Match(must(os.ReadFile(file)))
 			}) {
-				t.Errorf("a command on these pages runs nothing: %s", name)
+				t.Errorf("a command on these pages runs no test: %s", name)
 			}
 		}
 	}
@@ -61,7 +61,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// withoutTabs returns a text without tabs.
+// withoutTabs removes the tabs of a string.
 func withoutTabs(text string) string { return strings.ReplaceAll(text, "\t", "") }
 
 // rawResponses returns what a client receives in different cases, byte for byte except the date.

@@ -7,7 +7,7 @@ import (
 	"github.com/slidegate/slidegate/httplimit"
 )
 
-// Pages on which the platforms document what they send.
+// The pages on which the platforms document the headers that they send.
 const (
 	applicationGateway = "https://learn.microsoft.com/azure/application-gateway/how-application-gateway-works"
 	frontDoor          = "https://learn.microsoft.com/azure/frontdoor/front-door-http-headers-protocol"

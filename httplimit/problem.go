@@ -7,7 +7,7 @@ import (
 	"github.com/slidegate/slidegate/internal/problem"
 )
 
-// problemTypes is where the draft of the RateLimit fields registers its problem types.
+// problemTypes is the registry in which the draft of the RateLimit fields puts its problem types.
 const problemTypes = "https://iana.org/assignments/http-problem-types#"
 
 var (
@@ -15,7 +15,7 @@ var (
 	problemNoCost    = problem.Details{Title: "Bad Request", Status: http.StatusBadRequest, Detail: "The server could not determine what the request costs."}
 	problemTooCostly = problem.Details{
 		Title: "Content Too Large", Status: http.StatusRequestEntityTooLarge,
-		Detail: "The request costs more than is ever admitted at once.",
+		Detail: "The request costs more than is ever allowed at once.",
 	}
 	problemBlocked = problem.Details{
 		Title: "Forbidden", Status: http.StatusForbidden,
@@ -39,7 +39,7 @@ func (m *Middleware) problemOf(v verdict) problem.Details {
 	}
 	p := problem.Details{
 		Type: problemTypes + "quota-exceeded", Title: "Too many requests", Status: http.StatusTooManyRequests,
-		Detail: "Come back after the time in Retry-After.",
+		Detail: "Try again after the time in Retry-After.",
 	}
 	names := m.policyOf(v).names
 	for i, u := range v.Usage {

@@ -10,8 +10,8 @@ import (
 	"github.com/felixge/httpsnoop"
 )
 
-// withHijack returns w, with the Hijack of a ResponseWriter that w can be unwrapped to. Without that, a handler
-// could take the connection over past those who hook the Hijack of w.
+// withHijack returns w with the Hijack method of a ResponseWriter that w can be unwrapped to.
+// Otherwise, a handler could unwrap w and bypass a hook on Hijack.
 func withHijack(w http.ResponseWriter) http.ResponseWriter {
 	if _, can := w.(http.Hijacker); can || !unwrapsToHijacker(w) {
 		return w
@@ -31,32 +31,33 @@ func unwrapsToHijacker(w http.ResponseWriter) (can bool) {
 	return can
 }
 
-// hijackable is a ResponseWriter whose methods reach those of the ones that it can be unwrapped to.
+// hijackable is a ResponseWriter with the methods of the ResponseWriters that it can be unwrapped
+// to.
 type hijackable struct {
 	http.ResponseWriter
 	control *http.ResponseController
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap returns the ResponseWriter, for http.ResponseController.
 func (h hijackable) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 
 // Hijack takes the connection over.
 func (h hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) { return h.control.Hijack() }
 
-// FlushError sends what was written.
+// FlushError flushes the response.
 func (h hijackable) FlushError() error { return h.control.Flush() }
 
-// Flush does the same. It cannot report an error.
+// Flush is like FlushError, but cannot report an error.
 func (h hijackable) Flush() { _ = h.FlushError() }
 
-// response records the status of a response, which is the first that is sent, from any goroutine.
-// It also counts the bytes of the body.
+// response records the status of a response, which is the first one that any goroutine sends. It
+// also counts the bytes of the body.
 type response struct {
 	status atomic.Int32
 	bytes  atomic.Int64
 }
 
-// setStatus records the status, if it is the first.
+// setStatus records the status, if it is the first one.
 func (r *response) setStatus(status int) { r.status.CompareAndSwap(0, int32(status)) } //nolint:gosec // net/http refuses more than three digits
 
 // finalStatus returns the status once the handler is done.
@@ -65,7 +66,7 @@ func (r *response) finalStatus() int {
 	return int(r.status.Load())
 }
 
-// hooks returns hooks for all methods that can begin a response.
+// hooks returns hooks for all methods that can start a response.
 func (r *response) hooks() httpsnoop.Hooks {
 	return httpsnoop.Hooks{
 		WriteHeader: func(next httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc {
@@ -88,7 +89,7 @@ func (r *response) hooks() httpsnoop.Hooks {
 			return func(from io.Reader) (int64, error) {
 				n, err := next(from)
 				r.bytes.Add(n)
-				if n > 0 { // otherwise no response was sent
+				if n > 0 { // otherwise no response was started
 					r.setStatus(http.StatusOK)
 				}
 				return n, err

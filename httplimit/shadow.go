@@ -9,7 +9,7 @@ import (
 	"github.com/slidegate/slidegate/internal/problem"
 )
 
-// shadowReport is the least time between two log lines about one kind of refusal in Shadow.
+// shadowReport is the minimum time between two log lines about one kind of refusal in Shadow.
 const shadowReport = time.Minute
 
 // shadow counts the requests that a Middleware in Shadow would have refused, by the Detail of the
@@ -39,7 +39,7 @@ func (s *shadow) count(kind string, now time.Time) (requests int64) {
 	return requests
 }
 
-// pass lets a request through that would have been refused.
+// pass lets through a request that would have been refused.
 func (m *Middleware) pass(w http.ResponseWriter, r *http.Request, p problem.Details, next http.Handler) {
 	m.shadow.log(m.cfg.Log, p)
 	next.ServeHTTP(w, r)

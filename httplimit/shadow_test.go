@@ -13,8 +13,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestShadow checks that all requests that would be refused reach the handler, and clients see no
-// limits.
+// TestShadow checks that all requests that would be refused reach the handler, and that clients see
+// no limits.
 func TestShadow(t *testing.T) {
 	full := inMemory(nil, "1/1h")
 	_ = must(full.Allow(t.Context(), "everybody"))
@@ -22,18 +22,18 @@ func TestShadow(t *testing.T) {
 	leave()
 	cost := func(n int64) func(*http.Request) int64 { return func(*http.Request) int64 { return n } }
 	for name, cfg := range map[string]httplimit.Config{
-		"denied":                {Limiter: full},
-		"denied with CountOnly": {Limiter: full, CountOnly: func(int) bool { return true }},
-		"denied by a check":     {Checks: checksOf(window.Check{Limiter: full, Event: "everybody"})},
-		"blocked":               {Choose: always(httplimit.Blocked)},
-		"no key":                {Limiter: full, Key: func(*http.Request) string { return "" }},
-		"no cost":               {Limiter: full, Cost: cost(-1)},
-		"too costly":            {Limiter: full, Cost: cost(2)},
-		"free":                  {Limiter: full, Cost: cost(0)},
-		"an outage":             {Limiter: fixedLimiter{err: window.ErrOutage}},
-		"a foreign value":       {Limiter: fixedLimiter{err: context.DeadlineExceeded}},
-		"a client that is gone": {Limiter: fixedLimiter{err: context.Canceled}},
-		"admitted":              {Limiter: inMemory(nil, "1/1h"), LegacyHeaders: true},
+		"denied":                 {Limiter: full},
+		"denied with CountOnly":  {Limiter: full, CountOnly: func(int) bool { return true }},
+		"denied by a check":      {Checks: checksOf(window.Check{Limiter: full, Event: "everybody"})},
+		"blocked":                {Choose: always(httplimit.Blocked)},
+		"no key":                 {Limiter: full, Key: func(*http.Request) string { return "" }},
+		"no cost":                {Limiter: full, Cost: cost(-1)},
+		"too costly":             {Limiter: full, Cost: cost(2)},
+		"free":                   {Limiter: full, Cost: cost(0)},
+		"an outage":              {Limiter: fixedLimiter{err: window.ErrOutage}},
+		"a foreign value":        {Limiter: fixedLimiter{err: context.DeadlineExceeded}},
+		"a client that has gone": {Limiter: fixedLimiter{err: context.Canceled}},
+		"admitted":               {Limiter: inMemory(nil, "1/1h"), LegacyHeaders: true},
 	} {
 		cfg.Shadow, cfg.Log = true, new(logBuffer).logger()
 		cfg.Denied = func(http.ResponseWriter, *http.Request, window.Decision) { t.Error(name, "is answered by Denied") }
@@ -76,7 +76,7 @@ func TestShadowCountsAsUsual(t *testing.T) {
 			refused++
 		}
 		if w := ask(shadow, with); w.Code == http.StatusTooManyRequests || denied != refused {
-			t.Fatalf("request %d: %d in Shadow; %d denied there, and %d without", i, w.Code, denied, refused)
+			t.Fatalf("request %d: %d in Shadow; %d denied there, and %d without it", i, w.Code, denied, refused)
 		}
 		now = now.Add(1700 * time.Millisecond)
 	}
@@ -128,8 +128,8 @@ func legacyHeaders(w *httptest.ResponseRecorder, since time.Time) [3]string {
 	return [3]string{h.Get("X-RateLimit-Limit"), h.Get("X-RateLimit-Remaining"), reset}
 }
 
-// TestLegacyHeaders checks which limit the headers are about, and that they are only sent if
-// wanted.
+// TestLegacyHeaders checks which limit the headers are about, and that they are sent only with
+// LegacyHeaders.
 func TestLegacyHeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
@@ -157,7 +157,7 @@ func TestLegacyHeaders(t *testing.T) {
 	})
 }
 
-// TestLegacyResetLetsIn checks that a client is admitted at the reset, and denied two seconds
+// TestLegacyResetLetsIn checks that a client is allowed at the reset, and denied two seconds
 // earlier.
 func TestLegacyResetLetsIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -24,22 +24,23 @@ type StatusConfig struct {
 	// Quotas are the limiters that callers see, in the order of the JSON.
 	Quotas []Quota
 
-	// Log receives the start and end of outages, errors of single keys, and the first request
-	// without a key. Its attribute quota is the name of the Quota. nil is slog.Default().
+	// Log receives the start and end of outages, errors of single keys, and the first request without
+	// a key. The attribute quota is the Name of the Quota. nil means slog.Default().
 	Log *slog.Logger
 }
 
-// Quota is a limiter that a Status shows. Name and Key are required, and either Limiter or Choose.
+// Quota is a limiter that a Status shows. Name and Key are required, and so is either Limiter or
+// Choose.
 type Quota struct {
 	Name    string                               // in the JSON, different for each Quota
 	Limiter Limiter                              // a *window.Limiter or an *ar1.Limiter
-	Choose  func(*http.Request) (Limiter, error) // as in Config: it can return Unlimited and Blocked, too
+	Choose  func(*http.Request) (Limiter, error) // as in Config: it can also return Unlimited and Blocked
 	Key     Key                                  // returns whose counts the caller sees
 }
 
-// Status is an http.Handler by which callers read how much they have left, as JSON. It counts
-// nothing. Make it with NewStatus, and authenticate callers before: each Key must return a key of
-// the caller alone. See https://github.com/slidegate/slidegate/blob/main/docs/http.md#status.
+// Status is an http.Handler that shows callers how much they have left, as JSON. It counts nothing.
+// Create it with NewStatus, and authenticate callers first: each Key must return a key that belongs
+// to the caller. See https://github.com/slidegate/slidegate/blob/main/docs/http.md#status.
 type Status struct {
 	quotas  []shownQuota
 	keyless sync.Once // logs the first request without a key
@@ -48,7 +49,7 @@ type Status struct {
 // shownQuota is a Quota of a Status.
 type shownQuota struct {
 	Quota
-	log     *slog.Logger // with the name
+	log     *slog.Logger // with the attribute quota
 	outages journal.Journal
 }
 
@@ -74,12 +75,12 @@ func NewStatus(cfg StatusConfig) (*Status, error) {
 	return s, nil
 }
 
-// check returns what is wrong with a Quota, and what to do about it.
+// check returns an error that says what is wrong with a Quota, and what to do about it.
 func (q *Quota) check() error {
 	hasLimiter := !isnil.Value(q.Limiter)
 	switch {
 	case q.Name == "":
-		return errors.New("has no Name; set one, by which callers know it")
+		return errors.New("has no Name; set the one that callers see")
 	case hasLimiter == (q.Choose != nil):
 		return errors.New("needs either a Limiter or Choose")
 	case q.Key == nil:
@@ -91,13 +92,14 @@ func (q *Quota) check() error {
 }
 
 func errNoInspect(l Limiter) error {
-	return fmt.Errorf("has a Limiter without Inspect, a %T; take a *window.Limiter or an *ar1.Limiter", l)
+	return fmt.Errorf("has a Limiter without Inspect, a %T; use a *window.Limiter or an *ar1.Limiter", l)
 }
 
-// inspect returns the usage of all limits of a key, and whether one unit would be allowed.
+// inspect is a function that returns the usage of all limits of a key, and whether one unit would
+// be allowed.
 type inspect func(ctx context.Context, key string) (usage []window.Usage, allowed bool, err error)
 
-// inspectOf returns how to inspect a limiter, or nil if that cannot be done.
+// inspectOf returns the function that inspects a limiter, or nil if it cannot be inspected.
 func inspectOf(limiter Limiter) inspect {
 	switch l := limiter.(type) {
 	case constant.Limiter:
@@ -151,9 +153,9 @@ type limitStatus struct {
 	ResetAfter int64   `json:"reset_after"`
 }
 
-// ServeHTTP answers GET and HEAD with the JSON, if all quotas can be read. Otherwise it answers with
-// problem details: HTTP 405 for another method, 400 for a caller without a key, and 503 in an
-// outage, even if only one quota is concerned.
+// ServeHTTP answers GET and HEAD with the JSON, if all quotas can be read. Otherwise it answers
+// with problem details: HTTP 405 for another method, 400 for a caller without a key, and 503 in an
+// outage, even if it affects only one quota.
 func (s *Status) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
@@ -191,8 +193,8 @@ func (s *Status) keys(r *http.Request) (keys []string, ok bool) {
 	return keys, true
 }
 
-// choose returns how to inspect the limiter of each quota, one after the other, because each Choose may
-// change the request.
+// choose returns the functions that inspect the limiters of all quotas. It calls Choose
+// sequentially, because each may change the request.
 func (s *Status) choose(r *http.Request) []inspect {
 	looks := make([]inspect, len(s.quotas))
 	for i := range s.quotas {
@@ -201,7 +203,8 @@ func (s *Status) choose(r *http.Request) []inspect {
 	return looks
 }
 
-// choose returns how to inspect the limiter for a request. If there is none, that returns an error.
+// choose returns the function that inspects the limiter for a request. If there is no limiter, the
+// function returns an error.
 func (q *Quota) choose(r *http.Request) inspect {
 	l, err := (&Config{Limiter: q.Limiter, Choose: q.Choose}).limiter(r)
 	look := inspectOf(l)
@@ -217,7 +220,7 @@ func (q *Quota) choose(r *http.Request) inspect {
 // readAll reads all quotas at the same time, and reports whether that succeeded.
 func (s *Status) readAll(r *http.Request, keys []string, looks []inspect) (quotas []quotaStatus, ok bool) {
 	quotas, errs := make([]quotaStatus, len(keys)), make([]error, len(keys))
-	inMemory := func(int) bool { return false } // which is quick enough beside others
+	inMemory := func(int) bool { return false } // limiters in memory are quick, so they need no special treatment
 	calls.Concurrently(0, len(keys), inMemory, func(i int) { quotas[i], errs[i] = s.quotas[i].read(r.Context(), keys[i], looks[i]) })
 	if errors.Is(r.Context().Err(), context.Canceled) { // the client has gone, so this is not an outage
 		return nil, false

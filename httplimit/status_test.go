@@ -14,7 +14,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// status returns a Status of these quotas. The Key of those without one is everybody.
+// status returns a Status of these quotas. A missing Key is set to everybody.
 func status(log *logBuffer, quotas ...httplimit.Quota) http.Handler {
 	for i := range quotas {
 		if quotas[i].Key == nil {
@@ -24,7 +24,8 @@ func status(log *logBuffer, quotas ...httplimit.Quota) http.Handler {
 	return must(httplimit.NewStatus(httplimit.StatusConfig{Quotas: quotas, Log: log.loggerOf("level", "msg", "quota", "reason")}))
 }
 
-// TestStatusOfCaller checks what a caller sees of each kind of limiter, and that nothing is counted.
+// TestStatusOfCaller checks what a caller sees for each kind of limiter, and that nothing is
+// counted.
 func TestStatusOfCaller(t *testing.T) {
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	clock := func() time.Time { return now }
@@ -58,8 +59,8 @@ func TestStatusOfCaller(t *testing.T) {
 	}
 }
 
-// TestStatusRefused checks the answers to other methods and to callers without a key. Only the first
-// of these is logged.
+// TestStatusRefused checks the responses to other methods and to callers without a key. Only the
+// first such caller is logged.
 func TestStatusRefused(t *testing.T) {
 	var log logBuffer
 	h := status(&log, httplimit.Quota{Name: "open", Limiter: inMemory(nil, "5/1h")}, httplimit.Quota{Name: "mine", Limiter: inMemory(nil, "5/1h"), Key: httplimit.Header("Account")})
@@ -83,8 +84,8 @@ func TestStatusRefused(t *testing.T) {
 	}
 }
 
-// TestStatusInOutage checks that a caller learns nothing if one of two limiters cannot be read. The
-// log names it, once. A Fallback does not answer, because it does not know what Redis counted.
+// TestStatusInOutage checks that a caller sees no limits if one of two limiters cannot be read. The
+// log names that limiter once. A Fallback is not used, because it does not know what Redis counted.
 func TestStatusInOutage(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -114,8 +115,8 @@ func TestStatusInOutage(t *testing.T) {
 	}
 }
 
-// TestStatusChoosesInTurn checks that the Choose of each quota can read the form of the request, and that
-// one that panics does so in the goroutine of the handler, where net/http recovers it.
+// TestStatusChoosesInTurn checks that the Choose of each quota can read the form of the request,
+// and that a panic in Choose occurs in the goroutine of the handler, where net/http recovers it.
 func TestStatusChoosesInTurn(t *testing.T) {
 	limiter := inMemory(nil, "5/1h")
 	byForm := func(r *http.Request) (httplimit.Limiter, error) { return limiter, r.ParseForm() }
@@ -131,7 +132,7 @@ func TestStatusChoosesInTurn(t *testing.T) {
 	ask(status(new(logBuffer), httplimit.Quota{Name: "a", Choose: panics}, httplimit.Quota{Name: "b", Choose: byForm}))
 }
 
-// TestStatusMistakes checks that a mistake of Choose, or a value of another program, is logged each
+// TestStatusMistakes checks that a mistake in Choose, or a foreign value in Redis, is logged each
 // time, and answered as in an outage.
 func TestStatusMistakes(t *testing.T) {
 	client, name := redistest.Client(t), redistest.Key(t)
@@ -159,13 +160,13 @@ func TestWrongStatus(t *testing.T) {
 	l := inMemory(nil, "1/1h")
 	good := httplimit.Quota{Name: "good", Limiter: l, Key: everybody}
 	for want, quotas := range map[string][]httplimit.Quota{
-		"slidegate: the Status has no Quotas; name the limiters that callers see":                                                                        nil,
-		`slidegate: quota 2 of the Status, "", has no Name; set one, by which callers know it`:                                                           {good, {Limiter: l, Key: everybody}},
-		`slidegate: quota 1 of the Status, "a", needs either a Limiter or Choose`:                                                                        {{Name: "a", Key: everybody}},
-		`slidegate: quota 1 of the Status, "b", needs either a Limiter or Choose`:                                                                        {{Name: "b", Limiter: l, Choose: always(l), Key: everybody}},
-		`slidegate: quota 1 of the Status, "c", has no Key; set one that returns whose counts the caller sees, as in Config`:                             {{Name: "c", Limiter: l}},
-		`slidegate: quota 1 of the Status, "d", has a Limiter without Inspect, a httplimit_test.fixedLimiter; take a *window.Limiter or an *ar1.Limiter`: {{Name: "d", Limiter: fixedLimiter{}, Key: everybody}},
-		`slidegate: two quotas of the Status have the Name "good"; give each its own`:                                                                    {good, good},
+		"slidegate: the Status has no Quotas; name the limiters that callers see":                                                                       nil,
+		`slidegate: quota 2 of the Status, "", has no Name; set the one that callers see`:                                                               {good, {Limiter: l, Key: everybody}},
+		`slidegate: quota 1 of the Status, "a", needs either a Limiter or Choose`:                                                                       {{Name: "a", Key: everybody}},
+		`slidegate: quota 1 of the Status, "b", needs either a Limiter or Choose`:                                                                       {{Name: "b", Limiter: l, Choose: always(l), Key: everybody}},
+		`slidegate: quota 1 of the Status, "c", has no Key; set one that returns whose counts the caller sees, as in Config`:                            {{Name: "c", Limiter: l}},
+		`slidegate: quota 1 of the Status, "d", has a Limiter without Inspect, a httplimit_test.fixedLimiter; use a *window.Limiter or an *ar1.Limiter`: {{Name: "d", Limiter: fixedLimiter{}, Key: everybody}},
+		`slidegate: two quotas of the Status have the Name "good"; give each its own`:                                                                   {good, good},
 	} {
 		if s, err := httplimit.NewStatus(httplimit.StatusConfig{Quotas: quotas}); s != nil || fmt.Sprint(err) != want {
 			t.Errorf("%v\nnot: %s", err, want)

@@ -3,7 +3,7 @@ package httplimit_test
 import (
 	"bufio"
 	"context"
-	"crypto/sha1" //nolint:gosec // RFC 6455 has it so
+	"crypto/sha1" //nolint:gosec // RFC 6455 requires it
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -19,8 +19,8 @@ import (
 	"github.com/slidegate/slidegate/httplimit"
 )
 
-// serveThrough serves a handler behind the middleware: plain, with CountOnly and with CostAfter, and
-// behind an InFlight within it, over HTTP/1.1, and over HTTP/2 if http2 is set.
+// serveThrough serves a handler behind the middleware: plain, with CountOnly, with CostAfter, and
+// with an InFlight inside it. It uses HTTP/1.1, and also HTTP/2 if http2 is set.
 func serveThrough(t *testing.T, handler http.HandlerFunc, http2 bool, check func(t *testing.T, s *httptest.Server)) {
 	for name, cfg := range map[string]httplimit.Config{
 		"plain":     {},
@@ -73,7 +73,7 @@ func TestWriter(t *testing.T) {
 }
 
 // TestStream checks that each part of a response arrives when it is flushed, before the handler
-// goes on.
+// continues.
 func TestStream(t *testing.T) {
 	next := make(chan struct{})
 	h := func(w http.ResponseWriter, r *http.Request) {
@@ -109,8 +109,8 @@ func TestStream(t *testing.T) {
 	})
 }
 
-// TestBodies checks that a large body goes out while it comes in, by io.Copy, which uses ReadFrom
-// if there is one.
+// TestBodies checks that a large body can be sent while it is being received, with io.Copy, which
+// uses ReadFrom if there is one.
 func TestBodies(t *testing.T) {
 	h := func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
@@ -153,8 +153,8 @@ func TestDeadlines(t *testing.T) {
 	})
 }
 
-// TestSlowClient checks that a client that sends its request byte by byte is served, and others
-// meanwhile.
+// TestSlowClient checks that a client that sends its request byte by byte is served, and that
+// others are served meanwhile.
 func TestSlowClient(t *testing.T) {
 	h := func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }
 	serveThrough(t, h, false, func(t *testing.T, s *httptest.Server) {
@@ -177,8 +177,8 @@ func TestSlowClient(t *testing.T) {
 	})
 }
 
-// TestHugeHeader checks that a header of 900 KB is a valid key. What is too large for the server,
-// it refuses as without the middleware.
+// TestHugeHeader checks that a header of 900 KB is a valid key. The server rejects one that is too
+// large, as it does without the middleware.
 func TestHugeHeader(t *testing.T) {
 	cfg := httplimit.Config{Limiter: inMemory(nil, "1/1h"), Key: httplimit.Header("X-Key")}
 	for _, counts := range []func(int) bool{nil, func(int) bool { return true }} {
@@ -200,7 +200,7 @@ func TestHugeHeader(t *testing.T) {
 	}
 }
 
-// TestWebsocket checks a websocket upgrade, by each of the calls that libraries use, and an echo
+// TestWebsocket checks a websocket upgrade with each of the calls that libraries use, and an echo
 // over it.
 func TestWebsocket(t *testing.T) {
 	for name, hijack := range map[string]func(http.ResponseWriter) (net.Conn, *bufio.ReadWriter, error){
@@ -224,7 +224,7 @@ func TestWebsocket(t *testing.T) {
 	}
 }
 
-// checkEcho upgrades a connection, sends a frame and waits for it to come back.
+// checkEcho upgrades a connection, sends a frame and waits for its echo.
 func checkEcho(t *testing.T, s *httptest.Server) {
 	t.Helper()
 	r := request(t, http.MethodGet, s.URL, nil)
@@ -237,12 +237,12 @@ func checkEcho(t *testing.T, s *httptest.Server) {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	defer context.AfterFunc(ctx, func() { _ = response.Body.Close() })() // after a 101, no context ends a read
+	defer context.AfterFunc(ctx, func() { _ = response.Body.Close() })() // after a 101, a context no longer ends reads
 	if response.StatusCode != http.StatusSwitchingProtocols || response.Header.Get("Sec-WebSocket-Accept") != "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" {
 		t.Fatal(response.StatusCode, response.Header)
 	}
 	wire := response.Body.(io.ReadWriter)
-	_ = must(wire.Write([]byte("\x81\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58"))) // "Hello" of RFC 6455, 5.7
+	_ = must(wire.Write([]byte("\x81\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58"))) // "Hello", from RFC 6455, 5.7
 	answer := make([]byte, 7)
 	if _, err := io.ReadFull(wire, answer); err != nil || string(answer) != "\x81\x05Hello" {
 		t.Errorf("%q, %v", answer, err)

@@ -17,49 +17,50 @@ import (
 	"github.com/slidegate/slidegate/pace"
 )
 
-// TransportConfig configures a Transport. Outage is required, and one of Turns and Places.
+// TransportConfig configures a Transport. Outage is required, and so is at least one of Turns and
+// Places.
 type TransportConfig struct {
-	// Turns says when requests may be sent. Each takes one turn, and waits for it.
+	// Turns schedules when requests may be sent. Each request takes one turn, and waits for it.
 	Turns *pace.Limiter
 
-	// Places says how many may run at once. A request waits for a place, then for its turn, and gives
-	// the place back when the body of its response is closed or read to its end. The wait for the turn
-	// counts toward MaxHold.
+	// Places limits how many requests may run at once. A request waits for a place, then for its turn.
+	// It releases the place when the body of its response is closed or read to its end. The wait for
+	// the turn counts toward MaxHold.
 	Places *inflight.Limiter
 
-	// Event returns the event of a request for both limiters: requests with the same one share turns
-	// and places. It must not be "". nil is the host of the URL in lower case, with the port if the
-	// URL has one.
+	// Event returns the event key of a request for both limiters: requests with the same key share
+	// turns and places. It must not return "". nil means the host of the URL in lower case, with the
+	// port if the URL has one.
 	Event func(*http.Request) string
 
-	// Base sends the requests. nil is http.DefaultTransport.
+	// Base sends the requests. nil means http.DefaultTransport.
 	Base http.RoundTripper
 
-	// MaxPause is the longest pause that a response can cause, up to a day. 0 is a minute.
+	// MaxPause is the longest pause that a response can cause, up to a day. 0 means a minute.
 	MaxPause time.Duration
 
-	// Outage says what to do while a limiter does not answer: FailOpen sends the request all the same,
+	// Outage sets what to do while a limiter does not answer: FailOpen sends the request anyway, and
 	// FailClosed returns the limiter's error. It has no default, because either can do damage. If the
-	// limiter has a Fallback, that decides first.
+	// limiter has a Fallback, the Fallback decides first.
 	Outage Outage
 
-	// Log receives the start and end of outages, with the cause, and when the Fallback of Places decides.
-	// That of Turns is not seen here. nil is slog.Default().
+	// Log receives the start and end of outages, with the cause, and reports when the Fallback of
+	// Places decides. It does not report decisions by the Fallback of Turns. nil means slog.Default().
 	Log *slog.Logger
 }
 
-// Transport is an http.RoundTripper that lets the requests of a fleet share turns and places. Make it
-// with NewTransport. It is safe for concurrent use.
+// Transport is an http.RoundTripper that lets the requests of a fleet share turns and places.
+// Create it with NewTransport. It is safe for concurrent use.
 //
-// Each RoundTrip takes a turn of its own. So put it inside whatever repeats requests: redirects of
-// http.Client take turns, and so do retries of a client around it. It never repeats a request itself. But
-// an *http.Transport as Base does so, without a turn, if a connection that it used again broke before any
-// answer.
+// Each RoundTrip takes its own turn. So put the Transport inside anything that repeats requests:
+// then the redirects of an http.Client take turns, and so do the retries of a client around it. A
+// Transport never repeats a request itself. But an *http.Transport as Base does, without a turn, if
+// a reused connection broke before any response.
 //
-// A response with status 429 or 503 pauses the turns of its event in all processes, if it says until
-// when: by Retry-After, by t of a RateLimit field with nothing left, or by X-RateLimit-Reset, in this
-// order. A time in the past or one that cannot be read pauses nothing. A date counts against the Date
-// of the response, so the clock of the other side may be wrong.
+// A response with status 429 or 503 pauses the turns of its event in all processes, if it says
+// until when: in Retry-After, in the t of a RateLimit field with nothing left, or in
+// X-RateLimit-Reset, in this order. A time that is in the past or cannot be parsed pauses nothing.
+// Dates are relative to the Date of the response, so the server's clock may be wrong.
 type Transport struct {
 	cfg   TransportConfig
 	calls *outbound.Calls
@@ -75,7 +76,7 @@ func NewTransport(cfg TransportConfig) (*Transport, error) {
 		return nil, err
 	}
 	if cfg.Base != nil && isnil.Value(cfg.Base) {
-		return nil, fmt.Errorf("slidegate: httplimit.Transport has a nil %T as Base; make one, or leave Base out", cfg.Base)
+		return nil, fmt.Errorf("slidegate: httplimit.Transport has a nil %T as Base; set one that is not nil, or leave Base out", cfg.Base)
 	}
 	if cfg.Event == nil {
 		cfg.Event = host
@@ -94,14 +95,14 @@ func host(r *http.Request) string {
 	return strings.ToLower(r.URL.Host)
 }
 
-// RoundTrip sends a request when it has a place and its turn has come. If its context ends before, or
-// if the turn would come after the deadline, it returns an error and sends nothing. If the lease of the
-// place is lost, it ends the request, and the error matches inflight.ErrLost. With FailOpen, a request goes
-// on if that is because Redis did not answer. RoundTrip panics if t is nil, or does not come from
-// NewTransport.
+// RoundTrip sends a request once it has a place and its turn has come. If its context ends first,
+// or if the turn would come after the deadline, it returns an error and sends nothing. If the lease
+// of the place is lost, it cancels the request, and the error matches inflight.ErrLost. With
+// FailOpen, the request continues if the lease was lost because Redis did not answer. RoundTrip
+// panics if t is nil, or was not created with NewTransport.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if t == nil || t.calls == nil {
-		panic("slidegate: this Transport is nil or zero; make it by httplimit.NewTransport")
+		panic("slidegate: this Transport is nil or zero; create it with httplimit.NewTransport")
 	}
 	event, held, err := t.begin(r)
 	if err != nil {
@@ -130,7 +131,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 var errNoResponse = errors.New("slidegate: the Base of httplimit.Transport returned neither a response nor an error; it must return one of them")
 
-// begin waits for a place and a turn. Otherwise it closes the body of the request, as RoundTrip must.
+// begin waits for a place and a turn. If it fails, it closes the body of the request, as RoundTrip
+// must.
 func (t *Transport) begin(r *http.Request) (event string, held *place.Held, err error) {
 	defer func() {
 		if held == nil && r.Body != nil {
@@ -142,18 +144,19 @@ func (t *Transport) begin(r *http.Request) (event string, held *place.Held, err 
 	return event, held, err
 }
 
-// CloseIdleConnections closes those of Base. http.Client calls it.
+// CloseIdleConnections closes the idle connections of Base. http.Client calls it.
 func (t *Transport) CloseIdleConnections() {
 	if c, ok := t.cfg.Base.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
 }
 
-// hold lets the body of a response hold the place until it is over, and reports whether there is one. If
-// nobody reads or closes the body, that is when the context of the request ends, which makes Base abort it.
+// hold makes the body of a response hold the place until the body ends, and reports whether there
+// is a body. If nobody reads or closes it, the place is released when the context of the request
+// ends, which makes Base abort the body.
 func hold(response *http.Response, held *place.Held) bool {
 	if conn, ok := response.Body.(io.ReadWriteCloser); ok && response.StatusCode == http.StatusSwitchingProtocols {
-		held.OnLost(func(error) { _ = conn.Close() }) // Base leaves it to the caller, whatever the context
+		held.OnLost(func(error) { _ = conn.Close() }) // Base leaves the connection to the caller, even after the context has ended
 		response.Body = &upgradedBody{conn, held}
 		return true
 	}
@@ -165,12 +168,12 @@ func hold(response *http.Response, held *place.Held) bool {
 	return true
 }
 
-// isEmpty reports whether a response has no body, whatever its Body is: over HTTP/2 that can be one of no
-// bytes.
+// isEmpty reports whether a response has no body. Over HTTP/2, its Body can then still be one
+// without bytes.
 func isEmpty(r *http.Response) bool {
 	return r.Body == nil || r.Body == http.NoBody || r.Request.Method == http.MethodHead ||
 		r.StatusCode == http.StatusNoContent || r.StatusCode == http.StatusNotModified ||
-		r.ContentLength == 0 && r.ProtoMajor > 0 // those of stubs may not say how long they are
+		r.ContentLength == 0 && r.ProtoMajor > 0 // responses of stubs may not have a length
 }
 
 // heldBody is the body of a response that holds a place.
@@ -180,19 +183,19 @@ type heldBody struct {
 	stop func() bool
 }
 
-// Read gives the place back at the end of the body, and after an error.
+// Read releases the place at the end of the body, and after an error.
 func (b *heldBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
 		b.release()
 	}
-	if err == io.EOF { // the body is whole, whatever was lost meanwhile
+	if err == io.EOF { // the body is complete, even if the lease was lost meanwhile
 		return n, io.EOF
 	}
 	return n, b.held.Explain(err)
 }
 
-// Close closes the body, and gives the place back.
+// Close closes the body, and releases the place.
 func (b *heldBody) Close() error {
 	defer b.release()
 	return b.ReadCloser.Close()
@@ -203,22 +206,22 @@ func (b *heldBody) release() {
 	b.held.Release()
 }
 
-// upgradedBody is the connection of a response 101 that holds a place until it is closed.
+// upgradedBody is the connection of a 101 response, which holds a place until it is closed.
 type upgradedBody struct {
 	io.ReadWriteCloser
 	held *place.Held
 }
 
-// Close closes the connection, and gives the place back.
+// Close closes the connection, and releases the place.
 func (b *upgradedBody) Close() error {
 	defer b.held.Release()
 	return b.ReadWriteCloser.Close()
 }
 
-// CloseWrite is that of the connection, if it has one.
+// CloseWrite calls CloseWrite of the connection, if it has one.
 func (b *upgradedBody) CloseWrite() error { return closeWrite(b.ReadWriteCloser) }
 
-// closeWrite shuts down the writing side of a connection that can do so.
+// closeWrite shuts down the write side of a connection that supports it.
 func closeWrite(conn any) error {
 	if c, ok := conn.(interface{ CloseWrite() error }); ok {
 		return c.CloseWrite()

@@ -25,7 +25,8 @@ import (
 	"github.com/slidegate/slidegate/windowtest"
 )
 
-// TestTransportConfig checks what NewTransport refuses, and that the error says what to do.
+// TestTransportConfig checks which configurations NewTransport rejects, and that the error says
+// what to do.
 func TestTransportConfig(t *testing.T) {
 	l := turns("1/1ms")
 	for want, cfg := range map[string]httplimit.TransportConfig{
@@ -44,7 +45,8 @@ func TestTransportConfig(t *testing.T) {
 	}
 }
 
-// TestTransportEvent checks that requests to one host share turns, whatever the case of its name.
+// TestTransportEvent checks that requests to the same host share turns, whatever the case of its
+// name.
 func TestTransportEvent(t *testing.T) {
 	l := turns("1/1h")
 	base := roundTripper(func(*http.Request) (*http.Response, error) {
@@ -116,16 +118,17 @@ func TestTransportClosesBodies(t *testing.T) {
 	}
 }
 
-// TestTransportMistakes checks that a request without a URL is an error, and that its body is closed, also if
-// Event panics. A Transport that was not made panics with a sentence.
+// TestTransportMistakes checks that a request without a URL is an error, and that its body is
+// closed, even if Event panics. A Transport not created with NewTransport panics with a clear
+// message.
 func TestTransportMistakes(t *testing.T) {
 	unmade := &httplimit.Transport{}
 	mistake := func(*http.Request) string { panic("a mistake") }
 	byHost := must(httplimit.NewTransport(httplimit.TransportConfig{Turns: turns("1/1ms"), Outage: httplimit.FailOpen}))
 	for want, client := range map[string]*httplimit.Transport{
-		pace.ErrEmptyEvent.Error():          byHost,
-		"a mistake":                         transport(httplimit.TransportConfig{Turns: turns("1/1ms"), Event: mistake}),
-		"make it by httplimit.NewTransport": unmade,
+		pace.ErrEmptyEvent.Error():              byHost,
+		"a mistake":                             transport(httplimit.TransportConfig{Turns: turns("1/1ms"), Event: mistake}),
+		"create it with httplimit.NewTransport": unmade,
 	} {
 		var open atomic.Int64
 		r := &http.Request{Method: http.MethodPost, Body: tracked(strings.NewReader("body"), &open)}
@@ -135,12 +138,13 @@ func TestTransportMistakes(t *testing.T) {
 			_, err = client.RoundTrip(r) //nolint:bodyclose // it fails
 		}()
 		if !strings.Contains(fmt.Sprint(err), want) || open.Load() != 0 && client != unmade {
-			t.Errorf("%v, not %s, %d open", err, want, open.Load())
+			t.Errorf("%v, want %s, %d open", err, want, open.Load())
 		}
 	}
 }
 
-// TestTransportJournals checks that an outage of the turns is logged once, although the places answer.
+// TestTransportJournals checks that an outage of the turns is logged once, although the places are
+// available.
 func TestTransportJournals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
@@ -161,7 +165,7 @@ func TestTransportJournals(t *testing.T) {
 	})
 }
 
-// TestTransportOutage checks that the log has one line when an outage begins, and one when it ends.
+// TestTransportOutage checks that the log has one line when an outage starts, and one when it ends.
 func TestTransportOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -185,10 +189,10 @@ func TestTransportOutage(t *testing.T) {
 	ask()
 	ask()
 	server.Restart(t)
-	await(t, "the log says that it is over", func() bool { ask(); return log.String() == lineOutage+lineRecovered })
+	await(t, "the log reports the end of the outage", func() bool { ask(); return log.String() == lineOutage+lineRecovered })
 }
 
-// TestTransportPlace checks that a place is held until the response is over, however it ends.
+// TestTransportPlace checks that a place is held until the end of the response, however it ends.
 func TestTransportPlace(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/empty" {
@@ -203,7 +207,7 @@ func TestTransportPlace(t *testing.T) {
 	defer s.Close()
 	for name, test := range map[string]struct {
 		path string
-		held int64 // once the response has come
+		held int64 // once the response has arrived
 		end  func(response *http.Response, leave func())
 	}{
 		"closed":             {"/endless", 1, func(r *http.Response, _ func()) { _ = r.Body.Close() }},
@@ -256,8 +260,8 @@ func TestTransportNoBody(t *testing.T) {
 	}
 }
 
-// TestTransportBases checks that Bases that do what no Base should leave the place free, and that a body that can
-// be written to is no connection unless the status is 101.
+// TestTransportBases checks that the place is released if Base misbehaves, and that a writable body
+// does not count as a connection unless the status is 101.
 func TestTransportBases(t *testing.T) {
 	for want, base := range map[string]roundTripper{
 		"a mistake":                       func(*http.Request) (*http.Response, error) { panic("a mistake") },
@@ -288,7 +292,8 @@ func TestTransportBases(t *testing.T) {
 	}
 }
 
-// TestTransportLostAtTheEnd checks that a body that is read to its end is whole, although the lease was lost before.
+// TestTransportLostAtTheEnd checks that a body that has been read to its end is complete, although
+// the lease was lost before.
 func TestTransportLostAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := transport(httplimit.TransportConfig{Places: brief(), Base: roundTripper(func(*http.Request) (*http.Response, error) {
@@ -302,7 +307,8 @@ func TestTransportLostAtTheEnd(t *testing.T) {
 	})
 }
 
-// TestTransportKeepsPlace checks that the place of a caller who leaves is held until Base has returned.
+// TestTransportKeepsPlace checks that after the caller's context ends, the place is held until Base
+// has returned.
 func TestTransportKeepsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := places(1)
@@ -331,8 +337,9 @@ func TestTransportKeepsPlace(t *testing.T) {
 	})
 }
 
-// TestTransportLost checks that a request ends with ErrLost if its lease is lost: while it waits for the
-// answer, while its body is read, while it waits for its turn, and after 101 Switching Protocols.
+// TestTransportLost checks that a request ends with ErrLost if its lease is lost: while it waits
+// for the response, while the body is read, while it waits for its turn, and after 101 Switching
+// Protocols.
 func TestTransportLost(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -365,7 +372,7 @@ func TestTransportLost(t *testing.T) {
 	}
 }
 
-// takeOverAndEcho takes over a connection, and echoes what comes.
+// takeOverAndEcho takes over a connection, and echoes what it reads.
 func takeOverAndEcho(w http.ResponseWriter) {
 	conn, buffer, err := w.(http.Hijacker).Hijack()
 	if err != nil {
@@ -377,9 +384,9 @@ func takeOverAndEcho(w http.ResponseWriter) {
 	_ = conn.(interface{ CloseWrite() error }).CloseWrite()
 }
 
-// TestTransportUpgrade checks that the body of 101 Switching Protocols stays a connection that can be
-// written to and half closed, whatever becomes of the context, and that it holds its place until it is
-// closed.
+// TestTransportUpgrade checks that the body of a 101 Switching Protocols response stays a
+// connection that can be written to and half-closed, even after the context has ended, and that it
+// holds its place until it is closed.
 func TestTransportUpgrade(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { takeOverAndEcho(w) }))
 	defer s.Close()
@@ -392,7 +399,7 @@ func TestTransportUpgrade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leave() // as after a handshake
+	leave() // as a caller may after the handshake
 	conn := response.Body.(io.ReadWriteCloser)
 	defer conn.Close()
 	_ = must(io.WriteString(conn, "hello"))
@@ -409,7 +416,7 @@ func TestTransportUpgrade(t *testing.T) {
 	checkHeld(t, l, here, 0)
 }
 
-// TestTransportClosesIdleConnections checks that http.Client can close connections of Base.
+// TestTransportClosesIdleConnections checks that http.Client can close the connections of Base.
 func TestTransportClosesIdleConnections(t *testing.T) {
 	closed := false
 	client := http.Client{Transport: transport(httplimit.TransportConfig{Turns: turns("1/1ms"), Base: idle{closed: &closed}})}
@@ -427,7 +434,7 @@ type idle struct {
 
 func (i idle) CloseIdleConnections() { *i.closed = true }
 
-// A fleet is three processes that call one server.
+// fleet simulates three processes that call one server.
 type fleet struct {
 	limiters [3]*pace.Limiter
 	clients  [3]*http.Client
@@ -452,7 +459,7 @@ func newFleet(t *testing.T) *fleet {
 	return f
 }
 
-// call lets five callers of each process call a server until ctx ends.
+// call runs five callers in each process, which call a server until ctx ends.
 func (f *fleet) call(ctx context.Context, url string) {
 	var group sync.WaitGroup
 	for _, c := range f.clients {
@@ -471,7 +478,8 @@ func (f *fleet) call(ctx context.Context, url string) {
 	group.Wait()
 }
 
-// longestStall measures how long a goroutine of this process can be kept from running, until ctx ends.
+// longestStall returns the longest time that a goroutine of this process was kept from running,
+// until ctx ends.
 func longestStall(ctx context.Context) (longest time.Duration) {
 	for last := time.Now(); ctx.Err() == nil; {
 		<-time.After(time.Millisecond)
@@ -480,9 +488,9 @@ func longestStall(ctx context.Context) (longest time.Duration) {
 	return longest
 }
 
-// TestFleetObeys checks with a real server that one answer 429 stops the calls of three processes within
-// 100 ms and a round trip, and that they go on at the time that it names. The clock of the server is an
-// hour behind.
+// TestFleetObeys checks with a real server that one 429 response stops the calls of three processes
+// within 100 ms and a round trip, and that they resume at the time that it gives. The clock of the
+// server is an hour behind.
 func TestFleetObeys(t *testing.T) {
 	const behind = -time.Hour
 	for name, write := range map[string]func(http.Header, time.Time){
@@ -513,7 +521,8 @@ func TestFleetObeys(t *testing.T) {
 	}
 }
 
-// checkObeyed lets a fleet call until some time after the end of a pause.
+// checkObeyed runs the calls of a fleet until a second after the end of a pause, and checks that
+// there were none during the pause.
 func checkObeyed(t *testing.T, f *fleet, url string) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)

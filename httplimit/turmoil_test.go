@@ -20,7 +20,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// turmoil is a server that redirects, hangs, answers at length and refuses.
+// turmoil is a handler that redirects, hangs, sends long responses and refuses.
 func turmoil(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.CopyN(io.Discard, r.Body, 100)
 	switch r.URL.Path {
@@ -39,9 +39,10 @@ func turmoil(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestTurmoil sends 1,000 requests over HTTP/1.1 and HTTP/2: their contexts end, they are redirected, and
-// some bodies are read, some closed unread, some left alone. Each attempt takes one turn, and no turn is
-// booked twice. In the end all bodies are closed, all places free, and no goroutine is left.
+// TestTurmoil sends 1,000 requests over HTTP/1.1 and HTTP/2. Contexts end, requests are redirected,
+// and some bodies are read, some closed unread, and some abandoned. Each attempt takes one turn,
+// and no turn is booked twice. In the end, all bodies are closed, all places are free, and no
+// goroutine is left.
 func TestTurmoil(t *testing.T) {
 	for _, two := range []bool{false, true} {
 		t.Run(fmt.Sprintf("HTTP/2 %t", two), func(t *testing.T) {
@@ -123,5 +124,5 @@ func sendOne(client *http.Client, url string, number int, open *atomic.Int64) {
 		_ = response.Body.Close()
 	case 1:
 		_ = response.Body.Close()
-	} // else nobody reads it, and ctx ends
+	} // otherwise nobody reads it, and ctx ends
 }
