@@ -14,8 +14,8 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// maxRedirects bounds how often a script call follows MOVED or ASK. The node that replies so has
-// not run it.
+// maxRedirects bounds how often a script call follows MOVED or ASK. A node that sends one of these
+// replies has not run the call.
 const maxRedirects = 3
 
 // cluster is the pipeline's Client of a cluster. It sends pipelines to the nodes itself, because a
@@ -28,18 +28,19 @@ type cluster struct {
 }
 
 // newCluster returns a Client of a cluster, and loads its slots in the background. Otherwise the
-// first callers would wait for that, even for a node that hangs if go-redis happens to ask it.
+// first callers would wait for the slots, even for a node that hangs if go-redis happens to query
+// it.
 func newCluster(client *redis.ClusterClient) *cluster {
 	client.ReloadState(context.Background())
 	options := client.Options()
 	return &cluster{loader: loader{client}, client: client, readReplicas: options.ReadOnly && options.ClusterSlots == nil}
 }
 
-// A node is one node of the cluster.
+// node is one node of the cluster.
 type node struct {
 	addr   string
 	client *redis.Client
-	own    bool // this package made the client, because go-redis does not know the node
+	own    bool // this package created the client, because go-redis does not know the node
 
 	prober prober
 	inUse  sync.RWMutex // held for reading while requests are in flight
@@ -52,8 +53,8 @@ func (n *node) send(ctx context.Context, commands []redis.Cmder) error {
 	return send(ctx, n.client, commands)
 }
 
-// close closes the client of the node if this package made it, once no request is in flight. A
-// later request is not sent.
+// close closes the client of the node if this package created it, once no request is in flight.
+// Later requests are not sent.
 func (n *node) close() {
 	if n.own {
 		go func() {
@@ -64,13 +65,13 @@ func (n *node) close() {
 	}
 }
 
-// A target is the node that gets a script call.
+// target is the node to which a script call is sent.
 type target struct {
 	*node
-	asking bool // the slot is moving there, so ASKING comes before each call
+	asking bool // the slot is moving there, so ASKING precedes each call
 }
 
-// A delivery is the script calls that go to one target in one pipeline.
+// delivery holds the script calls that are sent to one target in one pipeline.
 type delivery struct {
 	target
 	calls    []*pipeline.ScriptCall
@@ -78,7 +79,7 @@ type delivery struct {
 	err      error // why some commands may have no reply; nil if none failed
 }
 
-// Shares returns which master has which slots.
+// Shares returns the slots of each master.
 func (c *cluster) Shares(ctx context.Context) ([]pipeline.Share, error) {
 	all, err := c.client.ClusterSlots(ctx).Result() //nolint:staticcheck // Redis 6 has no CLUSTER SHARDS
 	var shares []pipeline.Share
@@ -90,7 +91,7 @@ func (c *cluster) Shares(ctx context.Context) ([]pipeline.Share, error) {
 	return shares, err
 }
 
-// Close closes the clients that this package made. The client passed to On stays open.
+// Close closes the clients that this package created. The client passed to On stays open.
 func (c *cluster) Close() {
 	for _, n := range c.nodes.Range {
 		n.(*node).close()
@@ -98,8 +99,8 @@ func (c *cluster) Close() {
 	c.nodes.Clear()
 }
 
-// Send sends script calls as one pipeline for each node, follows redirections, and answers each
-// call.
+// Send sends script calls as one pipeline to each node, follows redirections, and sets the outcome
+// of each call.
 func (c *cluster) Send(ctx context.Context, calls []*pipeline.ScriptCall) {
 	if err := ctx.Err(); err != nil {
 		answerAll(calls, &pipeline.UnsentError{Cause: err})
@@ -116,7 +117,7 @@ func (c *cluster) Send(ctx context.Context, calls []*pipeline.ScriptCall) {
 	}
 }
 
-// sort groups calls by their master. It answers the calls whose master is unknown.
+// sort groups calls by their master. Calls whose master is unknown fail.
 func (c *cluster) sort(ctx context.Context, calls []*pipeline.ScriptCall) []*delivery {
 	var all []*delivery
 	for _, call := range calls {
@@ -152,8 +153,8 @@ func (c *cluster) master(ctx context.Context, key string) (*node, error) {
 	return n, nil
 }
 
-// at returns the node at an address to which another node redirects. go-redis does not know a node
-// until it serves a slot. Such a node gets a client with the options of the other one.
+// at returns the node at an address to which the node from redirects. go-redis does not know a node
+// until it serves a slot. For such a node, it creates a client with the options of from.
 func (c *cluster) at(addr string, from *node) *node {
 	if known, ok := c.nodes.Load(addr); ok {
 		return known.(*node)
@@ -161,10 +162,10 @@ func (c *cluster) at(addr string, from *node) *node {
 	like, all := from.client.Options(), c.client.Options()
 	options := *like
 	options.Addr, options.MinIdleConns = addr, 0
-	options.PushNotificationProcessor = all.PushNotificationProcessor // a node's own cannot serve another node
-	options.MaintNotificationsConfig = all.MaintNotificationsConfig   // that of a node changes
+	options.PushNotificationProcessor = all.PushNotificationProcessor // the one in a node's options cannot serve another node
+	options.MaintNotificationsConfig = all.MaintNotificationsConfig   // the one in a node's options changes
 	n := &node{addr: addr, client: all.NewClient(&options), own: true}
-	own := n.client.Options() // options with defaults in place of zeros
+	own := n.client.Options() // the options with defaults instead of zeros
 	own.ReadTimeout, own.WriteTimeout = like.ReadTimeout, like.WriteTimeout
 	known, found := c.nodes.LoadOrStore(addr, n)
 	if found {
@@ -184,7 +185,7 @@ func (c *cluster) sendAll(ctx context.Context, all []*delivery) {
 }
 
 // send sends a delivery. If connections allow reads on replicas, a master that has become a replica
-// would run the script, so READWRITE comes first and makes it reply MOVED.
+// would run the script. So READWRITE precedes it, which makes a replica reply MOVED.
 func (c *cluster) send(ctx context.Context, d *delivery) {
 	var together []redis.Cmder
 	if c.readReplicas {
@@ -204,8 +205,8 @@ func (c *cluster) send(ctx context.Context, d *delivery) {
 	d.err = d.send(ctx, together)
 }
 
-// answer answers the calls of a delivery. If redirect is true, it adds redirected calls to next
-// instead. After a failure, go-redis reloads the slots.
+// answer sets the outcomes of the calls of a delivery. If redirect is true, it adds redirected
+// calls to next instead. After a failure, go-redis reloads the slots.
 func (c *cluster) answer(ctx context.Context, d *delivery, next map[target]*delivery, redirect bool) {
 	for i, call := range d.calls {
 		reply, err := result(d.commands[i], d.err)
@@ -225,8 +226,8 @@ func (c *cluster) answer(ctx context.Context, d *delivery, next map[target]*deli
 	}
 }
 
-// refreshSlots makes go-redis reload the slots, unless the node replied an error that has nothing
-// to do with them. It forgets a node whose client go-redis has closed.
+// refreshSlots makes go-redis reload the slots, unless the node replied with an error that is
+// unrelated to them. It forgets a node whose client go-redis has closed.
 func (c *cluster) refreshSlots(ctx context.Context, n *node, err error) {
 	var reply *pipeline.ReplyError
 	if !errors.As(err, &reply) || redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "READONLY") {

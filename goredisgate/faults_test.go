@@ -6,7 +6,7 @@ import (
 	"github.com/slidegate/slidegate/internal/faulttest"
 )
 
-// What limiters do while Redis fails, on go-redis: the tests of package window.
+// These run the tests of package window about failures of Redis, on go-redis.
 
 func TestTrouble(t *testing.T) { faulttest.Trouble(t, open) }
 

@@ -23,7 +23,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// perHour is the limits of these tests.
+// perHour holds the limits of these tests.
 var perHour = []window.Limit{window.PerHour(3)}
 
 // servers returns client options for every way to reach Redis.
@@ -60,12 +60,12 @@ func playOverrides(t *testing.T, conn *window.Connection) {
 		t.Errorf("%+v", all)
 	}
 	if ended := must(l.EndOverride(t.Context(), "e")); !ended {
-		t.Error("there was none to end")
+		t.Error("there was no override to end")
 	}
 }
 
-// TestEveryKind plays every kind of limiter: on one server and on a cluster, in both versions of
-// the protocol, alone and in a pipeline.
+// TestEveryKind runs histories of every kind of limiter: on one server and on a cluster, in both
+// versions of the protocol, as single calls and in a pipeline.
 func TestEveryKind(t *testing.T) {
 	for name, options := range servers(t) {
 		t.Run(name, func(t *testing.T) {
@@ -112,8 +112,8 @@ func TestEveryKind(t *testing.T) {
 	}
 }
 
-// TestScriptIsLoaded checks that servers that do not know the script get it, also in the middle of
-// a pipeline.
+// TestScriptIsLoaded checks that the script is loaded into servers that do not know it, even in the
+// middle of a pipeline.
 func TestScriptIsLoaded(t *testing.T) {
 	for name, options := range servers(t) {
 		t.Run(name, func(t *testing.T) {
@@ -149,9 +149,9 @@ func TestClientIsLeftAsItWas(t *testing.T) {
 	}
 }
 
-// A counter is a hook that counts what script calls are about.
+// counter is a hook that counts script calls and their keys.
 type counter struct {
-	keys    atomic.Int64 // of events
+	keys    atomic.Int64 // the event keys
 	largest atomic.Int64 // the most script calls in a pipeline
 }
 
@@ -173,7 +173,7 @@ func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// count counts keys of events, and returns the number of script calls.
+// count adds the event keys in cmds to c.keys, and returns the number of script calls.
 func (c *counter) count(cmds ...redis.Cmder) (calls int64) {
 	for _, cmd := range cmds {
 		if strings.HasPrefix(strings.ToLower(cmd.Name()), "eval") {
@@ -188,8 +188,8 @@ func (c *counter) count(cmds ...redis.Cmder) (calls int64) {
 	return calls
 }
 
-// TestHooks checks that hooks of the client see what a limiter sends about each event, alone and in
-// pipelines.
+// TestHooks checks that hooks of the client see what a limiter sends about each event, as single
+// commands and in pipelines.
 func TestHooks(t *testing.T) {
 	for name, options := range servers(t) {
 		t.Run(name, func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestHooks(t *testing.T) {
 				server.AddHook(seen)
 			}
 			l := must(window.New(conn, window.Config{Name: redistest.Key(t), Limits: perHour, Timeout: time.Minute}))
-			events := make([]string, 100) // more than one script call takes
+			events := make([]string, 100) // more than fit into one script call
 			for i := range events {
 				events[i] = fmt.Sprint("event ", i)
 			}
@@ -235,7 +235,7 @@ func check(t *testing.T, results []window.Result) {
 	}
 }
 
-// A wrapper is a hook that adds text to errors.
+// wrapper is a hook that adds text to errors.
 type wrapper struct{}
 
 func (wrapper) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -264,8 +264,8 @@ func TestHookWrapsErrors(t *testing.T) {
 	}
 }
 
-// TestBrokenTogether checks that connections that break at the same time cost one request, whether
-// they were made for single commands or for pipelines.
+// TestBrokenTogether checks that connections that break at the same time cost only one request,
+// whether they were opened for single commands or for pipelines.
 func TestBrokenTogether(t *testing.T) {
 	const each = 6
 	server, faults := redistest.Start(t), &redistest.Faults{}
@@ -285,7 +285,7 @@ func TestBrokenTogether(t *testing.T) {
 	blocked.Wait()
 	faults.Cut()
 	if _, err := l.Allow(t.Context(), "e"); !errors.Is(err, window.ErrUncertain) {
-		t.Fatalf("a poor test: %v on a connection that broke", err)
+		t.Fatalf("this test proves nothing: %v on a broken connection", err)
 	}
 	for range 100 {
 		check(t, l.AllowEach(t.Context(), []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"}))
@@ -294,7 +294,7 @@ func TestBrokenTogether(t *testing.T) {
 
 // TestRefusals checks the errors about clients that limiters cannot use.
 func TestRefusals(t *testing.T) {
-	const isNil = "the client that goredisgate got is nil; pass the one from redis.NewClient or redis.NewClusterClient"
+	const isNil = "the client passed to goredisgate is nil; pass the one from redis.NewClient or redis.NewClusterClient"
 	for _, test := range []struct {
 		client redis.UniversalClient
 		want   string
@@ -302,7 +302,7 @@ func TestRefusals(t *testing.T) {
 		{nil, isNil},
 		{(*redis.Client)(nil), isNil},
 		{(*redis.ClusterClient)(nil), isNil},
-		{redis.NewRing(&redis.RingOptions{}), "goredisgate refuses a *redis.Ring, which moves keys to other"},
+		{redis.NewRing(&redis.RingOptions{}), "goredisgate cannot use a *redis.Ring, which moves keys to other"},
 		{struct{ redis.UniversalClient }{}, "goredisgate needs a *redis.Client or a *redis.ClusterClient, not struct { redis.UniversalClient }; pass"},
 	} {
 		_, err := window.New(goredisgate.On(test.client), window.Config{Name: "x", Limits: perHour})
@@ -317,7 +317,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestACL checks that the user that docs/keys.md describes has all permissions that a limiter
+// TestACL checks that the ACL user described in docs/keys.md has all permissions that a limiter
 // needs.
 func TestACL(t *testing.T) {
 	server := redistest.Start(t)

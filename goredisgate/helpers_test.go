@@ -26,7 +26,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// open returns a Connection by a go-redis client to the servers of these rueidis options.
+// open returns a Connection that uses a go-redis client, to the servers in the given rueidis
+// options.
 func open(tb testing.TB, o rueidis.ClientOption) *window.Connection {
 	tb.Helper()
 	return connect(tb, client(tb, o))
@@ -40,7 +41,7 @@ func connect(tb testing.TB, client redis.UniversalClient) *window.Connection {
 }
 
 // client returns a go-redis client with the defaults of go-redis, except for what the package
-// comment asks: it waits no longer than a limiter, and dials a dead server once.
+// comment recommends: it waits no longer than a limiter, and dials a dead server once.
 func client(tb testing.TB, o rueidis.ClientOption) redis.UniversalClient {
 	tb.Helper()
 	c := redis.NewUniversalClient(&redis.UniversalOptions{

@@ -11,11 +11,11 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// errRepeats is the error for a go-redis that could send a request twice. No version since v9.19.0
-// does, and go.mod requires a later one. A future version could.
-var errRepeats = errors.New("this version of go-redis sends requests twice although they forbid it; use an older one, from v9.20.0 on, and report it")
+// errRepeats is returned if go-redis could send a request twice. No version since v9.19.0 does, and
+// go.mod requires a later one. A future version could.
+var errRepeats = errors.New("this version of go-redis sends requests twice although they forbid it; use an older version, v9.20.0 or later, and report this")
 
-// repeats reports whether go-redis repeats a script call, alone or in a pipeline.
+// repeats reports whether go-redis repeats a script call, as a single command or in a pipeline.
 var repeats = sync.OnceValue(func() bool {
 	return attempts(1, call) > 1 || attempts(2, call) > 1
 })
@@ -24,7 +24,7 @@ var repeats = sync.OnceValue(func() bool {
 func call() redis.Cmder { return build(context.Background(), &pipeline.ScriptCall{Command: "EVAL"}) }
 
 // attempts returns how often go-redis tries to send n commands that fail with an error after which
-// it may repeat.
+// it may retry.
 func attempts(n int, cmd func() redis.Cmder) int {
 	var tries refusals
 	client := redis.NewClient(&redis.Options{Limiter: &tries, Protocol: 2, MinRetryBackoff: -1, MaxRetryBackoff: -1})
@@ -37,10 +37,10 @@ func attempts(n int, cmd func() redis.Cmder) int {
 	return int(tries)
 }
 
-// refusals counts attempts, and refuses each. It is a Limiter option of go-redis.
+// refusals is a Limiter option of go-redis that counts attempts and refuses each.
 type refusals int
 
-// Allow refuses with an error after which go-redis repeats.
+// Allow returns an error after which go-redis retries.
 func (r *refusals) Allow() error {
 	*r++
 	return io.EOF

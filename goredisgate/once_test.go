@@ -11,19 +11,19 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// TestRepeats checks that On would notice a go-redis that repeats.
+// TestRepeats checks that On would notice a version of go-redis that repeats script calls.
 func TestRepeats(t *testing.T) {
 	for _, n := range []int{1, 2} {
 		if tries := attempts(n, func() redis.Cmder { return redis.NewIntSliceCmd(t.Context(), "x") }); tries < 2 {
-			t.Errorf("%d commands that may be repeated are tried %d times", n, tries)
+			t.Errorf("%d commands that may be repeated were tried %d times", n, tries)
 		}
 		if tries := attempts(n, call); tries != 1 {
-			t.Errorf("%d script calls are tried %d times", n, tries)
+			t.Errorf("%d script calls were tried %d times", n, tries)
 		}
 	}
 }
 
-// A renamer is a hook that wraps each command in one of its own, and renames it.
+// renamer is a hook that wraps each command in its own, and renames it.
 type renamer struct{}
 
 type renamed struct{ redis.Cmder }
@@ -51,7 +51,7 @@ func rename(cmd redis.Cmder) redis.Cmder {
 	return renamed{cmd}
 }
 
-// TestHookRenames checks that script calls which a hook wraps are sent once, and that each of a
+// TestHookRenames checks that script calls wrapped by a hook are sent once, and that each call of a
 // pipeline has its own outcome.
 func TestHookRenames(t *testing.T) {
 	var tries refusals

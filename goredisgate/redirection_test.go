@@ -10,7 +10,7 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// TestRedirection parses what nodes reply.
+// TestRedirection checks how replies of nodes are parsed.
 func TestRedirection(t *testing.T) {
 	for reply, want := range map[string]struct {
 		addr       string
@@ -30,12 +30,13 @@ func TestRedirection(t *testing.T) {
 		}
 	}
 	if _, _, ok := redirection(errors.New("MOVED 3999 10.0.0.2:6381"), "10.0.0.1:6379"); ok {
-		t.Error("what no server replied redirects")
+		t.Error("an error that is not a server's reply redirects")
 	}
 }
 
-// TestUnknownNode makes a client of a node that go-redis does not know yet. The node that redirects
-// to it may have learned that its server announces maintenance, and handles that by itself.
+// TestUnknownNode creates a client of a node that go-redis does not know yet. The node that
+// redirects to it may have learned that its server announces maintenance, which its own options
+// then reflect.
 func TestUnknownNode(t *testing.T) {
 	c := newCluster(redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}))
 	defer c.client.Close()

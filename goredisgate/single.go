@@ -34,7 +34,7 @@ type single struct {
 // Close does nothing: the client belongs to the caller of On.
 func (*single) Close() {}
 
-// Send sends script calls as one pipeline, and answers each of them.
+// Send sends script calls as one pipeline, and sets the outcome of each.
 func (s *single) Send(ctx context.Context, calls []*pipeline.ScriptCall) {
 	if err := ctx.Err(); err != nil {
 		answerAll(calls, &pipeline.UnsentError{Cause: err})
@@ -63,10 +63,10 @@ func isBroken(err error) bool {
 		(!errors.As(err, &timeout) || !timeout.Timeout())
 }
 
-// A prober makes go-redis find the connections of a node that broke together with another one.
+// prober makes go-redis find connections to a node that broke at the same time as another one.
 // Otherwise each could cost a request, because go-redis does not check a TLS connection before it
-// sends on it. The requests that fail until then count as one failure, because all of them began
-// before the first has ended.
+// sends on it. The requests that fail until then count as one failure, because all of them started
+// before the first one ended.
 type prober struct {
 	mu   sync.Mutex
 	done chan struct{} // closed when the current probe ends; nil if there is none
@@ -77,7 +77,7 @@ const (
 	reprobeDelay = 5 * time.Millisecond   // time for connections in use to return to the pool
 )
 
-// probe waits for the current probe, or starts one and waits for that.
+// probe waits for the current probe. If there is none, it starts one and waits for it.
 func (p *prober) probe(client *redis.Client) {
 	p.mu.Lock()
 	if p.done == nil {
@@ -120,7 +120,7 @@ func pingIdle(client *redis.Client) {
 	}
 }
 
-// ping sends a PING once: alone, or as a pipeline.
+// ping sends a PING once: as a single command, or as a pipeline.
 func ping(client *redis.Client, alone bool) {
 	ctx := context.Background()
 	cmd := &unrepeated{redis.NewStatusCmd(ctx, "ping")}
@@ -129,19 +129,20 @@ func ping(client *redis.Client, alone bool) {
 		return
 	}
 	pipe := client.Pipeline()
-	_ = pipe.Process(ctx, cmd) // it only queues
+	_ = pipe.Process(ctx, cmd) // only queues the command
 	_, _ = pipe.Exec(ctx)
 }
 
-// An unrepeated command is sent once. Otherwise go-redis would repeat it on one broken connection
-// after the other, and wait in between.
+// unrepeated is a command that is sent only once. Otherwise, go-redis would repeat it on one broken
+// connection after another, and wait in between.
 type unrepeated struct{ redis.Cmder }
 
-// NoRetry reports true.
+// NoRetry returns true, so that go-redis never repeats the command.
 func (*unrepeated) NoRetry() bool { return true }
 
 // idlePipelines returns how many connections of the pool for pipelines are idle. Newer versions of
-// go-redis have such a pool. The oldest one has no field for it, so it is read by its name.
+// go-redis have such a pool. The oldest supported version has no field for it, so reflection finds
+// it by name.
 func idlePipelines(stats *redis.PoolStats) int {
 	pool := reflect.Indirect(reflect.ValueOf(*stats).FieldByName("PipelineStats"))
 	if pool.Kind() != reflect.Struct {
@@ -159,21 +160,22 @@ func answerAll(calls []*pipeline.ScriptCall, err error) {
 	}
 }
 
-// A command is a script call that knows whether go-redis has begun to write it. go-redis sends it
-// once. By default it repeats other commands up to three times: if the connection breaks, or if the
-// reply is an error such as LOADING. A pipeline that contains such a command is sent once, too.
+// command is a script call that records whether go-redis has started to write it. go-redis sends it
+// once, and so is a pipeline that contains it. By default, go-redis repeats other commands up to
+// three times: if the connection breaks, or if the reply is an error such as LOADING.
 type command struct {
 	redis.Cmder // an IntSliceCmd, or a SliceCmd for several keys
 	verb        *verb
 	call        *pipeline.ScriptCall
 }
 
-// NoRetry reports true.
+// NoRetry returns true, so that go-redis never repeats the command.
 func (*command) NoRetry() bool { return true }
 
-// A verb is an argument of a command. go-redis asks for its bytes when it writes the command to a
-// connection. Until then nothing was sent. The command can fail in many ways before: no connection
-// is free, OnConnect or a Dialer returns an error, or a hook or the Limiter option refuses.
+// verb is an argument of a command. go-redis asks for its bytes when it writes the command to a
+// connection. Until then, nothing has been sent. The command can fail earlier in many ways: no
+// connection is free, OnConnect or a Dialer returns an error, or a hook or the Limiter option
+// refuses it.
 type verb struct {
 	text    string
 	written bool
@@ -185,7 +187,7 @@ func (v *verb) MarshalBinary() ([]byte, error) {
 	return []byte(v.text), nil
 }
 
-// String returns the text, for hooks that log commands.
+// String returns the name of the command, for hooks that log commands.
 func (v *verb) String() string { return v.text }
 
 // build returns a script call as a command.
@@ -217,7 +219,7 @@ func send(ctx context.Context, node *redis.Client, commands []redis.Cmder) error
 	}
 	pipe := node.Pipeline()
 	for _, c := range commands {
-		_ = pipe.Process(ctx, c) // it only queues
+		_ = pipe.Process(ctx, c) // only queues the command
 	}
 	_, err := pipe.Exec(ctx)
 	return err
@@ -236,8 +238,8 @@ func result(c *command, failure error) ([]int64, error) {
 	return reply, translate(err)
 }
 
-// integers returns the integers of the reply, and gives the script call the texts in it. An
-// IntSliceCmd would end at a text, and the next command would take the rest for its reply.
+// integers returns the integers in the reply, and passes the strings in it to the script call. An
+// IntSliceCmd would stop at a string, and the next command would mistake the rest for its reply.
 func (c *command) integers() ([]int64, error) {
 	several, ok := c.Cmder.(*redis.SliceCmd)
 	if !ok {
@@ -255,14 +257,14 @@ func (c *command) integers() ([]int64, error) {
 		case string:
 			c.call.Text(i, value)
 		default:
-			return nil, fmt.Errorf("a reply of %v in place of an integer", value)
+			return nil, fmt.Errorf("a reply of %v instead of an integer", value)
 		}
 	}
 	return reply, nil
 }
 
-// isCut reports whether an open connection failed. Such a call is not reported as unsent: the
-// circuit breaker counts each unsent call as a failure, but a broken connection only once.
+// isCut reports whether an open connection broke. Such a call is not reported as unsent, because
+// the circuit breaker counts each unsent call as a failure, but a broken connection only once.
 func isCut(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op != "dial" || errors.Is(err, io.EOF)
@@ -283,8 +285,8 @@ func unsent(err error) error {
 	return &pipeline.UnsentError{Cause: err, Reason: reason}
 }
 
-// translate converts an error of go-redis to the errors of package pipeline. If a hook wrapped an
-// error reply, it unwraps it, because that package reads the first word.
+// translate converts an error of go-redis to the errors of package pipeline. It unwraps an error
+// reply that a hook wrapped, because that package reads the first word.
 func translate(err error) error {
 	var reply redis.Error
 	if errors.Is(err, redis.Nil) || !errors.As(err, &reply) {

@@ -16,8 +16,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestFailuresTogether checks that each caller gets its own answer if some events of a script call
-// fail, while other script calls are in the same pipeline. In both versions of the protocol.
+// TestFailuresTogether checks that each caller gets its own result if some events of a script call
+// fail while other script calls are in the same pipeline, in both versions of the protocol.
 func TestFailuresTogether(t *testing.T) {
 	for _, protocol := range []int{2, 3} {
 		t.Run(fmt.Sprint("RESP", protocol), func(t *testing.T) {
@@ -50,7 +50,7 @@ func (g together) play() {
 	g.do("SET", "together:{event-199}:w", "")
 	var others sync.WaitGroup
 	done := make(chan struct{})
-	for i := range 4 { // their script calls are about one event, and so of another kind
+	for i := range 4 { // their script calls have one event, so they are of another kind
 		others.Go(func() { g.upTo(l, fmt.Sprint("other-", i), done) })
 	}
 	for round := range int64(20) {
@@ -68,7 +68,7 @@ func (g together) do(command ...string) {
 	}
 }
 
-// eachOf asks about 200 events, of which three hold what is no record.
+// eachOf attempts 200 events, three of which hold a value that is not a record.
 func (g together) eachOf(l *window.Limiter, round int64) {
 	g.Helper()
 	before := g.calls.Several.Load()
@@ -82,11 +82,11 @@ func (g together) eachOf(l *window.Limiter, round int64) {
 		}
 	}
 	if g.calls.Several.Load() == before {
-		g.Errorf("a poor test: in round %d, no script call is about several events", round)
+		g.Errorf("this test proves nothing: in round %d, no script call has several events", round)
 	}
 }
 
-// upTo asks about one event again and again.
+// upTo attempts one event repeatedly, until done.
 func (g together) upTo(l *window.Limiter, event string, done <-chan struct{}) {
 	for n := int64(1); ; n++ {
 		if d, err := l.AllowUpTo(g.Context(), event, 1); err != nil || d.Usage[0].Used != min(3, n) || d.Allowed != (n <= 3) {
@@ -100,7 +100,7 @@ func (g together) upTo(l *window.Limiter, event string, done <-chan struct{}) {
 	}
 }
 
-// full fills the memory of the server. New events fail, and those that are denied anyway do not.
+// full fills the memory of the server. New events then fail, but not those that are denied anyway.
 func (g together) full() {
 	g.do("CONFIG", "SET", "maxmemory", "1")
 	events := named(300)

@@ -14,7 +14,7 @@ import (
 
 var errRefused = errors.New("refused")
 
-// refusing is a Limiter option that refuses everything.
+// refusing is a Limiter option of go-redis that refuses every command.
 type refusing struct{}
 
 func (refusing) Allow() error       { return errRefused }
@@ -33,7 +33,7 @@ func TestUnsent(t *testing.T) {
 			defer client.Close()
 			for _, err := range append(sendTo(t, client, 1), sendTo(t, client, 3)...) {
 				if !errors.As(err, new(*pipeline.UnsentError)) {
-					t.Errorf("%v is not known to be unsent", err)
+					t.Errorf("%v is not reported as unsent", err)
 				}
 			}
 		})

@@ -14,7 +14,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// BenchmarkUnary measures the interceptors of unary calls without a network, on a server and in a client.
+// BenchmarkUnary measures the unary interceptors of a server and of a client, without a network.
 func BenchmarkUnary(b *testing.B) {
 	server := func(name string, i func(context.Context, any, *grpc.UnaryServerInfo, grpc.UnaryHandler) (any, error)) {
 		b.Run("server, "+name, func(b *testing.B) {

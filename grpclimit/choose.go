@@ -11,14 +11,14 @@ import (
 	"github.com/slidegate/slidegate/internal/journal"
 )
 
-// Limiters that Config.Choose can return. They count nothing and ask no Redis.
+// Limiters that Config.Choose can return. They count nothing and do not use Redis.
 var (
 	// Unlimited allows every call.
 	Unlimited Limiter = constant.Unlimited
 
-	// Blocked denies every call, with PermissionDenied and without RetryInfo. ResourceExhausted
-	// would be wrong: no resource is exhausted, and clients could retry the call for ever. With
-	// Config.Wait, it does not wait.
+	// Blocked denies every call, with PermissionDenied and without RetryInfo. ResourceExhausted would
+	// be wrong: no resource is exhausted, and clients could retry the call forever. It denies at once,
+	// even with Config.Wait.
 	Blocked Limiter = constant.Blocked
 )
 
@@ -37,7 +37,7 @@ func (cfg *Config) limiter(ctx context.Context, method string) (Limiter, error) 
 	}
 	l, err := cfg.Choose(ctx, method)
 	switch {
-	case err != nil: // its text alone: an error that it wraps is about something else than this call
+	case err != nil: // only its text: an error that it wraps is not about this call
 		return nil, fmt.Errorf("%w: %s", journal.ErrChoose, err.Error())
 	case isnil.Value(l):
 		return nil, errNilChoice

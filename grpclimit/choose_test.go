@@ -16,12 +16,12 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// always returns a Choose that always returns the same.
+// always returns a Choose that always returns the same limiter and error.
 func always(l grpclimit.Limiter, err error) func(context.Context, string) (grpclimit.Limiter, error) {
 	return func(context.Context, string) (grpclimit.Limiter, error) { return l, err }
 }
 
-// TestChoose checks that each call is limited by the limiter that Choose returns. A blocked one
+// TestChoose checks that each call is limited by the limiter that Choose returns. A blocked call
 // fails at once, with nothing that makes clients retry.
 func TestChoose(t *testing.T) {
 	free := frozen("1/1h")
@@ -63,8 +63,9 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestChooseFails checks that a call without a limiter fails, or passes, as in an outage. The log
-// says why: an error of Choose once, because it can concern all calls, and a mistake each time.
+// TestChooseFails checks that a call without a limiter fails or passes, as in an outage. The log
+// says why: an error of Choose once, because it can concern all calls, and a programming mistake
+// each time.
 func TestChooseFails(t *testing.T) {
 	const once = `level=ERROR msg="slidegate: the limiter cannot decide about requests" outage=`
 	const each = `level=ERROR msg="slidegate: the limiter cannot decide about a call" outage=`
@@ -90,11 +91,12 @@ func TestChooseFails(t *testing.T) {
 	}
 }
 
-// TestSkip checks that health checks are not limited, and that nothing else is asked about them.
+// TestSkip checks that health checks are not limited, and that no other function is called for
+// them.
 func TestSkip(t *testing.T) {
 	everyWay(t, func(t *testing.T, serve side, call call) {
 		c := serve(t, interceptor(grpclimit.Config{Limiter: frozen("1/1h"), Skip: grpclimit.HealthChecks, Key: func(_ context.Context, method string) string {
-			t.Errorf("%s was asked about", method)
+			t.Errorf("a function was called for %s", method)
 			return "everybody"
 		}}))
 		for range 3 {

@@ -15,7 +15,7 @@ import (
 
 // How do callers get limits by their plan?
 func ExampleConfig_choose() {
-	free, err := window.NewLocal(window.Config{ // or window.New, to share limits by Redis
+	free, err := window.NewLocal(window.Config{ // or window.New, to share limits through Redis
 		Name: "plans", Limits: []window.Limit{window.PerHour(1)},
 		// A clock that stands still, only for this example.
 		Now: func() time.Time { return time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC) },

@@ -16,7 +16,7 @@ import (
 
 // How do I limit gRPC calls by API key, and leave health checks alone?
 func ExampleMetadata() {
-	limiter, err := window.NewLocal(window.Config{ // or window.New, to share limits by Redis
+	limiter, err := window.NewLocal(window.Config{ // or window.New, to share limits through Redis
 		Name: "calls", Limits: []window.Limit{window.PerHour(1)},
 		// A clock that stands still, only for this example.
 		Now: func() time.Time { return time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC) },
@@ -43,7 +43,7 @@ func ExampleMetadata() {
 		grpc.ChainUnaryInterceptor(verify, limit.UnaryServer), // in this order
 		grpc.StreamInterceptor(limit.StreamServer),
 	)
-	defer server.Stop() // yours registers services, and serves
+	defer server.Stop() // your server registers its services and serves
 
 	handler := func(context.Context, any) (any, error) { return "done", nil }
 	ctx := metadata.NewIncomingContext(context.Background(), metadata.Pairs("api-key", "k17"))

@@ -13,7 +13,7 @@ import (
 
 // How do I limit all calls to a gRPC server by method?
 func Example() {
-	limiter, err := window.NewLocal(window.Config{ // or window.New, to share limits by Redis
+	limiter, err := window.NewLocal(window.Config{ // or window.New, to share limits through Redis
 		Name: "calls", Limits: []window.Limit{window.PerHour(1)},
 		// A clock that stands still, only for this example.
 		Now: func() time.Time { return time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC) },
@@ -26,7 +26,7 @@ func Example() {
 		panic(err)
 	}
 	server := grpc.NewServer(grpc.UnaryInterceptor(limit.UnaryServer), grpc.StreamInterceptor(limit.StreamServer))
-	defer server.Stop() // yours registers services, and serves
+	defer server.Stop() // your server registers its services and serves
 
 	info := &grpc.UnaryServerInfo{FullMethod: "/orders.Orders/Place"}
 	handler := func(context.Context, any) (any, error) { return "done", nil }

@@ -1,6 +1,6 @@
-// Package grpclimit is rate limiting for gRPC: a gRPC interceptor for servers and clients. It asks
-// a distributed rate limiter of package window, a sliding window on Redis or Redis Cluster, or of
-// package ar1.
+// Package grpclimit provides rate limiting for gRPC: a gRPC interceptor for servers and clients. It
+// uses a distributed rate limiter of package window, which is a sliding window in Redis or Redis
+// Cluster, or of package ar1.
 //
 //	conn := window.Dial("redis://127.0.0.1:6379")
 //	limits := []window.Limit{window.PerHour(1000)}
@@ -25,8 +25,8 @@
 // to retry, and QuotaFailure, which names the limits that deny. A stream counts once, when it
 // opens. Its messages do not count.
 //
-// InFlight limits how many calls of a server run at the same time. Outbound sends the calls of a fleet
-// to somebody else, each in its turn. docs/grpc.md has more.
+// InFlight limits how many calls a server runs at the same time. Outbound paces the calls that a
+// fleet sends to another service. docs/grpc.md has more.
 package grpclimit
 
 import (
@@ -46,9 +46,9 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Limiter decides about calls. Both *window.Limiter and *ar1.Limiter are Limiters.
+// Limiter decides on calls. Both *window.Limiter and *ar1.Limiter are Limiters.
 type Limiter interface {
-	// AllowN decides about a call that costs n units, at least 1. After an error that matches
+	// AllowN decides on a call that costs n units, at least 1. After an error that matches
 	// window.ErrExceedsLimit, the call fails with InvalidArgument. Any other error is an outage.
 	AllowN(ctx context.Context, event string, n int64) (window.Decision, error)
 	// WaitN waits until the units are allowed. If the deadline of ctx is sooner, it returns the
@@ -57,47 +57,48 @@ type Limiter interface {
 	WaitN(ctx context.Context, event string, n int64) (window.Decision, error)
 }
 
-// Outage represents the choice of what happens to calls while the limiter gives no answer.
+// Outage sets what happens to calls while the limiter does not answer.
 type Outage string
 
-// What to do in an outage. If the limiter has a Fallback, that decides first.
+// The values of Outage. If the limiter has a Fallback, the Fallback decides first.
 const (
 	FailOpen   Outage = "open"   // calls pass, without any limit
 	FailClosed Outage = "closed" // calls fail with the status Unavailable
 )
 
-// Config configures an Interceptor. Key and Outage are required, and either Limiter or Choose.
+// Config configures an Interceptor. Key and Outage are required, and so is either Limiter or
+// Choose.
 type Config struct {
 	Limiter Limiter // decides, and holds the limits
 	Key     Key     // returns the event key of a call: calls with the same key share the limits
-	Outage  Outage  // has no default, because either choice can do harm
+	Outage  Outage  // required, because either choice can do harm
 
 	// Choose returns the Limiter for a call, such as that of the caller's plan. It can return
 	// Unlimited and Blocked. An error counts as an outage, and so does a nil Limiter, which is a
 	// mistake that the log reports.
 	Choose func(ctx context.Context, method string) (Limiter, error)
 
-	// Skip reports whether a call is not limited, such as HealthChecks. No other function of Config
-	// is then called. nil limits every call.
+	// Skip reports whether to leave a call unlimited: see HealthChecks. No other function of Config is
+	// then called. nil means that every call is limited.
 	Skip func(ctx context.Context, method string) bool
 
-	// Cost returns how many units a call costs. A nil Cost means 1 for each call. The request is
-	// nil for a stream. A call that costs 0 is not limited. A negative cost, or one above a limit's
-	// Max, fails with InvalidArgument.
+	// Cost returns how many units a call costs. nil means 1 for each call. The request is nil for a
+	// stream. A call that costs 0 is not limited. A negative cost, or one above a limit's Max, fails
+	// with InvalidArgument.
 	Cost func(ctx context.Context, method string, request any) int64
 
 	// Wait makes a call wait until the limiter allows it. If the deadline of its context is sooner,
 	// the call fails at once, like a denied one. It is meant for clients.
 	Wait bool
 
-	// Log receives one line when an outage begins, with the cause, and one when it ends. The same
-	// holds for the use of a Fallback. It also receives the first call without a key, with the
-	// reason. Each error of a single key is logged, such as a value in Redis that is not
-	// Slidegate's. nil means slog.Default().
+	// Log receives one line when an outage starts, with the cause, and one when it ends. The same
+	// applies to the use of a Fallback. It also receives the first call without a key, with the
+	// reason, and each error of a single key, such as a value in Redis that is not Slidegate's. nil
+	// means slog.Default().
 	Log *slog.Logger
 }
 
-// Interceptor limits the rate of calls. Make it with New. It is safe for concurrent use.
+// Interceptor limits the rate of calls. Create it with New. It is safe for concurrent use.
 type Interceptor struct {
 	cfg     Config
 	state   journal.Journal
@@ -109,13 +110,13 @@ type Interceptor struct {
 func New(cfg Config) (*Interceptor, error) {
 	switch {
 	case isnil.Value(cfg.Limiter) && cfg.Choose == nil:
-		return nil, errors.New("slidegate: grpclimit has no Limiter; make one with window.New or ar1.New, or set Choose")
+		return nil, errors.New("slidegate: grpclimit has no Limiter; create one with window.New or ar1.New, or set Choose")
 	case !isnil.Value(cfg.Limiter) && cfg.Choose != nil:
 		return nil, errors.New("slidegate: grpclimit has Limiter and Choose; set only one of them")
 	case cfg.Key == nil:
-		return nil, errors.New("slidegate: grpclimit has no Key, which names whom to limit; use grpclimit.Peer, Method or Metadata. Metadata returns no Key for an empty name, and And none for a nil Key")
+		return nil, errors.New("slidegate: grpclimit has no Key, which says who is limited; use grpclimit.Peer, Method or Metadata. The Key is also nil if Metadata got an empty name, or And a nil Key")
 	case cfg.Outage != FailOpen && cfg.Outage != FailClosed:
-		return nil, fmt.Errorf("slidegate: grpclimit has the Outage %q; choose %q to let calls pass while the limiter gives no answer, or %q to refuse them", cfg.Outage, FailOpen, FailClosed)
+		return nil, fmt.Errorf("slidegate: grpclimit has the Outage %q; choose %q to let calls pass while the limiter does not answer, or %q to refuse them", cfg.Outage, FailOpen, FailClosed)
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	return &Interceptor{cfg: cfg}, nil
@@ -194,14 +195,14 @@ func (i *Interceptor) admit(ctx context.Context, method string, request any) err
 	return i.verdict(ctx, l, d, err)
 }
 
-// verdict returns the status for an answer of the limiter, or nil if the call is allowed.
+// verdict returns the status for a decision of the limiter, or nil if the call is allowed.
 func (i *Interceptor) verdict(ctx context.Context, l Limiter, d window.Decision, err error) error {
 	switch {
 	case errors.Is(err, window.ErrExceedsLimit):
 		return errTooCostly
-	case err != nil && ctx.Err() != nil: // the caller is gone, which is no sign of an outage
+	case err != nil && ctx.Err() != nil: // the caller has gone, so this is not an outage
 		return status.FromContextError(ctx.Err()).Err()
-	case err != nil && len(d.Usage) == 0: // WaitN returns a denial beside its error
+	case err != nil && len(d.Usage) == 0: // WaitN returns a denial together with its error
 		return i.undecided(err)
 	}
 	if !constant.Is(l) {

@@ -22,8 +22,8 @@ import (
 // TestWrongConfiguration checks that New says what is missing, and what to do.
 func TestWrongConfiguration(t *testing.T) {
 	const (
-		noLimiter = `slidegate: grpclimit has no Limiter; make one with window.New or ar1.New, or set Choose`
-		noKey     = `slidegate: grpclimit has no Key, which names whom to limit; use grpclimit.Peer, Method or Metadata. Metadata returns no Key for an empty name, and And none for a nil Key`
+		noLimiter = `slidegate: grpclimit has no Limiter; create one with window.New or ar1.New, or set Choose`
+		noKey     = `slidegate: grpclimit has no Key, which says who is limited; use grpclimit.Peer, Method or Metadata. The Key is also nil if Metadata got an empty name, or And a nil Key`
 	)
 	l, peer := frozen("1/1h"), grpclimit.Key(grpclimit.Peer)
 	for _, of := range []struct {
@@ -38,8 +38,8 @@ func TestWrongConfiguration(t *testing.T) {
 		{grpclimit.Config{Limiter: l, Key: grpclimit.Metadata("")}, noKey},
 		{grpclimit.Config{Limiter: l, Key: peer.And(nil)}, noKey},
 		{grpclimit.Config{Limiter: l, Key: grpclimit.Key(nil).And(peer)}, noKey},
-		{grpclimit.Config{Limiter: l, Key: peer}, `slidegate: grpclimit has the Outage ""; choose "open" to let calls pass while the limiter gives no answer, or "closed" to refuse them`},
-		{grpclimit.Config{Limiter: l, Key: peer, Outage: "Open"}, `slidegate: grpclimit has the Outage "Open"; choose "open" to let calls pass while the limiter gives no answer, or "closed" to refuse them`},
+		{grpclimit.Config{Limiter: l, Key: peer}, `slidegate: grpclimit has the Outage ""; choose "open" to let calls pass while the limiter does not answer, or "closed" to refuse them`},
+		{grpclimit.Config{Limiter: l, Key: peer, Outage: "Open"}, `slidegate: grpclimit has the Outage "Open"; choose "open" to let calls pass while the limiter does not answer, or "closed" to refuse them`},
 	} {
 		if i, err := grpclimit.New(of.cfg); i != nil || err == nil || err.Error() != of.want {
 			t.Errorf("%v\nnot: %s", err, of.want)
@@ -63,7 +63,7 @@ func TestDenied(t *testing.T) {
 	})
 }
 
-// TestBudget checks that exactly five of 64 calls at once pass under 5/1h, on Redis.
+// TestBudget checks that exactly five of 64 concurrent calls pass under 5/1h, on Redis.
 func TestBudget(t *testing.T) {
 	everyWay(t, func(t *testing.T, serve side, call call) {
 		c := serve(t, interceptor(grpclimit.Config{Limiter: onRedis(t, "5/1h")}))
@@ -88,8 +88,8 @@ func TestBudget(t *testing.T) {
 	})
 }
 
-// TestCost checks that a call takes as many units as Cost says, and one that costs nothing is not
-// limited.
+// TestCost checks that a call takes as many units as Cost returns, and that a call that costs
+// nothing is not limited.
 func TestCost(t *testing.T) {
 	var n int64
 	l := frozen("5/1h")
@@ -143,8 +143,8 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// TestFallback checks that while Redis is dead, the limits of the Fallback hold, although Outage is
-// FailOpen, and the log has one line.
+// TestFallback checks that while Redis is dead, the limits of the Fallback apply, although Outage
+// is FailOpen, and that the log has one line.
 func TestFallback(t *testing.T) {
 	s := redistest.Start(t)
 	l := must(window.New(window.On(s.Client(t)), window.Config{
@@ -164,7 +164,7 @@ func TestFallback(t *testing.T) {
 	log.check(t, `level=WARN msg="slidegate: the limiter's Fallback decides about requests, by its own limits" explained=true`+"\n")
 }
 
-// TestForeignValue checks that each error of a single key is logged, because it is no outage.
+// TestForeignValue checks that each error of a single key is logged, because it is not an outage.
 func TestForeignValue(t *testing.T) {
 	l, client := onRedis(t, "5/1h"), redistest.Client(t)
 	key := must(l.Inspect(t.Context(), "everybody")).Key
@@ -182,7 +182,7 @@ func TestForeignValue(t *testing.T) {
 }
 
 // TestRefusals checks that a call that can never pass gets InvalidArgument, and that nothing makes
-// clients retry it. The first call without a key is logged, with what the Key found.
+// clients retry it. The first call without a key is logged, with the reason from the Key.
 func TestRefusals(t *testing.T) {
 	cost := func(n int64) func(context.Context, string, any) int64 {
 		return func(context.Context, string, any) int64 { return n }
@@ -239,9 +239,9 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// TestCallerLeaves checks that a caller that leaves while its call waits gets the status of its
-// context. The call waits for the limiter, or for a Redis that hangs. Nothing is logged, and the
-// handler is not called.
+// TestCallerLeaves checks that a caller whose context ends while its call waits gets the status of
+// that context. The call waits for the limiter, or for a Redis that hangs. Nothing is logged, and
+// the handler is not called.
 func TestCallerLeaves(t *testing.T) {
 	s := redistest.Start(t)
 	hung := must(window.New(window.On(s.Client(t)), window.Config{Name: redistest.Key(t), Limits: parsed("9/1h"), Timeout: time.Minute}))
@@ -274,7 +274,7 @@ func TestCallerLeaves(t *testing.T) {
 	}
 }
 
-// direct calls the interceptor without a server, whose clients would hide what it returns.
+// direct calls the interceptor without a server, because a client would hide what it returns.
 func direct(ctx context.Context, t *testing.T, i *grpclimit.Interceptor) error {
 	_, err := i.UnaryServer(ctx, nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) {
 		t.Error("the handler was called")
@@ -283,7 +283,7 @@ func direct(ctx context.Context, t *testing.T, i *grpclimit.Interceptor) error {
 	return err
 }
 
-// TestTrailer checks that the trailer of a server's refusal holds the wait in milliseconds.
+// TestTrailer checks that the trailer of a server's refusal contains the wait in milliseconds.
 func TestTrailer(t *testing.T) {
 	now := noon
 	l := local(&now, "1/1h")
@@ -299,7 +299,7 @@ func TestTrailer(t *testing.T) {
 }
 
 // TestRetryPolicy checks that grpc's own retry waits as long as the server says, and not its
-// backoff of 100 s. The limiter's clock stands still until the retry comes.
+// backoff of 100 s. The limiter's clock stands still until the retry arrives.
 func TestRetryPolicy(t *testing.T) {
 	const wait = 50 * time.Millisecond
 	const policy = `{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 2, "initialBackoff": "100s",
@@ -329,7 +329,7 @@ func TestRetryPolicy(t *testing.T) {
 	}
 }
 
-// TestKeys compares keys with what a real server sees.
+// TestKeys checks keys on a real server.
 func TestKeys(t *testing.T) {
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "api-key", "b")
 	for want, key := range map[string]grpclimit.Key{
@@ -348,8 +348,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestKeylessReason checks what the log says about calls without a key, and that it has no value of
-// a client.
+// TestKeylessReason checks what the log says about calls without a key, and that it contains no
+// value that a client sent.
 func TestKeylessReason(t *testing.T) {
 	peer := grpclimit.Key(grpclimit.Peer)
 	for _, of := range []struct {

@@ -46,7 +46,7 @@ func parsed(texts ...string) (all []window.Limit) {
 // noon is the time of limiters whose clock stands still, so that waits are exact.
 var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
-// local returns a limiter in memory on this clock.
+// local returns a limiter in memory with the given clock.
 func local(now *time.Time, limits ...string) *window.Limiter {
 	return must(window.NewLocal(window.Config{Name: "local", Limits: parsed(limits...), Now: func() time.Time { return *now }}))
 }
@@ -59,13 +59,13 @@ func used(t *testing.T, l *window.Limiter, event string) int64 {
 	return must(l.Inspect(t.Context(), event)).Limits[0].Used
 }
 
-// onRedis returns a limiter of its own Name on the Redis of the tests.
+// onRedis returns a limiter with its own Name, on the Redis of the tests.
 func onRedis(t *testing.T, limits ...string) *window.Limiter {
 	return must(window.New(window.On(redistest.Client(t)), window.Config{Name: redistest.Key(t), Limits: parsed(limits...), Timeout: time.Minute}))
 }
 
 // interceptor returns an Interceptor that is FailClosed and has one key, unless cfg says otherwise.
-// It drops its log.
+// It discards its log.
 func interceptor(cfg grpclimit.Config) *grpclimit.Interceptor {
 	if cfg.Outage == "" {
 		cfg.Outage = grpclimit.FailClosed
@@ -79,11 +79,11 @@ func interceptor(cfg grpclimit.Config) *grpclimit.Interceptor {
 	return must(grpclimit.New(cfg))
 }
 
-// aMinute is how long a call may take, so that a hang names itself. A test with a policy of its own
-// replaces it.
+// aMinute limits how long a call may take, so that a hang fails where it occurs. A test with its
+// own policy replaces it.
 const aMinute = `{"methodConfig": [{"name": [{}], "timeout": "60s"}]}`
 
-// serve starts grpc's health service on TCP, and returns a client of it.
+// serve starts grpc's health service on TCP, and returns a client for it.
 func serve(t *testing.T, server []grpc.ServerOption, client ...grpc.DialOption) healthpb.HealthClient {
 	t.Helper()
 	s := grpc.NewServer(server...)
@@ -98,7 +98,7 @@ func serve(t *testing.T, server []grpc.ServerOption, client ...grpc.DialOption) 
 	return healthpb.NewHealthClient(conn)
 }
 
-// A side serves with an interceptor, and returns a client.
+// side starts a server with an interceptor on one side, and returns a client.
 type side func(*testing.T, *grpclimit.Interceptor) healthpb.HealthClient
 
 func serverSide(t *testing.T, i *grpclimit.Interceptor) healthpb.HealthClient {
@@ -113,7 +113,7 @@ func limitedBy(i *grpclimit.Interceptor) []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.UnaryInterceptor(i.UnaryServer), grpc.StreamInterceptor(i.StreamServer)}
 }
 
-// A call calls the service once, and returns the trailer and the error.
+// call calls the service once, and returns the trailer and the error.
 type call func(context.Context, healthpb.HealthClient) (metadata.MD, error)
 
 func unary(ctx context.Context, c healthpb.HealthClient) (trailer metadata.MD, err error) {
@@ -157,7 +157,7 @@ func details(err error) (after time.Duration, limits []string) {
 	return after, limits
 }
 
-// A logRecorder records level, message and outage of each line, and whether it has a reason.
+// logRecorder records level, message and outage of each line, and whether it has a reason.
 type logRecorder struct{ lines strings.Builder }
 
 func (r *logRecorder) logger() *slog.Logger {

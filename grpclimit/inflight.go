@@ -18,28 +18,28 @@ import (
 
 // InFlightConfig configures an InFlight. Places, Key and Outage are required.
 type InFlightConfig struct {
-	// Places says how many calls of a key may run at once, on all servers. Its MaxHold must be as long
-	// as calls may last.
+	// Places limits how many calls with the same key may run at once, across all servers. Its MaxHold
+	// must be at least as long as the longest call.
 	Places *inflight.Limiter
 
 	Key    Key    // returns the event key of a call: calls with the same key share the places
-	Outage Outage // has no default, because either choice can do harm
+	Outage Outage // required, because either choice can do harm
 
-	// Wait is how long a call waits for a place before it fails. 0 fails at once.
+	// Wait is how long a call waits for a place before it fails. 0 means that it does not wait.
 	Wait time.Duration
 
-	// Log receives the start and end of outages, with the cause, and the first call without a key. Why a
-	// Fallback decides is only there without Wait. nil means slog.Default().
+	// Log receives the start and end of outages, with the cause, and the first call without a key. It
+	// gives the reason why a Fallback decides only if Wait is 0. nil means slog.Default().
 	Log *slog.Logger
 }
 
-// InFlight limits how many calls of a server run at the same time. Make it with NewInFlight. It is safe
-// for concurrent use.
+// InFlight limits how many calls a server runs at the same time. Create it with NewInFlight. It is
+// safe for concurrent use.
 //
-// The context of a call also ends with the cause inflight.ErrLost, if the lease of the place is lost:
-// because Redis did not answer, unless Outage is FailOpen, or after MaxHold. A call without a place fails with ResourceExhausted.
-// Its RetryInfo is then a hint: about as long as calls of this process held a place of late, from a
-// second to a minute.
+// If the lease of its place is lost, the context of a call ends with the cause inflight.ErrLost. A
+// lease is lost after MaxHold or, unless Outage is FailOpen, because Redis did not answer. A call
+// that gets no place fails with ResourceExhausted. Its RetryInfo is then a hint: about as long as
+// calls of this process have recently held a place, from a second to a minute.
 type InFlight struct {
 	cfg     InFlightConfig
 	gate    *place.Gate
@@ -54,7 +54,7 @@ func NewInFlight(cfg InFlightConfig) (*InFlight, error) {
 	case err != nil:
 		return nil, err
 	case cfg.Key == nil:
-		return nil, errors.New("slidegate: grpclimit.InFlight has no Key, which names whom to limit; use grpclimit.Peer, Method or Metadata")
+		return nil, errors.New("slidegate: grpclimit.InFlight has no Key, which says who is limited; use grpclimit.Peer, Method or Metadata")
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	return &InFlight{cfg: cfg, gate: gate}, nil
@@ -93,10 +93,10 @@ type heldStream struct {
 // Context returns the context of the stream, which also ends if the lease is lost.
 func (s *heldStream) Context() context.Context { return s.ctx }
 
-// enter takes a place for a call. Otherwise it returns the status of the refusal.
+// enter takes a place for a call. If there is none, it returns the status of the refusal.
 func (i *InFlight) enter(ctx context.Context, method string) (*place.Held, error) {
 	if i == nil || i.gate == nil {
-		panic("slidegate: this InFlight is nil or zero; make it by grpclimit.NewInFlight")
+		panic("slidegate: this InFlight is nil or zero; create it with grpclimit.NewInFlight")
 	}
 	key := i.cfg.Key(ctx, method)
 	if key == "" {

@@ -20,7 +20,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestInFlightConfig checks what NewInFlight refuses, and that the error says what to do.
+// TestInFlightConfig checks which configurations NewInFlight rejects, and that the error says what
+// to do.
 func TestInFlightConfig(t *testing.T) {
 	for want, cfg := range map[string]grpclimit.InFlightConfig{
 		"no Places":      {Key: onlyHere, Outage: grpclimit.FailOpen},
@@ -34,8 +35,8 @@ func TestInFlightConfig(t *testing.T) {
 	}
 }
 
-// heldBy returns the options of a server with an InFlight. Around it, over is closed when the handler of a
-// call has returned or panicked; then its place must be free.
+// heldBy returns the options of a server with an InFlight. An interceptor around it closes over
+// when the handler of a call has returned or panicked. Its place must be free by then.
 func heldBy(t *testing.T, l *inflight.Limiter, over chan<- struct{}) []grpc.ServerOption {
 	i := inFlight(grpclimit.InFlightConfig{Places: l})
 	check := func(err *error) {
@@ -154,12 +155,12 @@ func TestInFlightWaits(t *testing.T) {
 			}
 			_ = lease.Release(t.Context())
 		}
-		<-time.After(time.Hour) // for the timers
+		<-time.After(time.Hour) // lets the timers expire
 	})
 }
 
-// TestInFlightRefuses checks the status of calls about which the limiter does not decide, and that an outage
-// is logged once.
+// TestInFlightRefuses checks the status of calls on which the limiter does not decide, and that an
+// outage is logged once.
 func TestInFlightRefuses(t *testing.T) {
 	server := redistest.Start(t)
 	l := must(inflight.New(window.On(server.Client(t)), inflight.Config{Name: redistest.Key(t), Max: 1}))

@@ -14,14 +14,14 @@ import (
 )
 
 // Key returns the event key of a call. Calls with the same key share the limits. The method is the
-// full one, such as "/orders.Orders/Place". A call with an empty key fails with InvalidArgument,
-// because all such calls would share one budget. The interceptor calls the Key again for the first
-// of them, to find out why. The keys of this package's functions never overlap.
+// full name, such as "/orders.Orders/Place". A call with an empty key fails with InvalidArgument,
+// because all such calls would share one budget. For the first such call, the interceptor calls the
+// Key again to find out why. The keys of this package's functions never overlap.
 type Key func(ctx context.Context, method string) string
 
 // Peer returns the IP address of the connection, on a server: an IPv4 address, or the /64 of an
-// IPv6 address. An IPv6 address of NAT64, in 64:ff9b::/96, counts as the IPv4 address in it. Behind
-// a proxy the address is the proxy's. A connection without an IP address has no key.
+// IPv6 address. A NAT64 address, in 64:ff9b::/96, counts as the IPv4 address embedded in it. Behind
+// a proxy, the address is the proxy's. A connection without an IP address has no key.
 func Peer(ctx context.Context, _ string) string {
 	const none = "the connection is not from an IP address"
 	p, ok := peer.FromContext(ctx)
@@ -62,9 +62,9 @@ func Metadata(name string) Key {
 	}
 }
 
-// And returns a Key that joins two keys: calls share the limits only if both keys are the same. If
-// one is empty, so is the result. The event key is the length of the first key, then both keys,
-// with spaces between, such as "27 method /orders.Orders/Place 198.51.100.7".
+// And returns a Key that combines two keys: calls share the limits only if both keys are the same.
+// If either is empty, so is the result. The event key is the length of the first key and both keys,
+// separated by spaces, such as "27 method /orders.Orders/Place 198.51.100.7".
 func (k Key) And(other Key) Key {
 	if k == nil || other == nil {
 		return nil // which New refuses

@@ -40,7 +40,7 @@ func TestPeer(t *testing.T) {
 	}
 }
 
-// TestMetadata checks that one value is a key, and that several or an empty one are none.
+// TestMetadata checks that one value is a key, and that an empty value or several values are not.
 func TestMetadata(t *testing.T) {
 	for _, of := range []struct {
 		values []string
@@ -66,8 +66,8 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// FuzzNoOverlap checks that two clients have the same joined key only if both parts are the same.
-// No joined key is a key of another kind, and no value looks like an IP address.
+// FuzzNoOverlap checks that two clients have the same joined key only if both parts are the same. A
+// joined key is never a key of another kind, and no value looks like an IP address.
 func FuzzNoOverlap(f *testing.F) {
 	f.Add("a", "/b", "a", "/b")
 	f.Add("a", "/b method /c", "a method /b", "/c")

@@ -20,42 +20,44 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// OutboundConfig configures an Outbound. Outage is required, and one of Turns and Places.
+// OutboundConfig configures an Outbound. Outage is required, and so is at least one of Turns and
+// Places.
 type OutboundConfig struct {
-	// Turns says when calls may be sent. Each takes one turn, and waits for it.
+	// Turns schedules when calls may be sent. Each call takes one turn, and waits for it.
 	Turns *pace.Limiter
 
-	// Places says how many may run at once. A call waits for a place, then for its turn, and gives the
-	// place back when it is over. For a stream that is when the caller has received its end, or its context
-	// ends. The wait for the turn counts toward MaxHold.
+	// Places limits how many calls may run at once. A call waits for a place, then for its turn, and
+	// releases the place when it ends. A stream ends when the caller has received its end, or when its
+	// context ends. The wait for the turn counts toward MaxHold.
 	Places *inflight.Limiter
 
-	// Event returns the event of a call for both limiters. It must not be "". nil is the target of the
-	// connection, such as "dns:///api.example.com".
+	// Event returns the event key of a call for both limiters. It must not return "". nil means the
+	// target of the connection, such as "dns:///api.example.com".
 	Event Key
 
-	// MaxPause is the longest pause that an answer can cause, up to a day. 0 is a minute.
+	// MaxPause is the longest pause that a status can cause, up to a day. 0 means a minute.
 	MaxPause time.Duration
 
-	// Outage says what to do while a limiter does not answer: FailOpen sends the call all the same,
+	// Outage sets what to do while a limiter does not answer: FailOpen sends the call anyway, and
 	// FailClosed fails it with Unavailable. It has no default, because either can do harm. If the
-	// limiter has a Fallback, that decides first.
+	// limiter has a Fallback, the Fallback decides first.
 	Outage Outage
 
-	// Log receives the start and end of outages, with the cause, and when the Fallback of Places decides.
-	// That of Turns is not seen here. nil means slog.Default().
+	// Log receives the start and end of outages, with the cause, and reports when the Fallback of
+	// Places decides. It does not report decisions by the Fallback of Turns. nil means slog.Default().
 	Log *slog.Logger
 }
 
-// Outbound lets the calls of a fleet to somebody else share turns and places. Make it with NewOutbound.
-// It is safe for concurrent use.
+// Outbound lets the calls that a fleet sends to another service share turns and places. Create it
+// with NewOutbound. It is safe for concurrent use.
 //
-// Chain it last, next to grpc. An interceptor inside that opens a stream again does so without a place, and
-// one that answers by a stream of its own keeps the place until the context ends, or its end was received.
+// Chain it last, closest to grpc. An interceptor chained after it that reopens a stream does so
+// without a place. One that returns its own stream keeps the place until the context ends or the
+// end of its stream was received.
 //
-// An answer ResourceExhausted or Unavailable with RetryInfo pauses the turns of its event in all
-// processes. Outbound never repeats a call. Retries of an interceptor that is chained before it take
-// turns of their own. Those of grpc's retry policy do not, because no interceptor sees them.
+// A status ResourceExhausted or Unavailable with RetryInfo pauses the turns of its event in all
+// processes. Outbound never repeats a call. Each retry by an interceptor chained before it takes
+// its own turn. Retries by grpc's retry policy take none, because no interceptor sees them.
 type Outbound struct {
 	cfg   OutboundConfig
 	calls *outbound.Calls
@@ -74,9 +76,9 @@ func NewOutbound(cfg OutboundConfig) (*Outbound, error) {
 }
 
 // UnaryClient implements grpc.UnaryClientInterceptor. A call that gets no place or turn fails: with
-// DeadlineExceeded if its turn would come after its deadline, or else with the status of its context. If
-// the lease of its place is lost, it ends with Canceled, and its error matches inflight.ErrLost. With FailOpen,
-// it goes on if that is because Redis did not answer.
+// DeadlineExceeded if its turn would come after its deadline, and otherwise with the status of its
+// context. If the lease of its place is lost, it ends with Canceled, and its error matches
+// inflight.ErrLost. With FailOpen, it continues if the lease was lost because Redis did not answer.
 func (o *Outbound) UnaryClient(
 	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
@@ -91,10 +93,10 @@ func (o *Outbound) UnaryClient(
 	return held.Explain(err)
 }
 
-// StreamClient implements grpc.StreamClientInterceptor. It does the same for a stream, which takes one turn
-// when it opens. Receive until there is an error, or end the context: until then, the stream holds its place
-// even if the server has ended it. If its lease is lost, the stream ends with Canceled, and the cause of its context is
-// inflight.ErrLost.
+// StreamClient implements grpc.StreamClientInterceptor. It is like UnaryClient, for a stream, which
+// takes one turn when it opens. Receive until there is an error, or end the context: until then,
+// the stream holds its place even if the server has ended it. If its lease is lost, the stream ends
+// with Canceled, and the cause of its context is inflight.ErrLost.
 func (o *Outbound) StreamClient(
 	ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
@@ -112,9 +114,9 @@ func (o *Outbound) StreamClient(
 	s := &outgoing{held: held, once: !desc.ServerStreams}
 	opts = append(opts[:len(opts):len(opts)], grpc.OnFinish(func(err error) {
 		s.finished.Store(true)
-		go func() { // grpc holds a lock of the stream meanwhile
+		go func() { // in the background, because grpc holds a lock of the stream here
 			o.calls.Pause(ctx, event, waitIn(err))
-			held.GiveBack() // the context stays: an interceptor inside may open the stream again
+			held.GiveBack() // keeps the context: an inner interceptor may reopen the stream
 		}()
 	}))
 	if s.ClientStream, err = next(held.Context, desc, conn, method, opts...); err != nil {
@@ -129,12 +131,12 @@ func (o *Outbound) StreamClient(
 type outgoing struct {
 	grpc.ClientStream
 	held     *place.Held
-	once     bool        // it receives one message
-	finished atomic.Bool // for grpc, so that OnFinish gives the place back
-	stop     func() bool // no longer release the place when the context of the caller ends
+	once     bool        // the server sends a single message
+	finished atomic.Bool // for grpc, so that OnFinish releases the place
+	stop     func() bool // stops the release of the place at the end of the caller's context
 }
 
-// RecvMsg receives a message. After the last one, the place is given back.
+// RecvMsg receives a message. After the last one, it releases the place.
 func (s *outgoing) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	if err == nil && !s.once {
@@ -147,10 +149,10 @@ func (s *outgoing) RecvMsg(m any) error {
 	return err
 }
 
-// event returns the event of a call. It panics if o does not come from NewOutbound.
+// event returns the event key of a call. It panics if o was not created with NewOutbound.
 func (o *Outbound) event(ctx context.Context, method string, conn *grpc.ClientConn) string {
 	if o == nil || o.calls == nil {
-		panic("slidegate: this Outbound is nil or zero; make it by grpclimit.NewOutbound")
+		panic("slidegate: this Outbound is nil or zero; create it with grpclimit.NewOutbound")
 	}
 	if o.cfg.Event == nil {
 		return conn.Target()
@@ -158,7 +160,7 @@ func (o *Outbound) event(ctx context.Context, method string, conn *grpc.ClientCo
 	return o.cfg.Event(ctx, method)
 }
 
-// waitIn returns how long a status tells its client to wait, or 0.
+// waitIn returns how long a status asks its client to wait, or 0.
 func waitIn(err error) time.Duration {
 	s := status.Convert(err)
 	if s.Code() == codes.ResourceExhausted || s.Code() == codes.Unavailable {
@@ -171,14 +173,14 @@ func waitIn(err error) time.Duration {
 	return 0
 }
 
-// unsentError is the error of a limiter about a call that was not sent.
+// unsentError wraps the limiter's error about a call that was not sent.
 type unsentError struct {
 	error
 	code codes.Code
 }
 
-// unsent returns the error of a limiter about a call that was not sent. In an outage, a timeout of the
-// network also matches context.DeadlineExceeded, so that is asked after it.
+// unsent returns the limiter's error about a call that was not sent, with its status. In an outage,
+// a network timeout also matches context.DeadlineExceeded, so it checks for an outage first.
 func unsent(ctx context.Context, err error) error {
 	code := codes.Unavailable
 	switch {

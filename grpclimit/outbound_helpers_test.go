@@ -18,7 +18,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// here is the event of calls in these tests.
+// here is the event key of calls in these tests.
 const here = "here"
 
 func onlyHere(context.Context, string) string { return here }
@@ -34,8 +34,8 @@ func inFlight(cfg grpclimit.InFlightConfig) *grpclimit.InFlight {
 	return must(grpclimit.NewInFlight(cfg))
 }
 
-// outbound returns an Outbound that is FailClosed and has one event, unless cfg says otherwise. It drops
-// its log.
+// outbound returns an Outbound that is FailClosed and has one event, unless cfg says otherwise. It
+// discards its log.
 func outbound(cfg grpclimit.OutboundConfig) *grpclimit.Outbound {
 	if cfg.Outage == "" {
 		cfg.Outage = grpclimit.FailClosed
@@ -55,7 +55,7 @@ func places() *inflight.Limiter {
 	return must(inflight.NewLocal(inflight.Config{Name: "places", Max: 1}))
 }
 
-// placesInRedis returns a limiter of one place, of its own Name.
+// placesInRedis returns a limiter of one place, with its own Name.
 func placesInRedis(tb testing.TB) *inflight.Limiter {
 	return must(inflight.New(window.On(redistest.Client(tb)), inflight.Config{Name: redistest.Key(tb), Max: 1, Timeout: time.Second}))
 }
@@ -70,7 +70,7 @@ func brief() *inflight.Limiter {
 func checkHeld(tb testing.TB, l *inflight.Limiter, want int64) {
 	tb.Helper()
 	if got := must(l.Inspect(context.Background(), here)).Used; got != want {
-		tb.Errorf("%d places are taken, not %d", got, want)
+		tb.Errorf("%d places are in use, want %d", got, want)
 	}
 }
 
@@ -84,7 +84,7 @@ func awaitFree(tb testing.TB, l *inflight.Limiter) {
 	}
 }
 
-// A service answers calls of grpc's health service by two functions.
+// service implements grpc's health service with two functions.
 type service struct {
 	healthpb.UnimplementedHealthServer
 	unary  func(context.Context) error
@@ -99,7 +99,8 @@ func (s *service) Watch(_ *healthpb.HealthCheckRequest, stream healthpb.Health_W
 	return s.stream(stream)
 }
 
-// answering returns a service whose calls all go on to one function. A stream first sends a message.
+// answering returns a service that passes all calls to one function. A stream first sends a
+// message.
 func answering(f func(context.Context) error) *service {
 	return &service{unary: f, stream: func(s healthpb.Health_WatchServer) error {
 		if err := s.Send(&healthpb.HealthCheckResponse{}); err != nil {

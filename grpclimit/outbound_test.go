@@ -27,7 +27,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestOutboundConfig checks what NewOutbound refuses, and that the error says what to do.
+// TestOutboundConfig checks which configurations NewOutbound rejects, and that the error says what
+// to do.
 func TestOutboundConfig(t *testing.T) {
 	for want, cfg := range map[string]grpclimit.OutboundConfig{
 		"neither Turns nor Places": {Outage: grpclimit.FailOpen},
@@ -40,8 +41,8 @@ func TestOutboundConfig(t *testing.T) {
 	}
 }
 
-// TestOutboundTakesTurns checks that a call or a stream takes one turn of its event, which is the target of
-// the connection unless Event says otherwise, and holds a place meanwhile.
+// TestOutboundTakesTurns checks that a call or a stream takes one turn of its event, and holds a
+// place while it runs. The event is the target of the connection, unless Event says otherwise.
 func TestOutboundTakesTurns(t *testing.T) {
 	for name, call := range map[string]call{"unary": unary, "stream": stream} {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +68,7 @@ func TestOutboundTakesTurns(t *testing.T) {
 	}
 }
 
-// TestOutboundPauses checks for how long an answer pauses turns.
+// TestOutboundPauses checks how long a status pauses turns.
 func TestOutboundPauses(t *testing.T) {
 	refusal := func(code codes.Code, after ...time.Duration) error {
 		s := status.New(code, "no")
@@ -104,7 +105,7 @@ func TestOutboundPauses(t *testing.T) {
 				if _, err := call(t.Context(), c); test.answer != nil && status.Code(err) != status.Code(test.answer) {
 					t.Error(err)
 				}
-				awaitFree(t, p) // the pause comes before
+				awaitFree(t, p) // turns are paused before it becomes free
 				s := must(l.Inspect(t.Context(), here))
 				if got := max(0, s.PausedUntil.Sub(s.At)); got != test.want {
 					t.Errorf("a pause of %v, want %v", got, test.want)
@@ -153,8 +154,8 @@ func TestOutboundStreamEnds(t *testing.T) {
 	}
 }
 
-// TestOutboundFails checks the status of a call that is not sent, and that its error matches that of the
-// limiter. In an outage, FailOpen sends it.
+// TestOutboundFails checks the status of a call that is not sent, and that its error matches the
+// limiter's. In an outage, FailOpen sends it.
 func TestOutboundFails(t *testing.T) {
 	down := redistest.Start(t)
 	lost := must(pace.New(window.On(down.Client(t)), pace.Config{Name: "turns", Limits: parsed("1/1h")}))
@@ -203,8 +204,8 @@ func TestOutboundFails(t *testing.T) {
 	}
 }
 
-// TestOutboundInside checks that a stream that an interceptor inside opens again is not cancelled, and that
-// the place is free at the end of the context if an interceptor inside answers by a stream of its own.
+// TestOutboundInside checks that a stream that an inner interceptor reopens is not cancelled. If an
+// inner interceptor returns its own stream, the place is free at the end of the context.
 func TestOutboundInside(t *testing.T) {
 	for name, inside := range map[string]grpc.StreamClientInterceptor{
 		"opens again": func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
@@ -234,7 +235,7 @@ func TestOutboundInside(t *testing.T) {
 	}
 }
 
-// answered is a stream of an interceptor.
+// answered is a stream that an interceptor returns.
 type answered struct {
 	grpc.ClientStream
 	ctx context.Context
@@ -245,8 +246,8 @@ func (answered) SendMsg(any) error          { return nil }
 func (answered) CloseSend() error           { return nil }
 func (answered) RecvMsg(any) error          { return nil }
 
-// TestPanics checks that a Streamer that panics gives the place back, and that an Outbound or InFlight that was not made
-// panics with a sentence.
+// TestPanics checks that a panicking Streamer releases the place. An Outbound or InFlight not
+// created with its constructor panics with a clear message.
 func TestPanics(t *testing.T) {
 	p := places()
 	noStream := func(o *grpclimit.Outbound) {
@@ -255,9 +256,9 @@ func TestPanics(t *testing.T) {
 		})
 	}
 	for want, call := range map[string]func(){
-		"a mistake":                        func() { noStream(outbound(grpclimit.OutboundConfig{Places: p})) },
-		"make it by grpclimit.NewOutbound": func() { noStream(new(grpclimit.Outbound)) },
-		"make it by grpclimit.NewInFlight": func() { _, _ = new(grpclimit.InFlight).UnaryServer(t.Context(), nil, &grpc.UnaryServerInfo{}, nil) },
+		"a mistake":                            func() { noStream(outbound(grpclimit.OutboundConfig{Places: p})) },
+		"create it with grpclimit.NewOutbound": func() { noStream(new(grpclimit.Outbound)) },
+		"create it with grpclimit.NewInFlight": func() { _, _ = new(grpclimit.InFlight).UnaryServer(t.Context(), nil, &grpc.UnaryServerInfo{}, nil) },
 	} {
 		func() {
 			defer func() {
@@ -271,7 +272,7 @@ func TestPanics(t *testing.T) {
 	checkHeld(t, p, 0)
 }
 
-// TestOutboundNoServer checks that a call that cannot be sent gives its place back.
+// TestOutboundNoServer checks that a call that cannot be sent releases its place.
 func TestOutboundNoServer(t *testing.T) {
 	for name, call := range map[string]call{"unary": unary, "stream": stream} {
 		t.Run(name, func(t *testing.T) {

@@ -17,9 +17,9 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// The first three are InvalidArgument: they fail whatever the count, so no client should retry
-// them. A missing key is not Unauthenticated, because a Key need not be a credential, and clients
-// would renew their tokens.
+// The first three are InvalidArgument: such calls fail whatever the count, so no client should
+// retry them. A missing key is not Unauthenticated, because a Key need not be a credential, and
+// clients would renew their tokens.
 var (
 	errNoKey     = status.Error(codes.InvalidArgument, "the call has no key to count it by: a required metadata value or IP address is missing, or a metadata value occurs several times")
 	errNoCost    = status.Error(codes.InvalidArgument, "the call has a negative cost")
@@ -53,7 +53,7 @@ func retryInfo(after time.Duration) *errdetails.RetryInfo {
 }
 
 // withDetails returns a status with details. It panics if protobuf cannot encode one, which would
-// be a bug of this package.
+// be a bug in this package.
 func withDetails(code codes.Code, text string, details ...protoadapt.MessageV1) error {
 	s, err := status.New(code, text).WithDetails(details...)
 	if err != nil {
@@ -64,8 +64,8 @@ func withDetails(code codes.Code, text string, details ...protoadapt.MessageV1) 
 
 // pushBack sets the trailer grpc-retry-pushback-ms. It makes clients with a retry policy wait as
 // long as RetryInfo says, in whole milliseconds. A refusal without RetryInfo gets no trailer. In
-// gRFC A6 the trailer is a signed 32-bit number, so some clients do not retry after a wait above 24
-// days.
+// gRFC A6, the trailer is a signed 32-bit number, so some clients do not retry after a wait of more
+// than 24 days.
 func pushBack(ctx context.Context, err error) {
 	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.RetryInfo); ok {

@@ -14,14 +14,14 @@ import (
 
 // How do I report decisions to OpenTelemetry?
 func Example() {
-	reader := metric.NewManualReader() // yours is an exporter for Prometheus, or a PeriodicReader with one for OTLP
+	reader := metric.NewManualReader() // in a service: a Prometheus exporter, or a PeriodicReader with an OTLP exporter
 	otel.SetMeterProvider(metric.NewMeterProvider(metric.WithReader(reader)))
 
 	observe, err := otelgate.New(otel.GetMeterProvider())
 	if err != nil {
 		panic(err)
 	}
-	limiter, err := window.NewLocal(window.Config{ // or window.New, to share limits by Redis
+	limiter, err := window.NewLocal(window.Config{ // or window.New, to share limits through Redis
 		Name: "login", Limits: []window.Limit{window.PerHour(5)}, Observe: observe,
 	})
 	if err != nil {

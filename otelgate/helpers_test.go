@@ -30,7 +30,7 @@ func parsed(texts ...string) (all []window.Limit) {
 	return all
 }
 
-// A collector reads what the SDK collected.
+// collector reads what the SDK collected.
 type collector struct {
 	observe  func(context.Context, window.Observation)
 	provider *metric.MeterProvider
@@ -43,7 +43,7 @@ func newCollector() collector {
 	return collector{must(otelgate.New(provider)), provider, reader}
 }
 
-// metrics returns what was collected, by name.
+// metrics returns the collected metrics by name.
 func (c collector) metrics(t *testing.T) map[string]metricdata.Metrics {
 	t.Helper()
 	var all metricdata.ResourceMetrics
@@ -59,12 +59,12 @@ func (c collector) metrics(t *testing.T) map[string]metricdata.Metrics {
 	return byName
 }
 
-// durations returns the points of a histogram of seconds.
+// durations returns the data points of a histogram of seconds.
 func (c collector) durations(t *testing.T, name string) []metricdata.HistogramDataPoint[float64] {
 	t.Helper()
 	h, isHistogram := c.metrics(t)[name].Data.(metricdata.Histogram[float64])
 	if !isHistogram {
-		t.Fatalf("%s is no histogram", name)
+		t.Fatalf("%s is not a histogram", name)
 	}
 	return h.DataPoints
 }
@@ -79,12 +79,12 @@ func (c collector) decisions(t *testing.T) map[string]uint64 {
 	return counts
 }
 
-// sum returns the value of a counter, of all limiters.
+// sum returns the value of a counter, summed over all limiters.
 func (c collector) sum(t *testing.T, name string) (total int64) {
 	t.Helper()
 	sum, isSum := c.metrics(t)[name].Data.(metricdata.Sum[int64])
 	if !isSum {
-		t.Fatalf("%s is no counter", name)
+		t.Fatalf("%s is not a counter", name)
 	}
 	for _, p := range sum.DataPoints {
 		total += p.Value
@@ -92,7 +92,7 @@ func (c collector) sum(t *testing.T, name string) (total int64) {
 	return total
 }
 
-// text returns the text of an attribute.
+// text returns the value of an attribute as a string.
 func text(of attribute.Set, key attribute.Key) string {
 	v, _ := of.Value(key)
 	return v.AsString()

@@ -9,15 +9,17 @@ import (
 	"github.com/slidegate/slidegate/inflight"
 )
 
-// InFlight reports what limiters of package inflight hold in this process, each time the provider
-// collects metrics. It adds to what New reports of their decisions, so call both:
+// InFlight reports how many units limiters of package inflight hold in this process, each time the
+// provider collects metrics. This complements the metrics that New records about their decisions,
+// so call both:
 //
 //	limiter, err := inflight.New(conn, inflight.Config{Name: "exports", Max: 5, Observe: observe})
 //	// ...
 //	_, err = otelgate.InFlight(otel.GetMeterProvider(), limiter)
 //
-// Pass each limiter once, and none from With: it is reported with the limiter that it was made of.
-// The Registration is for a limiter that ends before its program does: Unregister stops the reports.
+// Pass each limiter once, but no limiter from With, which is reported together with its original.
+// Use the Registration for a limiter that is closed before the program ends: Unregister stops the
+// reports.
 //
 // The errors are those of New. Like the methods of a limiter, InFlight panics if one is nil or zero.
 func InFlight(provider metric.MeterProvider, limiters ...*inflight.Limiter) (metric.Registration, error) {
@@ -31,8 +33,8 @@ func InFlight(provider metric.MeterProvider, limiters ...*inflight.Limiter) (met
 	}
 	m := maker{meter: meter}
 	held := m.observable("held", "{unit}", "Units that this process holds.")
-	degraded := m.observable("degraded", "{unit}", "Units that this process holds in a Fallback, because Redis did not answer.")
-	waiting := m.observable("waiting", "{call}", "Calls that wait until units are free.")
+	degraded := m.observable("degraded", "{unit}", "Units that this process holds in a Fallback because Redis did not answer.")
+	waiting := m.observable("waiting", "{call}", "Calls that are waiting for units.")
 	if m.err != nil {
 		return nil, m.err
 	}

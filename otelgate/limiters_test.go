@@ -16,14 +16,14 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// An observer is a function for Config.Observe.
+// observer is a function for Config.Observe.
 type observer = func(context.Context, window.Observation)
 
-// A newLimiter makes a limiter on a connection with a Fallback, or in memory if conn is nil. It returns an
-// attempt of one unit. The first is allowed, the others are denied.
+// newLimiter creates a limiter on a connection with a Fallback, or in memory if conn is nil. It
+// returns a function that attempts one unit. The first attempt is allowed, the others are denied.
 type newLimiter func(name string, conn *window.Connection, observe observer) (attempt func(context.Context) error)
 
-// limiters make a limiter of each kind.
+// limiters creates a limiter of each kind.
 var limiters = map[string]newLimiter{
 	"window": func(name string, conn *window.Connection, observe observer) func(context.Context) error {
 		cfg := window.Config{Name: name, Limits: parsed("1/1h"), Timeout: time.Minute, Observe: observe}
@@ -63,8 +63,8 @@ var limiters = map[string]newLimiter{
 	},
 }
 
-// TestSources checks that decisions of each kind of limiter say who made them, and that those of Redis have a
-// time in Redis.
+// TestSources checks that decisions of each kind of limiter have the right source, and that those
+// made by Redis have a duration in Redis.
 func TestSources(t *testing.T) {
 	conns := map[string]*window.Connection{
 		"redis": window.On(redistest.Client(t)), "memory": nil, "fallback": window.Dial("redis://127.0.0.1:1"),
@@ -91,7 +91,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// TestWait checks that a turn that a caller of pace waited for is one of Redis.
+// TestWait checks that a pace turn that a caller waited for has Redis as its source.
 func TestWait(t *testing.T) {
 	b := newCollector()
 	l := must(pace.New(window.On(redistest.Client(t)), pace.Config{Name: redistest.Key(t), Limits: parsed("1/1h"), Observe: b.observe}))
@@ -103,8 +103,8 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// TestInFlight checks that held units, and those of them in a Fallback, are reported for each limiter until
-// Unregister.
+// TestInFlight checks that the units that each limiter holds, and how many of them are in a
+// Fallback, are reported until Unregister.
 func TestInFlight(t *testing.T) {
 	b := newCollector()
 	cfg := inflight.Config{Name: "jobs", Max: 5}

@@ -6,7 +6,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// prefix begins the name of each metric.
+// prefix is the prefix of each metric's name.
 const prefix = "slidegate.limiter."
 
 // boundaries are the bucket boundaries of both histograms, in seconds. The lowest, 50 µs, is less
@@ -14,7 +14,8 @@ const prefix = "slidegate.limiter."
 var boundaries = metric.WithExplicitBucketBoundaries(
 	.00005, .0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5)
 
-// A maker makes instruments. Its err joins the errors of all instruments that the provider refused.
+// maker creates instruments. Its err joins the errors of all instruments that the provider
+// rejected.
 type maker struct {
 	meter metric.Meter
 	err   error
@@ -47,8 +48,8 @@ func (m *maker) upDownCounter(name, unit, text string) metric.Int64UpDownCounter
 	return c
 }
 
-// observable returns an up-down counter whose value a callback reports. Values of processes add up,
-// which those of a gauge do not.
+// observable returns an up-down counter whose value a callback reports. Unlike gauges, its values
+// can be summed over processes.
 func (m *maker) observable(name, unit, text string) metric.Int64ObservableUpDownCounter {
 	c, err := m.meter.Int64ObservableUpDownCounter(prefix+name, metric.WithUnit(unit), metric.WithDescription(text))
 	m.err = errors.Join(m.err, err)

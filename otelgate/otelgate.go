@@ -1,7 +1,7 @@
 // Package otelgate exports OpenTelemetry metrics and traces of Slidegate's distributed rate
 // limiters. It records metrics of all decisions, and adds an event for each decision to the
-// caller's span. It serves the limiters of packages window, ar1, pace and inflight, and the login
-// guard of package login.
+// caller's span. It works with the limiters of packages window, ar1, pace and inflight, and the
+// login guard of package login.
 //
 //	observe, err := otelgate.New(otel.GetMeterProvider())
 //	if err != nil {
@@ -12,10 +12,10 @@
 //		Name: "api", Limits: []window.Limit{window.PerHour(100)}, Observe: observe,
 //	})
 //
-// The metrics count allowed and denied requests, outages of Redis and uses of the fallback. They
-// also measure the latency of decisions and of Redis, and the size of batches. InFlight adds how
-// many units of package inflight a process holds, and how many of its calls wait. Metrics and span
-// events name the limiter, never the event key, so their number stays small and no user appears in
+// The metrics count allowed and denied requests, Redis outages and uses of the fallback. They also
+// measure the latency of decisions and of Redis, and the size of batches. InFlight adds how many
+// units of package inflight a process holds, and how many of its calls wait. Metrics and span
+// events name the limiter, never the event key, so cardinality stays low and no user appears in
 // them.
 //
 // docs/monitoring.md lists all metrics and attributes. It also has a Grafana dashboard and alerts
@@ -40,9 +40,9 @@ import (
 // concurrent use.
 //
 // It keeps a few attribute sets for each Config.Name and each plan (WithPlan), and never drops
-// them. So use no Name and no plan for each customer: use With to give customers their own limits.
+// them. So do not use a Name or plan per customer: use With to give customers their own limits.
 //
-// New returns an error if provider is nil, or if it refuses an instrument.
+// New returns an error if provider is nil, or if it rejects an instrument.
 func New(provider metric.MeterProvider) (func(context.Context, window.Observation), error) {
 	meter, err := meterOf(provider)
 	if err != nil {
@@ -65,7 +65,7 @@ func meterOf(provider metric.MeterProvider) (metric.Meter, error) {
 
 // An observer records observations.
 type observer struct {
-	duration metric.Float64Histogram // from call to answer
+	duration metric.Float64Histogram // from call to decision
 	redis    metric.Float64Histogram // the part of duration in Redis
 	batch    metric.Int64Histogram
 	merged   metric.Int64Counter
@@ -82,15 +82,15 @@ type observer struct {
 func newObserver(meter metric.Meter) (*observer, error) {
 	m := maker{meter: meter}
 	o := &observer{
-		duration: m.histogram("decision.duration", "Duration of decisions, from call to answer."),
-		redis:    m.histogram("redis.duration", "Time of decisions in Redis, from sending to reply, of the whole pipeline."),
-		batch:    m.sizes("batch.size", "Requests that were sent to Redis as one pipeline, as each decision saw it."),
+		duration: m.histogram("decision.duration", "Duration of decisions, from the call to its return."),
+		redis:    m.histogram("redis.duration", "Time that decisions spent in Redis: from sending the pipeline to its last reply."),
+		batch:    m.sizes("batch.size", "Requests in the pipeline that carried a decision to Redis, recorded for each decision."),
 		merged:   m.counter("decision.merged", "{decision}", "Decisions that shared a script call with others on the same event."),
-		full:     m.counter("decision.full", "{decision}", "Decisions about new events for which memory had no room."),
-		outages:  m.counter("outages", "{outage}", "Outages of Redis, or of a part of a cluster, that began."),
-		active:   m.upDownCounter("active_outages", "{outage}", "Outages that last: 1 for a limiter that gets no answer from Redis, or from a part of a cluster."),
-		cacheOff: m.counter("denial_cache.disabled", "{limiter}", "Limiters whose client keeps no values, so that DenialCache is of no use."),
-		lost:     m.counter("lease.lost", "{lease}", "Leases that ended although their holders had not released them."),
+		full:     m.counter("decision.full", "{decision}", "Decisions on new event keys for which memory had no room."),
+		outages:  m.counter("outages", "{outage}", "Outages of Redis, or of a part of a cluster, that have started."),
+		active:   m.upDownCounter("active_outages", "{outage}", "Current outages: 1 for a limiter that gets no reply from Redis, or from a part of a cluster."),
+		cacheOff: m.counter("denial_cache.disabled", "{limiter}", "Limiters whose client cannot cache values, so DenialCache has no effect."),
+		lost:     m.counter("lease.lost", "{lease}", "Leases that ended before their holders released them."),
 	}
 	o.known.Store(&map[series]*options{})
 	return o, m.err
@@ -103,14 +103,14 @@ func (o *observer) observe(ctx context.Context, seen window.Observation) {
 	case window.KindOutageBegan:
 		o.outages.Add(ctx, 1, s.add...)
 		o.active.Add(ctx, 1, s.add...)
-	case window.KindOutageChanged: // it goes on
+	case window.KindOutageChanged: // the outage continues
 	case window.KindOutageEnded:
 		o.active.Add(ctx, -1, s.add...)
 	case window.KindCacheOff:
 		o.cacheOff.Add(ctx, 1, s.add...)
 	case inflight.KindLost, inflight.KindOverdue:
 		o.lost.Add(ctx, 1, lostBy(seen.Limiter, seen.Kind))
-	default: // a decision, or why there is none
+	default: // a decision, or the reason why there is none
 		o.decided(ctx, &seen, s)
 		addEvent(ctx, &seen, s)
 	}
@@ -131,7 +131,7 @@ func (o *observer) decided(ctx context.Context, seen *window.Observation, s *opt
 	}
 }
 
-// options returns the options of a series, and makes them on first use.
+// options returns the options of a series, which it creates on first use.
 func (o *observer) options(ctx context.Context, of series) *options {
 	if s := (*o.known.Load())[of]; s != nil {
 		return s
@@ -139,7 +139,7 @@ func (o *observer) options(ctx context.Context, of series) *options {
 	return o.register(ctx, of)
 }
 
-// register makes the options of a series, unless another goroutine has made them. For a new limiter
+// register creates the options of a series, unless another goroutine has done so. For a new limiter
 // it starts the counters at zero, so that Prometheus sees their first increment.
 func (o *observer) register(ctx context.Context, of series) *options {
 	o.mu.Lock()
@@ -171,12 +171,13 @@ func (o *observer) start(ctx context.Context, limiter string, s *options) {
 	}
 }
 
-// lostBy returns the attributes of leases that a limiter lost. That is rare, so they are not kept.
+// lostBy returns the attributes of leases that a limiter lost. Losses are rare, so the attributes
+// are not cached.
 func lostBy(limiter string, kind window.Kind) metric.AddOption {
 	return metric.WithAttributeSet(attribute.NewSet(limiterName.String(limiter), leaseOutcome.String(string(kind))))
 }
 
-// options holds the attributes of a series, ready for the API. Making them takes more time than
+// options holds the attributes of a series, ready for the API. Creating them takes longer than
 // recording.
 type options struct {
 	attributes     []attribute.KeyValue  // of a decision

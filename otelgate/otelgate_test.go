@@ -37,7 +37,7 @@ func TestNoProvider(t *testing.T) {
 	}
 }
 
-// TestBuckets checks that durations that matter are in different buckets of both histograms.
+// TestBuckets checks that the buckets of both histograms tell apart the durations that matter.
 func TestBuckets(t *testing.T) {
 	b := newCollector()
 	took := []time.Duration{200 * time.Microsecond, 500 * time.Microsecond, time.Millisecond, 5 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond, 900 * time.Millisecond}
@@ -65,8 +65,8 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
-// TestDecisions checks that each decision is counted once, by how it ended and who decided. Those
-// that asked Redis have a time in Redis.
+// TestDecisions checks that each decision is counted once, by outcome and source. Decisions made by
+// Redis have a duration in Redis.
 func TestDecisions(t *testing.T) {
 	b := newCollector()
 	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), DenialCache: 9, Observe: b.observe}
@@ -95,7 +95,7 @@ func TestDecisions(t *testing.T) {
 		t.Errorf("in Redis: %v", inRedis)
 	}
 	sizes := b.metrics(t)["slidegate.limiter.batch.size"].Data.(metricdata.Histogram[int64]).DataPoints
-	if len(sizes) != 1 || sizes[0].Count != 9 || sizes[0].Sum != 9 { // this caller was alone
+	if len(sizes) != 1 || sizes[0].Count != 9 || sizes[0].Sum != 9 { // there was only one caller
 		t.Errorf("batches: %v", sizes)
 	}
 	if merged, full := b.sum(t, "slidegate.limiter.decision.merged"), b.sum(t, "slidegate.limiter.decision.full"); merged != 3 || full != 1 {
@@ -103,8 +103,8 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// TestOverride checks that decisions of a block, and those without limits, say who made them. Under other
-// limits, Redis decides.
+// TestOverride checks the source of decisions under a block and under an unlimited override. Under
+// an override with other limits, Redis decides.
 func TestOverride(t *testing.T) {
 	b, client := newCollector(), redistest.Client(t)
 	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), Overrides: true}
@@ -133,7 +133,7 @@ func TestOverride(t *testing.T) {
 	}
 }
 
-// TestPlan checks that the decisions of a limiter are told apart by the plan from WithPlan.
+// TestPlan checks that the plan from WithPlan distinguishes the decisions of a limiter.
 func TestPlan(t *testing.T) {
 	b := newCollector()
 	l := must(window.NewLocal(window.Config{Name: "api", Limits: parsed("2/1h"), Observe: b.observe}))
@@ -150,8 +150,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestOutage checks that an outage is counted when it begins, and is active until it ends.
-// Meanwhile, decisions say who made them.
+// TestOutage checks that an outage is counted when it starts, and is active until it ends.
+// Meanwhile, decisions have the right source.
 func TestOutage(t *testing.T) {
 	server, b := redistest.Start(t), newCollector()
 	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("1000000/1h"), Timeout: 10 * time.Second, Observe: b.observe}
@@ -193,7 +193,7 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestKinds checks that kinds of observations that no server here causes are recorded, too.
+// TestKinds checks that kinds of observations that no server here causes are also recorded.
 func TestKinds(t *testing.T) {
 	b := newCollector()
 	b.observe(t.Context(), window.Observation{Limiter: "api", Kind: window.KindUncertain, Reason: window.ReasonClosed, Took: time.Second, InRedis: time.Second})
@@ -217,7 +217,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestLogin checks that login takes the function, and that each budget has its own name.
+// TestLogin checks that login accepts the function, and that each budget has its own name.
 func TestLogin(t *testing.T) {
 	b := newCollector()
 	must(must(login.NewLocal(login.Config{Name: "site", Observe: b.observe})).Begin(t.Context(), "anna", netip.MustParseAddr("198.51.100.7")))
@@ -242,8 +242,8 @@ func traced(t *testing.T) (context.Context, func() []trace.Event) {
 	}
 }
 
-// TestSpan checks that the caller's span has an event for each decision, with how long to wait, and
-// the tightest limit, without its Resolution.
+// TestSpan checks that the caller's span has an event for each decision, with the wait, and the
+// tightest limit without its Resolution.
 func TestSpan(t *testing.T) {
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	l := must(window.NewLocal(window.Config{
@@ -351,7 +351,7 @@ func keys(data metricdata.Aggregation) (all []string) {
 	return all
 }
 
-// TestAtOnce checks that nothing is lost when many goroutines see many limiters for the first time.
+// TestAtOnce checks that nothing is lost when many goroutines use many limiters for the first time.
 func TestAtOnce(t *testing.T) {
 	b := newCollector()
 	var all sync.WaitGroup

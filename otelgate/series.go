@@ -25,14 +25,14 @@ const (
 // Who decided.
 const (
 	byRedis       = "redis"
-	byMemory      = "memory"       // of a limiter from NewLocal
-	byDenialCache = "denial_cache" // without asking Redis
+	byMemory      = "memory"       // a limiter from NewLocal
+	byDenialCache = "denial_cache" // without a call to Redis
 	byFallback    = "fallback"     // in an outage
-	byOverride    = "override"     // a block, or unlimited, without asking Redis
+	byOverride    = "override"     // a block, or unlimited, without a call to Redis
 	byNobody      = "none"         // there is only an error
 )
 
-// A series represents the decisions that share all attributes.
+// series identifies the decisions that share all attributes.
 type series struct {
 	limiter string
 	plan    string
@@ -72,7 +72,7 @@ func (s series) attributes() []attribute.KeyValue {
 	case s.reason != "":
 		all = append(all, errorType.String(string(s.reason)))
 	case s.outcome == window.KindRefused:
-		all = append(all, errorType.String("_OTHER")) // as the conventions of OpenTelemetry name it
+		all = append(all, errorType.String("_OTHER")) // the name in the semantic conventions of OpenTelemetry
 	}
 	return all
 }
