@@ -10,14 +10,14 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// A target is a claim under attack, with the times and numbers that follow from it.
+// target is a claim under attack, with the times and numbers derived from it.
 type target struct {
 	window.Limit
-	drain time.Duration // after it, a limiter has forgotten all
+	drain time.Duration // after this time, a limiter has forgotten everything
 	fill  time.Duration // how long it takes to use up Max, as shorter claims allow
 	room  time.Duration // for a burst
 	poll  time.Duration // pause after a denied attempt
-	burst int           // most attempts of a burst, with those that a shorter claim denies
+	burst int           // most attempts of a burst, including those that a shorter claim denies
 }
 
 // targets returns the targets of the claims, the shortest window first.
@@ -41,11 +41,11 @@ func (c Config) targets() (all []target) {
 // parallel is the name of the attack whose attempts overlap.
 const parallel = "parallel"
 
-// An attack is a pattern of attempts. It takes at most the time and the attempts that takes and
-// tries return.
+// attack is a pattern of attempts. It takes at most the time that takes returns, and at most as
+// many attempts as tries returns.
 type attack struct {
 	name  string
-	why   string // what it tries to show
+	why   string // what it tests
 	takes func(t target) time.Duration
 	tries func(t target) int
 	run   func(r *runner, t target)
@@ -53,20 +53,20 @@ type attack struct {
 
 const (
 	parallelAttempts = 24
-	openAttempts     = 4 // left open for those at once
+	openAttempts     = 4 // units left for the concurrent attempts
 	rounds           = 2
 )
 
-// attacks are all attacks. The first ones reveal most.
+// attacks holds all attacks. The first ones reveal the most.
 var attacks = []attack{
 	{
-		"burst", "how much is admitted at once",
+		"burst", "how much is allowed at once",
 		func(t target) time.Duration { return t.room },
 		func(t target) int { return t.burst },
 		func(r *runner, t target) { r.burst(t) },
 	},
 	{
-		"all the time", "what is admitted beyond a burst, and at the border of a clock-aligned fixed window",
+		"all the time", "how much is allowed beyond a burst, and at the boundary of a clock-aligned fixed window",
 		func(t target) time.Duration { return t.drain + t.Per + retryTime(t) },
 		func(t target) int { return retryAttempts(t, retryTime(t)) },
 		func(r *runner, t target) {
@@ -76,7 +76,7 @@ var attacks = []attack{
 		},
 	},
 	{
-		"end of a window", "what is admitted at the end of a window that the first attempt opened",
+		"end of a window", "how much is allowed at the end of a window that the first attempt opened",
 		func(t target) time.Duration { return t.drain + t.Per + t.Per/4 },
 		func(t target) int { return 1 + retryAttempts(t, t.room+t.Per/4) },
 		func(r *runner, t target) {
@@ -98,7 +98,7 @@ var attacks = []attack{
 		},
 	},
 	{
-		"retry at the wait", "whether waits suffice, and are no longer than needed",
+		"retry at the wait", "whether waits are long enough, and no longer than needed",
 		func(t target) time.Duration { return 4*(t.drain+t.room) + t.Per/2 },
 		func(t target) int { return 4*t.burst + 64 },
 		func(r *runner, t target) {
@@ -109,7 +109,7 @@ var attacks = []attack{
 		},
 	},
 	{
-		parallel, "whether attempts at once are counted one by one",
+		parallel, "whether concurrent attempts are counted one by one",
 		func(t target) time.Duration { return rounds * (t.drain + t.room) },
 		func(t target) int { return rounds * (t.burst + parallelAttempts) },
 		func(r *runner, t target) {
@@ -137,11 +137,11 @@ var attacks = []attack{
 		},
 	},
 	{
-		"random flow", "what clients see that ignore the limit",
+		"random flow", "what happens to clients that ignore the limit",
 		func(t target) time.Duration { return 3 * t.Per },
 		func(t target) int { return 6*t.burst + 20 },
 		func(r *runner, t target) {
-			random := rand.New(rand.NewPCG(1, 2)) // the same in each audit
+			random := rand.New(rand.NewPCG(1, 2)) // the same sequence in each audit
 			mean := float64(t.Per) / (1.5 * float64(t.Max))
 			r.flow(3*t.Per, func() time.Duration { return time.Duration(random.ExpFloat64() * mean) })
 		},
@@ -150,10 +150,10 @@ var attacks = []attack{
 
 func retryTime(t target) time.Duration { return t.Per + t.Per/4 }
 
-// retryAttempts returns the most attempts of retryFor.
+// retryAttempts returns the maximum number of attempts that retryFor makes.
 func retryAttempts(t target, d time.Duration) int { return int(d/t.poll) + 3*t.burst }
 
-// untilLastQuarter returns the time until the last quarter of a clock-aligned window begins.
+// untilLastQuarter returns the time until the start of the last quarter of a clock-aligned window.
 func untilLastQuarter(now time.Time, per time.Duration) time.Duration {
 	begin := now.Truncate(per).Add(per - per/4)
 	if begin.Before(now) {
@@ -234,7 +234,7 @@ func (r *runner) waitOver(d Attempt) time.Duration {
 	return d.Came + time.Duration(float64(d.RetryAfter)/(1-realDrift)) + 2*realStep
 }
 
-// atOnce uses up all but a few units, and then makes many attempts at once.
+// atOnce uses up all but a few units, and then makes many concurrent attempts.
 func (r *runner) atOnce(t target) {
 	end := r.since() + t.room*3/4
 	for left := t.Max - openAttempts; left > 0 && r.since() < end && !r.ended(); left-- {
@@ -254,7 +254,7 @@ func (r *runner) atOnce(t target) {
 	group.Wait()
 }
 
-// A runner makes attempts, and keeps the log.
+// runner makes attempts, and keeps the log.
 type runner struct {
 	ctx     context.Context
 	attempt Func
@@ -262,16 +262,16 @@ type runner struct {
 	began   time.Time
 	name    string        // of the attack
 	end     time.Duration // of the attack
-	left    int           // attempts of the attack
+	left    int           // attempts that the attack may still make
 
-	performed, inconclusive []string // attacks that showed something, and attacks that did not, with the reason
+	performed, inconclusive []string // attacks that showed something, and those that did not, with the reason
 
 	mu      sync.Mutex
 	order   int64
 	log     []Attempt
 	answers int
 	failed  error // the last error of an attempt
-	fails   int   // errors in a row, of attempts one by one
+	fails   int   // errors in a row, of sequential attempts
 }
 
 func (r *runner) since() time.Duration { return r.clock.now().Sub(r.began) }
@@ -290,7 +290,7 @@ func (r *runner) sleep(d time.Duration) {
 	}
 }
 
-// try makes an attempt. It returns a zero Attempt if the attack is over.
+// try makes an attempt. It returns the zero Attempt if the attack is over.
 func (r *runner) try() Attempt {
 	a, ok := r.begin()
 	if !ok {
@@ -329,7 +329,7 @@ func (r *runner) finish(a Attempt, err error) Attempt {
 	a.ended = r.order
 	if err == nil {
 		r.fails, r.answers = 0, r.answers+1
-	} else if r.failed = err; a.Attack != parallel && r.ctx.Err() == nil { // else it was too many at once, or too late
+	} else if r.failed = err; a.Attack != parallel && r.ctx.Err() == nil { // otherwise there were too many at once, or it was too late
 		r.fails++
 	}
 	r.log = append(r.log, a)

@@ -1,31 +1,31 @@
 // Package audit tests whether a rate limiter keeps the limits that it claims. It attacks any
-// function that decides about attempts, judges the answers, and reports what is wrong and how to
+// function that decides on attempts, judges the answers, and reports what is wrong and how to
 // repair it.
 //
 //	func TestLimiter(t *testing.T) {
 //		limiter := newLimiter()
 //		audit.Check(t, "20/1s", func(ctx context.Context) (bool, time.Duration, error) {
-//			d, err := limiter.Allow(ctx, "somebody")
+//			d, err := limiter.Allow(ctx, "alice")
 //			return d.Allowed, d.RetryAfter, err
 //		})
 //	}
 //
 // The rate limiter can be of any kind and library: a sliding window, a fixed window, a token bucket
-// or GCRA; in memory, or distributed on Redis or Redis Cluster. Every attempt must be about one
-// event key that nobody else uses meanwhile.
+// or GCRA; in memory, or distributed with Redis or Redis Cluster. All attempts must use one event
+// key, which nobody else uses meanwhile.
 //
 // # Time
 //
 // Time is real by default. A limiter that takes a clock can use a Clock instead: then CheckClock
 // audits claims of any length in milliseconds. For limiters that use package time, call Check in a
-// bubble of testing/synctest, where time costs nothing either.
+// testing/synctest bubble, where waiting is free too.
 //
 // # Proof
 //
 // Every finding is proven: no limiter that keeps the claims can give these answers, whatever the
-// latency. The proof is at type evidence, in evidence.go. Report.NotTested lists what could not be
-// tested in the time given. How to read a report, and audits of other rate limiting libraries:
-// https://github.com/slidegate/slidegate/blob/main/docs/audit.md
+// latency. The comment of type evidence, in evidence.go, has the proof. Report.NotTested lists what
+// could not be tested in the given time. How to read a report, and audits of other rate limiting
+// libraries: https://github.com/slidegate/slidegate/blob/main/docs/audit.md
 package audit
 
 import (
@@ -39,35 +39,34 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// A Func makes one attempt, always on the same event key. It returns whether the attempt was
-// allowed, and if not, how long to wait, or 0 if the limiter does not report that. Many goroutines
-// call it at once.
+// Func makes one attempt, always on the same event key. It returns whether the attempt was allowed.
+// If it was not, it also returns how long to wait, or 0 if the limiter does not report that. Many
+// goroutines call it at once.
 type Func func(ctx context.Context) (allowed bool, retryAfter time.Duration, err error)
 
 // Config describes an audit. Claims and Attempt are required.
 type Config struct {
-	// Claims are the limits that the limiter claims to keep, no two with the same Per. A limiter
-	// may forget a unit late by up to the Resolution. A Resolution of 0 stands for a sixtieth of
-	// Per.
+	// Claims are the limits that the limiter claims to keep, no two with the same Per. A limiter may
+	// forget a unit late by up to the Resolution. A Resolution of 0 means a sixtieth of Per.
 	Claims []window.Limit
 
 	// Attempt makes one attempt.
 	Attempt Func
 
-	// Clock is the clock of the limiter, from NewClock. Nil is real time.
+	// Clock is the clock of the limiter, from NewClock. nil means real time.
 	Clock *Clock
 
-	// MaxTime and MaxAttempts bound the audit. The report lists attacks that do not fit and are
-	// left out. 0 is a minute and 10,000 attempts. Time that costs nothing is not bounded by
-	// default: that of a Clock, or of a bubble of testing/synctest.
+	// MaxTime and MaxAttempts bound the audit. Attacks that do not fit are left out, and listed in the
+	// report. 0 means a minute and 10,000 attempts. Virtual time, of a Clock or a testing/synctest
+	// bubble, is not bounded by default.
 	MaxTime     time.Duration
 	MaxAttempts int
 
-	// WaitStep is the unit to which waits are rounded up; 0 is a millisecond. Retry-After of HTTP
-	// has seconds.
+	// WaitStep is the unit to which the limiter rounds waits up. 0 means a millisecond. In an HTTP
+	// Retry-After, it is a second.
 	WaitStep time.Duration
 
-	// Fresh says that nobody has used this budget before. Otherwise earlier attempts can be the
+	// Fresh means that nobody has used this budget before. Otherwise, earlier attempts can be the
 	// reason for a denial, until the longest window is over.
 	Fresh bool
 }
@@ -78,7 +77,7 @@ const (
 	unbounded       = 1 << 62 // nanoseconds
 )
 
-// check returns what is wrong with the configuration, and sets its defaults.
+// check sets the defaults of the configuration, and returns an error if it is invalid.
 func (c *Config) check() error {
 	if len(c.Claims) == 0 || c.Attempt == nil {
 		return errors.New("slidegate: an audit needs Claims and Attempt")
@@ -128,17 +127,18 @@ func ParseClaims(text string) (claims []window.Limit, err error) {
 	return claims, nil
 }
 
-// Check audits a limiter in real time, and fails the test for each finding. Claims are such as
-// "20/1s" or "1/1s,5/2s". The attempts are about a budget that nobody has used before. An audit
-// takes about 20 times the longest window. If that is more than a minute, or more than 10,000
-// attempts, Check fails the test at once: call Run, which leaves out what does not fit.
+// Check audits a limiter in real time, and fails the test for each finding. Examples of claims are
+// "20/1s" and "1/1s,5/2s". The attempts must use a budget that nobody has used before. An audit
+// takes about 20 times the longest window. If it would take more than a minute or more than 10,000
+// attempts, Check fails the test at once. Then call Run, which leaves out the attacks that do not
+// fit.
 func Check(tb testing.TB, claims string, attempt Func) {
 	tb.Helper()
 	CheckClock(tb, nil, claims, attempt)
 }
 
-// CheckClock works as Check, for a limiter that uses the clock. It takes milliseconds under any
-// claims.
+// CheckClock is like Check, for a limiter that uses the given clock. It takes milliseconds,
+// whatever the claims.
 func CheckClock(tb testing.TB, clock *Clock, claims string, attempt Func) {
 	tb.Helper()
 	limits, err := ParseClaims(claims)
@@ -147,7 +147,7 @@ func CheckClock(tb testing.TB, clock *Clock, claims string, attempt Func) {
 	}
 	cfg := Config{Claims: limits, Attempt: attempt, Clock: clock, Fresh: true}
 	if plan, err := cfg.Plan(); err == nil && len(plan.NotTested) > 0 {
-		tb.Fatalf("%s; claim shorter windows and fewer units, take a Clock or a bubble of testing/synctest, or call Run, which leaves them out", plan.NotTested[0])
+		tb.Fatalf("%s; claim shorter windows and fewer units, use a Clock or a testing/synctest bubble, or call Run, which leaves them out", plan.NotTested[0])
 	}
 	r, err := Run(tb.Context(), cfg)
 	if err != nil {

@@ -15,15 +15,15 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// wrong holds limiters that are wrong on purpose, and the findings that an audit must report.
+// wrong lists limiters that are wrong on purpose, with the findings that an audit must report.
 var wrong = []struct {
 	name  string
 	make  func(window.Limit, clock) audit.Func
 	kinds []audit.Kind
 	like  string
 }{
-	{"fixed window of the clock", fixedOfClock, []audit.Kind{audit.KindExcess}, "a fixed window of the clock"},
-	{"fixed window of the first attempt", fixedOfFirst, []audit.Kind{audit.KindExcess}, "a fixed window that the first attempt opens"},
+	{"fixed window by the clock", fixedOfClock, []audit.Kind{audit.KindExcess}, "a fixed window by the clock"},
+	{"fixed window from the first attempt", fixedOfFirst, []audit.Kind{audit.KindExcess}, "a fixed window that the first attempt opens"},
 	{"two-window estimate", twoWindows, []audit.Kind{audit.KindExcess, audit.KindNeedless}, "an estimate"},
 	{"GCRA with burst", gcra, []audit.Kind{audit.KindExcess}, "a token bucket"},
 	{"two instances", instances, []audit.Kind{audit.KindExcess}, "twice the limit"},
@@ -37,7 +37,7 @@ var wrong = []struct {
 	{"waits a bucket too long", wrongWaits(50 * time.Millisecond), []audit.Kind{audit.KindWaitTooLong}, ""},
 }
 
-// TestWrong checks on fake time that an audit names each fault, and nothing else.
+// TestWrong checks on fake time that an audit finds each fault, and nothing else.
 func TestWrong(t *testing.T) {
 	all := []string{"20/1s", "5/3s", "5/1h", "100/1d"}
 	for _, claim := range redistest.UnlessShort(all, all[:1]) {
@@ -54,18 +54,18 @@ func TestWrong(t *testing.T) {
 func check(t *testing.T, r *audit.Report, want []audit.Kind, like string) {
 	t.Helper()
 	if got := kinds(r); !slices.Equal(got, want) {
-		t.Errorf("found %v, not %v", got, want)
+		t.Errorf("found %v, want %v", got, want)
 		for _, f := range r.Findings {
 			t.Logf("%+v", f)
 		}
 	}
 	if like == "" && r.Like != "" || !strings.HasPrefix(r.Like, like) {
-		t.Errorf("it behaves like %q, not %q", r.Like, like)
+		t.Errorf("it behaves like %q, want %q", r.Like, like)
 	}
 }
 
-// TestIncrex checks what docs/algorithm.md says about INCREX: one less than 2 × Max in a span of Per,
-// so exactly Max only if that is 1.
+// TestIncrex checks what docs/algorithm.md says about INCREX: up to 2 × Max - 1 in a span of Per,
+// so the limit only holds if Max is 1.
 func TestIncrex(t *testing.T) {
 	excess, like := []audit.Kind{audit.KindExcess}, "a fixed window that the first attempt opens"
 	for _, tt := range []struct {
@@ -84,7 +84,7 @@ func TestIncrex(t *testing.T) {
 	}
 }
 
-// TestErrors checks that an audit refuses what it cannot audit, in a sentence.
+// TestErrors checks that an audit rejects what it cannot audit, and says why.
 func TestErrors(t *testing.T) {
 	attempt := unlimited(window.Limit{}, nil)
 	for _, tt := range []struct {
@@ -97,11 +97,11 @@ func TestErrors(t *testing.T) {
 		{audit.Config{Claims: []window.Limit{{Max: 1, Per: 1 << 62}}, Attempt: attempt}, "claims: limit"},
 		{audit.Config{Claims: []window.Limit{{Max: 1, Per: time.Second, Resolution: -1}}, Attempt: attempt}, "claims: limit"},
 		{audit.Config{Claims: []window.Limit{{Max: 1, Per: time.Second}, {Max: 2, Per: time.Second}}, Attempt: attempt}, "two claims have a Per of 1s; keep the tighter one"},
-		{audit.Config{Claims: []window.Limit{{Max: 1e6, Per: time.Second}}, Attempt: attempt}, "no attack under the claims fits 1m and 10000 attempts; allow more, or claim a limit with less"},
-		{audit.Config{Claims: []window.Limit{{Max: 1e6, Per: time.Second}}, Attempt: attempt, Clock: audit.NewClock()}, "no attack under the claims fits 10000 attempts; allow more, or claim a limit with less"},
+		{audit.Config{Claims: []window.Limit{{Max: 1e6, Per: time.Second}}, Attempt: attempt}, "no attack under the claims fits into 1m and 10000 attempts; allow more, or claim a smaller limit"},
+		{audit.Config{Claims: []window.Limit{{Max: 1e6, Per: time.Second}}, Attempt: attempt, Clock: audit.NewClock()}, "no attack under the claims fits into 10000 attempts; allow more, or claim a smaller limit"},
 	} {
 		if _, err := audit.Run(t.Context(), tt.cfg); err == nil || !strings.HasPrefix(err.Error(), "slidegate: "+tt.want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%v: %v, not %q", tt.cfg.Claims, err, tt.want)
+			t.Errorf("%v: %v, want %q", tt.cfg.Claims, err, tt.want)
 		}
 	}
 }
@@ -120,8 +120,8 @@ func TestOneByOne(t *testing.T) {
 	}
 }
 
-// TestStricterOfTwo checks that a limit that is stricter than claimed is found to be that, although
-// each of its denials comes after some of the other limit.
+// TestStricterOfTwo checks that an audit finds a limit that is stricter than claimed, although each
+// of its denials follows denials by another limit.
 func TestStricterOfTwo(t *testing.T) {
 	for claims, stricter := range map[string]string{"5/1s,20/10s": "5/1s,19/10s", "20/1s,100/10s": "20/1s,99/10s"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -130,8 +130,8 @@ func TestStricterOfTwo(t *testing.T) {
 	}
 }
 
-// TestSlow checks that an excess counts as a race only if attempts one by one were fast enough to
-// show that there is no other.
+// TestSlow checks that an excess counts as a race only if sequential attempts were fast enough to
+// rule out another cause.
 func TestSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		attempt := instances(parse(t, "20/1s"), time.Now)
@@ -154,7 +154,7 @@ func TestRight(t *testing.T) {
 	}
 }
 
-// TestCountDenied checks the finding that denials prolong the lockout, for a limiter that was
+// TestCountDenied checks the finding that denials prolong the lockout, with a limiter that is
 // configured to count them.
 func TestCountDenied(t *testing.T) {
 	for _, claims := range []string{"20/1s", "5/1h"} {

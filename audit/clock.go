@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A Clock is a virtual clock that only an audit moves, by waiting. Give its Now to a limiter that
-// takes a clock, as in window.Config, and the Clock to CheckClock or Config. It is safe for
+// Clock is a virtual clock that advances only when an audit waits. Pass its Now method to a limiter
+// that takes a clock, as in window.Config, and the Clock to CheckClock or Config. It is safe for
 // concurrent use.
 type Clock struct{ at atomic.Int64 }
 
@@ -28,7 +28,7 @@ func (c *Clock) now() time.Time {
 	return c.Now()
 }
 
-// sleep waits until d has passed, or done is closed. A Clock moves by whole milliseconds.
+// sleep waits until d has passed, or done is closed. A Clock advances by whole milliseconds.
 func (c *Clock) sleep(done <-chan struct{}, d time.Duration) {
 	if c != nil {
 		c.at.Add(int64((max(d, 0) + time.Millisecond - 1).Truncate(time.Millisecond)))
@@ -42,6 +42,6 @@ func (c *Clock) sleep(done <-chan struct{}, d time.Duration) {
 	}
 }
 
-// inBubble reports whether time costs nothing, because a bubble of testing/synctest runs: it begins
-// in 2000.
+// inBubble reports whether it runs in a testing/synctest bubble, whose clock starts in the year
+// 2000.
 func inBubble() bool { return time.Now().Year() == 2000 }

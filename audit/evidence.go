@@ -8,36 +8,37 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// An Attempt is one attempt and its answer. Times are counted from the beginning of the audit.
+// Attempt represents one attempt and its answer. Times are relative to the start of the audit.
 type Attempt struct {
 	Attack     string        `json:"attack"` // its name, as in Report.Attacks
 	Sent       time.Duration `json:"sent_ns"`
-	Came       time.Duration `json:"came_ns"` // when the answer came
+	Came       time.Duration `json:"came_ns"` // when the answer arrived
 	Answer     Answer        `json:"answer"`
-	RetryAfter time.Duration `json:"retry_after_ns,omitempty"` // of a denial; 0 if the limiter does not report it
+	RetryAfter time.Duration `json:"retry_after_ns,omitempty"` // after a denial; 0 if the limiter does not report it
 
-	begun, ended int64 // positions in the order of all begins and ends
+	begun, ended int64 // positions in the order of all starts and ends
 }
 
 // Answer is the outcome of an attempt.
 type Answer string
 
-// The answers. An attempt that ended in an error may or may not have been counted.
+// The possible answers. An attempt that ended in an error may or may not have been counted.
 const (
 	AnswerAllowed Answer = "allowed"
 	AnswerDenied  Answer = "denied"
 	AnswerUnknown Answer = "unknown"
 )
 
-// evidence is what a log proves about a limiter. The log is in the order of sending.
+// evidence holds the log of an audit, in the order of sending, and derives what it proves about the
+// limiter.
 //
 // # What is known
 //
-// The limiter decides about an attempt at some instant between Sent and Came, on a clock that we do
-// not see. Latency, a busy machine and a pause of either side only widen that interval. We assume
-// three things about the limiter's clock. Nobody sets it during the audit. It runs at most drift
-// faster or slower than ours. It counts in steps of at most step. With a Clock, drift and step are
-// 0. Let u be the instant on our clock at which the limiter's clock began to show the time of the
+// The limiter decides on an attempt at some instant between Sent and Came, on a clock that we do
+// not see. Latency, a busy machine and a pause on either side only widen that interval. We assume
+// three things about the limiter's clock. Nobody sets it during the audit. It runs faster or slower
+// than ours by at most drift. It counts in steps of at most step. With a Clock, drift and step are
+// 0. Let u be the instant on our clock at which the limiter's clock first showed the time of the
 // decision. Then
 //
 //	Sent − step ≤ u ≤ Came      (1)
@@ -47,41 +48,41 @@ const (
 //
 // # More than Max (exceeds)
 //
-// Sort all admitted u. In a limiter that keeps Max in Per, unit i+Max comes at least Per after unit
-// i on its clock:
+// Sort the u of all allowed attempts. In a limiter that keeps Max in Per, unit i+Max comes at least
+// Per after unit i on its clock:
 //
 //	u[i+Max] ≥ u[i] + shorter(Per)      (2)
 //
-// We do not know which attempt is the i-th. But if a ≤ u ≤ b for each of them, the same holds for
-// the i-th smallest a, u and b, since at least i values of u are at most the i-th smallest b.
-// So let s[i] be the i-th smallest Sent − step, and c[i] the i-th smallest Came. By (1) and (2),
-// every limiter that keeps the limit has u[i] ≥ d[i], where
+// We do not know which attempt is the i-th. But if a ≤ u ≤ b for each attempt, the same is true of
+// the i-th smallest a, u and b, since at least i values of u are at most the i-th smallest b. So
+// let s[i] be the i-th smallest Sent − step, and c[i] the i-th smallest Came. By (1) and (2), every
+// limiter that keeps the limit has u[i] ≥ d[i], where
 //
 //	d[i] = max(s[i], d[i−Max] + shorter(Per))
 //
-// by induction over i. If d[i] > c[i] for some i, there is no such limiter. This also adds up small
-// excesses. A limiter that forgets 1 % too early is found after some windows, even if each answer
-// takes longer than that 1 %. Leaving attempts out of the log only makes d smaller, so what a part
-// of the log proves is proven.
+// by induction on i. If d[i] > c[i] for some i, there is no such limiter. This also accumulates
+// small excesses. A limiter that forgets 1 % too early is found after some windows, even if each
+// answer takes longer than that 1 %. Leaving attempts out of the log only makes d smaller, so a
+// proof from part of the log is valid.
 //
 // # Denied without need (needless)
 //
-// Let a denial overlap no other attempt. A unit can be the reason for it only if it was admitted,
-// or may have been, and is not forgotten yet. Then
+// Consider a denial that overlaps no other attempt. A unit can be the reason for it only if the
+// unit was allowed, or may have been, and is not forgotten yet. Then
 //
 //	Came of the unit > Sent of the denial − step − longer(Per + Resolution)      (3)
 //
 // If there are fewer than Max such units under each claim, there is no reason. An attempt without
-// an answer counts as if admitted at any time after. Windows that reach back before the audit prove
-// nothing, unless it is Fresh.
+// an answer counts as if it could have been allowed at any later time. Windows that reach back to
+// before the audit prove nothing, unless it is Fresh.
 //
 // # Waits
 //
-// A wait is too short if the very next attempt, sent at least longer(wait) + step after the denial
-// came, was denied. Nothing was admitted in between, so nothing can have taken its place. Both
-// overlap no other attempt. A wait is too long if an attempt after the denial was admitted, and its
-// answer came before Sent of the denial + shorter(wait) − step − WaitStep. It is endless if it is
-// longer than any window, Resolution included.
+// A wait is too short if the very next attempt was denied, although it was sent at least
+// longer(wait) + step after the denial arrived. Nothing was allowed in between, so nothing can have
+// taken its place. Neither attempt may overlap another one. A wait is too long if an attempt after
+// the denial was allowed, and its answer arrived before Sent of the denial + shorter(wait) − step −
+// WaitStep. It is endless if it is longer than any window, including its Resolution.
 type evidence struct {
 	claims   []window.Limit
 	log      []Attempt
@@ -93,13 +94,13 @@ type evidence struct {
 	admitted times
 }
 
-// The tolerances in real time. NTP slews a clock by at most a 2000th.
+// The tolerances in real time. NTP slews a clock by at most 1/2000.
 const (
 	realDrift = 1e-3
 	realStep  = time.Millisecond
 )
 
-// newEvidence returns what the log of an audit proves.
+// newEvidence returns the evidence in the log of an audit.
 func newEvidence(c Config, log []Attempt) *evidence {
 	e := &evidence{claims: c.Claims, waitStep: c.WaitStep, fresh: c.Fresh}
 	if c.Clock == nil {
@@ -111,22 +112,22 @@ func newEvidence(c Config, log []Attempt) *evidence {
 	return e
 }
 
-// without returns the evidence of the same log without an attack.
+// without returns the evidence in the same log without one attack.
 func (e *evidence) without(attack string) *evidence {
 	return e.only(func(a Attempt) bool { return a.Attack != attack })
 }
 
-// only returns the evidence of a part of what was admitted.
+// only returns the evidence with a part of the allowed attempts.
 func (e *evidence) only(keep func(Attempt) bool) *evidence {
 	part := *e
 	part.admitted = admissions(e.log, keep)
 	return &part
 }
 
-// times holds the Sent and the Came of some attempts, each sorted.
+// times holds the Sent and Came times of some attempts, each sorted.
 type times struct{ sent, came []time.Duration }
 
-// admissions returns the times of the admitted attempts to keep.
+// admissions returns the times of the allowed attempts for which keep returns true.
 func admissions(log []Attempt, keep func(Attempt) bool) (t times) {
 	for _, a := range log {
 		if a.Answer == AnswerAllowed && keep(a) {
@@ -146,7 +147,7 @@ func (e *evidence) longer(d time.Duration) time.Duration {
 	return time.Duration(float64(d) / (1 - e.drift))
 }
 
-// exceeds reports whether more than Max was admitted in some window, wherever between Sent and Came
+// exceeds reports whether more than Max was allowed in some window, wherever between Sent and Came
 // each decision was made.
 func (e *evidence) exceeds(l window.Limit) bool {
 	n, per := int(min(l.Max, int64(len(e.admitted.sent)))), e.shorter(l.Per)
@@ -163,13 +164,13 @@ func (e *evidence) exceeds(l window.Limit) bool {
 	return false
 }
 
-// most returns the highest number of units that were certainly admitted in one window: within less
+// most returns the highest number of units that were certainly allowed in one window: within less
 // than Per.
 func (e *evidence) most(l window.Limit) (most int) {
 	per := e.shorter(l.Per)
 	for i, sent := range e.admitted.sent {
 		end, _ := slices.BinarySearch(e.admitted.came, sent-e.step+per)
-		most = max(most, end-i) // by then, end answers had come, and at most i of them had been sent before
+		most = max(most, end-i) // by then, end answers had arrived, and at most i of their attempts had been sent before
 	}
 	if e.exceeds(l) {
 		most = max(most, int(l.Max)+1)
@@ -185,7 +186,7 @@ func late(l window.Limit) time.Duration {
 	return (l.Per/60 + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// alone reports whether attempt i overlaps no other that was answered.
+// alone reports whether attempt i overlaps no other attempt in the log.
 func (e *evidence) alone(i int) bool {
 	a := e.log[i]
 	if i+1 < len(e.log) && e.log[i+1].begun < a.ended {
@@ -194,8 +195,8 @@ func (e *evidence) alone(i int) bool {
 	return !slices.ContainsFunc(e.log[:i], func(b Attempt) bool { return b.ended > a.begun })
 }
 
-// reason reports whether a claim can be the reason to deny attempt i, which is alone. If denied
-// attempts count, they are reasons too.
+// reason reports whether a claim can be the reason for denying attempt i, which overlaps no other.
+// With deniedCount, denied attempts count too.
 func (e *evidence) reason(i int, deniedCount bool) bool {
 	for _, l := range e.claims {
 		from := e.log[i].Sent - e.step - e.longer(l.Per+late(l))
@@ -206,7 +207,8 @@ func (e *evidence) reason(i int, deniedCount bool) bool {
 	return false
 }
 
-// counted returns how many attempts before attempt i may have been counted after an instant.
+// counted returns how many attempts before attempt i may have been counted after an instant. With
+// deniedCount, denied attempts count too.
 func (e *evidence) counted(i int, from time.Duration, deniedCount bool) (n int64) {
 	for _, a := range e.log[:i] {
 		if a.Answer == AnswerUnknown || a.Came > from && (a.Answer == AnswerAllowed || deniedCount) {
@@ -216,8 +218,8 @@ func (e *evidence) counted(i int, from time.Duration, deniedCount bool) (n int64
 	return n
 }
 
-// needless returns the denials for which no claim is a reason. Of these, unexplained are the
-// denials that have no reason even if denied attempts count.
+// needless returns the denials for which no claim is a reason. unexplained holds those that have no
+// reason even if denied attempts count.
 func (e *evidence) needless() (needless, unexplained []int) {
 	for i, a := range e.log {
 		if a.Answer != AnswerDenied || !e.alone(i) || e.reason(i, false) {
@@ -231,7 +233,7 @@ func (e *evidence) needless() (needless, unexplained []int) {
 	return needless, unexplained
 }
 
-// waits says how wrong the waits were that the limiter returned.
+// waits describes how wrong the limiter's waits were.
 type waits struct {
 	reported, withoutWait int // denials with and without a wait
 	short, long           []int
@@ -273,8 +275,8 @@ func (e *evidence) judgeWait(w *waits, i int) {
 	}
 }
 
-// tooLong returns by how much the wait of a denial was too long beyond WaitStep, judged by the next
-// admitted attempt.
+// tooLong returns by how much more than WaitStep the wait of a denial was too long, judged by the
+// next allowed attempt.
 func (e *evidence) tooLong(i int) time.Duration {
 	d := e.log[i]
 	for _, a := range e.log[i+1:] {
@@ -285,7 +287,7 @@ func (e *evidence) tooLong(i int) time.Duration {
 	return 0
 }
 
-// longest returns how long a unit can be the reason for a denial.
+// longest returns the longest time for which a unit can be the reason for a denial.
 func (e *evidence) longest() (longest time.Duration) {
 	for _, l := range e.claims {
 		longest = max(longest, e.longer(l.Per+late(l))+e.step)
@@ -293,7 +295,7 @@ func (e *evidence) longest() (longest time.Duration) {
 	return longest
 }
 
-// Exceeds reports whether attempts in real time prove that more than Max was admitted in some
+// Exceeds reports whether attempts in real time prove that more than Max was allowed in some
 // window. It is for attempts that Run did not make, such as those of several clients that should
 // share a budget.
 func Exceeds(attempts []Attempt, l window.Limit) bool {

@@ -10,7 +10,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// A simulation is a correct limiter behind latency. Its clock runs too fast or too slow, and counts
+// simulation is a correct limiter behind latency. Its clock runs too fast or too slow, and counts
 // in milliseconds.
 type simulation struct {
 	random  *rand.Rand
@@ -32,7 +32,7 @@ func newSimulation(random *rand.Rand) *simulation {
 	return s
 }
 
-// log returns the attempts of some clients. Those of one client do not overlap.
+// log returns the attempts of some clients. Attempts of the same client do not overlap.
 func (s *simulation) log(clients, attempts int) (log []Attempt) {
 	decided := map[int]time.Duration{}
 	for range clients {
@@ -50,7 +50,7 @@ func (s *simulation) log(clients, attempts int) (log []Attempt) {
 	return log
 }
 
-// pause returns a random time between attempts: often none, at times a window.
+// pause returns a random time between attempts: often none, sometimes a window.
 func (s *simulation) pause() time.Duration {
 	l := s.limits[s.random.IntN(len(s.limits))]
 	switch s.random.IntN(12) {
@@ -94,7 +94,7 @@ func (s *simulation) wait(counted []time.Duration, now time.Duration) (wait time
 	return wait
 }
 
-// number numbers the begins and ends of attempts in the order of time.
+// number numbers the starts and ends of attempts in chronological order.
 func number(log []Attempt) {
 	var events []*int64
 	at := map[*int64]time.Duration{}
@@ -109,7 +109,7 @@ func number(log []Attempt) {
 	}
 }
 
-// TestNoFalseFinding checks that a correct limiter gives no finding, whatever the latency, the
+// TestNoFalseFinding checks that a correct limiter causes no finding, whatever the latency, the
 // clock and the overlap.
 func TestNoFalseFinding(t *testing.T) {
 	histories := 3000
@@ -143,7 +143,7 @@ func TestNoFalseFinding(t *testing.T) {
 	}
 }
 
-// TestLosesNothing checks that the log proves that a limiter forgets 1 % too early, though each
+// TestLosesNothing checks that the log proves that a limiter forgets 1 % too early, although each
 // answer takes longer than that.
 func TestLosesNothing(t *testing.T) {
 	l := window.Limit{Max: 5, Per: time.Second}

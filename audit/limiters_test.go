@@ -11,7 +11,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// A clock returns the time for a limiter.
+// clock returns the time for a limiter.
 type clock func() time.Time
 
 // counting is a limiter that keeps the times of counted units, in order.
@@ -21,7 +21,7 @@ type counting struct {
 	counted []time.Time
 }
 
-// attempt returns a limiter that decides by decide, and counts what it admits.
+// attempt returns a limiter that calls decide, and counts what it allows.
 func (c *counting) attempt(decide func(at time.Time) (bool, time.Duration)) audit.Func {
 	return func(context.Context) (bool, time.Duration, error) {
 		c.mu.Lock()
@@ -35,7 +35,7 @@ func (c *counting) attempt(decide func(at time.Time) (bool, time.Duration)) audi
 	}
 }
 
-// since returns how many units were counted from an instant on.
+// since returns how many units have been counted since an instant.
 func (c *counting) since(from time.Time) (n int64) {
 	for _, at := range c.counted {
 		if !at.Before(from) {
@@ -60,7 +60,7 @@ func (c *counting) slides(l window.Limit, at time.Time) (bool, time.Duration) {
 	return true, 0
 }
 
-// fixedOfClock returns a limiter that begins a window with each multiple of Per.
+// fixedOfClock returns a limiter that starts a window at each multiple of Per.
 func fixedOfClock(l window.Limit, now clock) audit.Func {
 	c := &counting{now: now}
 	return c.attempt(func(at time.Time) (bool, time.Duration) {
@@ -69,7 +69,8 @@ func fixedOfClock(l window.Limit, now clock) audit.Func {
 	})
 }
 
-// fixedOfFirst returns a limiter that begins a window with the first attempt after the last one.
+// fixedOfFirst returns a limiter that starts a window with the first attempt after the previous
+// window.
 func fixedOfFirst(l window.Limit, now clock) audit.Func {
 	c := &counting{now: now}
 	var begin time.Time
@@ -82,7 +83,7 @@ func fixedOfFirst(l window.Limit, now clock) audit.Func {
 }
 
 // increx returns a limiter by INCREX of Redis 8.8 with UBOUND Max, PX Per and ENX, as its
-// documentation describes it. The first allowed attempt begins a window. A denial changes nothing,
+// documentation describes it. The first allowed attempt starts a window. A denial changes nothing,
 // and reports no wait.
 func increx(l window.Limit, now clock) audit.Func {
 	var mu sync.Mutex
@@ -103,7 +104,8 @@ func increx(l window.Limit, now clock) audit.Func {
 	}
 }
 
-// twoWindows returns a limiter that assumes that the units of the last window came evenly spread.
+// twoWindows returns a limiter that assumes that the units of the previous window were evenly
+// spread.
 func twoWindows(l window.Limit, now clock) audit.Func {
 	c := &counting{now: now}
 	fits := func(at time.Time) bool {
@@ -131,7 +133,7 @@ func twoWindows(l window.Limit, now clock) audit.Func {
 // gcra returns a GCRA limiter with a burst of Max.
 func gcra(l window.Limit, now clock) audit.Func {
 	c := &counting{now: now}
-	var full time.Time // when all is available again
+	var full time.Time // when all units are available again
 	each := l.Per / time.Duration(l.Max)
 	return c.attempt(func(at time.Time) (bool, time.Duration) {
 		next := full
@@ -146,7 +148,7 @@ func gcra(l window.Limit, now clock) audit.Func {
 	})
 }
 
-// chargesDenials returns a limiter that counts denied attempts too.
+// chargesDenials returns a limiter that also counts denied attempts.
 func chargesDenials(l window.Limit, now clock) audit.Func {
 	c := &counting{now: now}
 	return c.attempt(func(at time.Time) (bool, time.Duration) {
@@ -186,7 +188,7 @@ func instances(l window.Limit, now clock) audit.Func {
 	return func(ctx context.Context) (bool, time.Duration, error) { return each[calls.Add(1)%2](ctx) }
 }
 
-// stricter returns a limiter that admits half.
+// stricter returns a limiter that allows half.
 func stricter(l window.Limit, now clock) audit.Func {
 	l.Max /= 2
 	return sliding(l, now)
@@ -225,13 +227,12 @@ func checksFirst(l window.Limit, now clock) audit.Func {
 	}
 }
 
-// unlimited returns a limiter that admits all.
+// unlimited returns a limiter that allows everything.
 func unlimited(window.Limit, clock) audit.Func {
 	return func(context.Context) (bool, time.Duration, error) { return true, 0, nil }
 }
 
-// oneByOne returns a limiter that asks one limiter for each limit, in order, up to the first that
-// denies.
+// oneByOne returns a limiter that calls one limiter per limit, in order, until one denies.
 func oneByOne(limits []window.Limit, now clock) audit.Func {
 	var each []audit.Func
 	for _, l := range limits {

@@ -8,27 +8,27 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// A model is a way to count under one limit. Models prove nothing. They only name the algorithm
-// that a limiter behaves like after it was found wrong.
+// model is an algorithm that counts under one limit. Models prove nothing. They only name the
+// algorithm that a limiter resembles, once it is known to be wrong.
 type model struct {
 	name      string
 	oneBudget bool
-	// admits reports whether the model would admit an attempt at an instant, after the attempts
-	// that it counted.
+	// admits reports whether the model would allow an attempt at an instant, after the attempts that
+	// it counted.
 	admits func(l window.Limit, counted []time.Time, at time.Time) bool
 }
 
 var models = []model{
-	{"a fixed window of the clock: all units come back at once when the next window begins", true, fixedOfClock},
+	{"a fixed window by the clock: all units come back at once when the next window starts", true, fixedOfClock},
 	{"a fixed window that the first attempt opens: all units come back at once when it ends", true, fixedOfFirst},
 	{"an estimate from two fixed windows (sliding window counter)", true, estimate},
 	{"a token bucket or GCRA: a burst of Max, and a refill at the same time", true, bucket},
-	{"twice the limit, as two instances admit that count for themselves", false, multiple(2)},
-	{"three times the limit, as three instances admit that count for themselves", false, multiple(3)},
-	{"no limit at all: nothing was denied", false, unlimited}, // the last one, as few attempts fit others too
+	{"twice the limit, like two instances that count separately", false, multiple(2)},
+	{"three times the limit, like three instances that count separately", false, multiple(3)},
+	{"no limit at all: nothing was denied", false, unlimited}, // last, because a few attempts also fit others
 }
 
-// resembles returns the model that explains nearly all answers, or an empty one.
+// resembles returns the model that explains nearly all answers, or the zero model.
 func (e *evidence) resembles(began time.Time) model {
 	if !slices.ContainsFunc(e.log, func(a Attempt) bool { return a.Answer == AnswerDenied }) {
 		return models[len(models)-1]
@@ -45,9 +45,10 @@ func (e *evidence) resembles(began time.Time) model {
 	return ranked[0]
 }
 
-// mismatches returns how many answers differ from those of a model for each claim, whenever they
-// were decided. It skips attempts at once, whose order is not known. The model counts the attempts
-// that were really admitted, so one mismatch leads to no other.
+// mismatches returns how many answers differ from those of a model that enforces every claim,
+// whenever between Sent and Came they were decided. It skips concurrent attempts, whose order is
+// not known. The model counts the attempts that were actually allowed, so one mismatch does not
+// lead to another.
 func (e *evidence) mismatches(m model, began time.Time) (n int) {
 	counted := []time.Time{}
 	admits := func(at time.Time) bool {
@@ -119,9 +120,9 @@ func multiple(n int64) func(window.Limit, []time.Time, time.Time) bool {
 
 func unlimited(window.Limit, []time.Time, time.Time) bool { return true }
 
-// lockout returns the fault behind denials that no claim asked for, but that counted denials
-// explain. Under several claims most denials have one before them. So the limits use up each
-// other's budget only if that explains nearly all answers.
+// lockout returns the fault behind denials that no claim requires, but that counted denials
+// explain. Under several claims, most denials follow another denial. So it returns KindSharedBudget
+// only if that explains nearly all answers.
 func (e *evidence) lockout() Kind {
 	backward := slices.Clone(e.claims)
 	slices.Reverse(backward)
@@ -135,8 +136,8 @@ func (e *evidence) lockout() Kind {
 	return KindSharedBudget
 }
 
-// oneByOne returns how many answers differ from a limiter that asks its limits in order, each with
-// counts of its own, and stops at the first that denies.
+// oneByOne returns how many answers differ from those of a limiter that checks its limits in order,
+// each with its own counts, and stops at the first that denies.
 func (e *evidence) oneByOne(claims []window.Limit) (wrong int) {
 	counted := make([][]time.Duration, len(claims))
 	for _, a := range e.log {
@@ -154,8 +155,8 @@ func (e *evidence) oneByOne(claims []window.Limit) (wrong int) {
 	return wrong
 }
 
-// oneBudget returns how many answers differ from a limiter that counts each attempt under each
-// claim.
+// oneBudget returns how many answers differ from those of a limiter that counts each attempt under
+// each claim.
 func (e *evidence) oneBudget() (wrong int) {
 	var counted []time.Duration
 	for _, a := range e.log {

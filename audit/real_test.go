@@ -25,7 +25,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// together runs a test for each case, all at once, since they mostly wait.
+// together runs a test for each case concurrently, because the tests mostly wait.
 func together(t *testing.T, cases int, test func(i int) error) {
 	t.Helper()
 	var group errgroup.Group
@@ -37,8 +37,8 @@ func together(t *testing.T, cases int, test func(i int) error) {
 	}
 }
 
-// TestWrongInRealTime checks that an audit in real time names each fault, too. On a busy machine an
-// audit proves less, so each limiter has three. None may find anything else.
+// TestWrongInRealTime checks that an audit in real time also finds each fault. On a busy machine an
+// audit proves less, so each limiter gets up to three audits. None may find anything else.
 func TestWrongInRealTime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 25 s")
@@ -59,7 +59,7 @@ func TestWrongInRealTime(t *testing.T) {
 				break
 			}
 		}
-		return fmt.Errorf("%s: found %v, not %v", w.name, found, w.kinds)
+		return fmt.Errorf("%s: found %v, want %v", w.name, found, w.kinds)
 	})
 }
 
@@ -88,7 +88,7 @@ func TestRightInRealTime(t *testing.T) {
 		}
 		r, err := audit.Run(t.Context(), cfg)
 		if err == nil && (len(r.Findings) > 0 || r.Denied == 0 || r.Allowed == 0) {
-			err = fmt.Errorf("%d admitted, %d denied, found %v", r.Allowed, r.Denied, r.Findings)
+			err = fmt.Errorf("%d allowed, %d denied, found %v", r.Allowed, r.Denied, r.Findings)
 		}
 		if err != nil {
 			return fmt.Errorf("%s under %s: %w", all[i].name, all[i].claims, err)
@@ -128,7 +128,7 @@ func limited(t *testing.T, claims string) audit.Func {
 	}
 	s := httptest.NewServer(m.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 	t.Cleanup(s.Close)
-	s.Client().Timeout = time.Minute // so that a hang names itself
+	s.Client().Timeout = time.Minute // so that a hang fails where it occurs
 	return func(ctx context.Context) (bool, time.Duration, error) {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL, http.NoBody)
 		if err != nil {
@@ -145,8 +145,8 @@ func limited(t *testing.T, claims string) audit.Func {
 	}
 }
 
-// TestBubble audits limiters that use package time, in a bubble: correct ones, and one whose fault
-// only shows in attacks that take hours there.
+// TestBubble audits limiters that use package time, in a synctest bubble: correct ones, and one
+// whose fault shows only in attacks that take hours of its time.
 func TestBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, claims := range []string{"20/1s", "5/1h"} {
@@ -159,7 +159,7 @@ func TestBubble(t *testing.T) {
 	})
 }
 
-// failed is a test that keeps its first fatal message.
+// failed is a testing.TB that keeps its first fatal message.
 type failed struct {
 	testing.TB
 	message string
@@ -183,7 +183,8 @@ func TestCheckTestsAll(t *testing.T) {
 	}
 }
 
-// TestTooManyAtOnce checks that an audit goes on if attempts fail only because many come at once.
+// TestTooManyAtOnce checks that an audit continues if attempts fail only because many are made at
+// once.
 func TestTooManyAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		right, open := local(t, "20/1s", nil, false), make(chan bool, 2)
@@ -237,7 +238,7 @@ func TestNoAnswer(t *testing.T) {
 	})
 }
 
-// TestNeverMore checks that an audit keeps to its plan: in attempts, and in time.
+// TestNeverMore checks that an audit never exceeds its plan, in attempts or in time.
 func TestNeverMore(t *testing.T) {
 	for _, f := range []func(window.Limit, clock) audit.Func{sliding, unlimited, stricter, withoutWaits} {
 		c := audit.NewClock()
@@ -261,7 +262,7 @@ func TestNeverMore(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took := c.Now().Sub(began); count > plan.Attempts || count > 400 || took > plan.Time || took > 12*time.Second {
-			t.Errorf("%d attempts in %v; the plan says %d in %v", count, took, plan.Attempts, plan.Time)
+			t.Errorf("%d attempts in %v; the plan allows %d in %v", count, took, plan.Attempts, plan.Time)
 		}
 		if len(r.NotTested) == 0 || len(r.Attacks) == 0 {
 			t.Errorf("tested: %q, not tested: %q", r.Attacks, r.NotTested)

@@ -15,35 +15,35 @@ type Kind string
 // The faults that Run finds.
 const (
 	KindExcess       Kind = "excess"         // more than Max in a window
-	KindRace         Kind = "race"           // the same, only for attempts at once
-	KindNeedless     Kind = "needless"       // denied though no limit asks for it
+	KindRace         Kind = "race"           // the same, but only with concurrent attempts
+	KindNeedless     Kind = "needless"       // denied although no limit requires it
 	KindDeniedCount  Kind = "denied-count"   // denied attempts use up budget
-	KindSharedBudget Kind = "shared-budget"  // what one limit denies uses up another
-	KindWaitTooShort Kind = "wait-too-short" // after a wait the next attempt was denied
+	KindSharedBudget Kind = "shared-budget"  // attempts that one limit denies use up another
+	KindWaitTooShort Kind = "wait-too-short" // the next attempt after a wait was denied
 	KindWaitTooLong  Kind = "wait-too-long"  // an attempt during a wait was allowed, or a wait is longer than any window
 )
 
-// A Finding is a proven fault.
+// Finding represents a proven fault.
 type Finding struct {
 	Kind   Kind   `json:"kind"`
 	Title  string `json:"title"`
 	Seen   string `json:"seen"`   // what the audit saw
-	Means  string `json:"means"`  // what that means
+	Means  string `json:"means"`  // what it means
 	Repair string `json:"repair"` // how to repair it
 }
 
-// text returns all except the title, a line each.
+// text returns everything except the title, one item per line.
 func (f Finding) text() string {
 	return "seen:   " + f.Seen + "\nmeans:  " + f.Means + "\nrepair: " + f.Repair
 }
 
-// A Claim is a limit that the limiter claims, and what the audit saw under it.
+// Claim represents a limit that the limiter claims to keep, and what the audit saw under it.
 type Claim struct {
 	Limit window.Limit `json:"limit"`
-	Most  int          `json:"most"` // the most that was certainly admitted in one window
+	Most  int          `json:"most"` // the most that was certainly allowed in one window
 }
 
-// A Report is the result of an audit.
+// Report represents the result of an audit.
 type Report struct {
 	Began     time.Time     `json:"began"` // on Config.Clock
 	Took      time.Duration `json:"took_ns"`
@@ -51,24 +51,24 @@ type Report struct {
 	Allowed   int           `json:"allowed"`  // attempts
 	Denied    int           `json:"denied"`   // attempts
 	Unknown   int           `json:"unknown"`  // attempts that ended in an error
-	Needless  int           `json:"needless"` // denials that no claim asked for
+	Needless  int           `json:"needless"` // denials that no claim requires
 	Waits     Waits         `json:"waits"`
-	Findings  []Finding     `json:"findings"`       // none if nothing is wrong
-	Like      string        `json:"like,omitempty"` // the algorithm that it resembles, if it admits too much
+	Findings  []Finding     `json:"findings"`       // empty if nothing is wrong
+	Like      string        `json:"like,omitempty"` // the algorithm that the limiter resembles, if it allows too much
 	Attacks   []string      `json:"attacks"`        // what was tested
 	NotTested []string      `json:"not_tested"`     // what was not tested, and why
 	Attempts  []Attempt     `json:"attempts"`       // in the order of sending
 }
 
-// Waits says how wrong the waits of denials were.
+// Waits describes how wrong the waits of denials were.
 type Waits struct {
 	Reported  int           `json:"reported"`       // denials with a wait
-	TooShort  int           `json:"too_short"`      // waits that certainly did not suffice
+	TooShort  int           `json:"too_short"`      // waits that were certainly too short
 	TooLong   int           `json:"too_long"`       // waits that were certainly longer than needed
-	TooLongBy time.Duration `json:"too_long_by_ns"` // the most by which one was longer than needed
+	TooLongBy time.Duration `json:"too_long_by_ns"` // the most by which a wait was longer than needed
 }
 
-// newReport judges the log of a runner.
+// newReport returns the report on the log of a runner.
 func newReport(c Config, p Plan, r *runner) *Report {
 	e := newEvidence(c, r.log)
 	rep := &Report{
@@ -93,7 +93,7 @@ func newReport(c Config, p Plan, r *runner) *Report {
 	return rep
 }
 
-// judge adds the findings. It leaves out a fault that follows from another one.
+// judge adds the findings. It omits a fault that follows from another one.
 func (r *Report) judge(e *evidence) {
 	w := e.waits()
 	r.Waits = Waits{Reported: w.reported, TooShort: len(w.short), TooLong: len(w.long), TooLongBy: w.worst}
@@ -106,15 +106,15 @@ func (r *Report) judge(e *evidence) {
 	case len(needless) > 0:
 		f := foundLockout(e, needless)
 		r.Findings = append(r.Findings, f)
-		oneBudget = oneBudget && f.Kind != KindSharedBudget // each wait is that of one limit
+		oneBudget = oneBudget && f.Kind != KindSharedBudget // each wait is for one limit only
 	}
 	if oneBudget {
 		r.judgeWaits(e, w, len(needless) > 0)
 	}
 }
 
-// judgeWaits adds the findings about the waits. If units are forgotten too late, waits are longer
-// than a window, too, so that is no finding of its own.
+// judgeWaits adds the findings about the waits. If units are forgotten too late, waits are also
+// longer than a window, so that is not a separate finding.
 func (r *Report) judgeWaits(e *evidence, w waits, tooLate bool) {
 	if len(w.short) > 0 {
 		r.Findings = append(r.Findings, foundShort(e, w))
@@ -127,9 +127,10 @@ func (r *Report) judgeWaits(e *evidence, w waits, tooLate bool) {
 	}
 }
 
-// excess adds the finding about more than Max. It reports whether there is only one budget, as far
-// as is known: several budgets have waits of their own. It calls the excess a race only if attempts
-// one by one used up Max. If each answer takes too long for that, they show nothing.
+// excess adds the finding that more than Max was allowed. It reports whether there seems to be only
+// one budget, because each of several budgets has its own waits. It calls the excess a race only if
+// sequential attempts used up Max. If answers take too long for that, sequential attempts prove
+// nothing.
 func (r *Report) excess(e *evidence) bool {
 	alone := e.without(parallel)
 	for i, l := range e.claims {
@@ -148,7 +149,7 @@ func (r *Report) excess(e *evidence) bool {
 	return true
 }
 
-// limits adds what the audit could not show.
+// limits adds to NotTested what the audit could not show.
 func (r *Report) limits(e *evidence) {
 	if r.Denied == 0 {
 		r.NotTested = append(r.NotTested, "denials and waits: no attempt was denied")
@@ -156,14 +157,14 @@ func (r *Report) limits(e *evidence) {
 		r.NotTested = append(r.NotTested, "waits: no denial says how long to wait, so clients can only guess")
 	}
 	if longest := e.longest(); !e.fresh && r.Took < 2*longest {
-		r.NotTested = append(r.NotTested, fmt.Sprintf("denials without need: the audit took less than two windows of %s, so attempts made before it may still count", brief(longest)))
+		r.NotTested = append(r.NotTested, fmt.Sprintf("needless denials: the audit took less than two windows of %s, so earlier attempts may still count", brief(longest)))
 	}
 	if r.Unknown > 0 {
-		r.NotTested = append(r.NotTested, fmt.Sprintf("what %d attempts without an answer changed: they may have been counted, so each explains a denial later", r.Unknown))
+		r.NotTested = append(r.NotTested, fmt.Sprintf("the effect of %d attempts without an answer: they may have been counted, so each can explain a later denial", r.Unknown))
 	}
 }
 
-// Found reports whether there is a finding of a kind.
+// Found reports whether there is a finding of the given kind.
 func (r *Report) Found(k Kind) bool {
 	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Kind == k })
 }
@@ -171,11 +172,11 @@ func (r *Report) Found(k Kind) bool {
 func foundExcess(c Claim, like string) Finding {
 	f := Finding{
 		Kind:  KindExcess,
-		Title: "It admits more than " + c.Limit.Label(),
-		Seen: fmt.Sprintf("%d attempts were admitted within one window of %s, %.2f times the claim.",
+		Title: "It allows more than " + c.Limit.Label(),
+		Seen: fmt.Sprintf("%d attempts were allowed within one window of %s, %.2f times the claim.",
 			c.Most, brief(c.Limit.Per), float64(c.Most)/float64(c.Limit.Max)),
-		Means:  "Clients that know the algorithm get more than the limit, again and again.",
-		Repair: "Count in a sliding window, in one place for all instances; or claim what it really admits.",
+		Means:  "Clients that know the algorithm can repeatedly exceed the limit.",
+		Repair: "Count in a sliding window, in one place for all instances; or claim what it actually allows.",
 	}
 	if like != "" {
 		f.Means += " It behaves like " + like + "."
@@ -186,14 +187,14 @@ func foundExcess(c Claim, like string) Finding {
 func foundRace(c Claim) Finding {
 	return Finding{
 		Kind:   KindRace,
-		Title:  "Attempts at once slip past " + c.Limit.Label(),
-		Seen:   fmt.Sprintf("%d attempts were admitted within one window of %s, when %d came at once. Without these, the audit proves no more than %d.", c.Most, brief(c.Limit.Per), parallelAttempts, c.Limit.Max),
-		Means:  "It checks first and counts later, or parallel connections have budgets of their own.",
+		Title:  "Concurrent attempts get past " + c.Limit.Label(),
+		Seen:   fmt.Sprintf("%d attempts were allowed within one window of %s, when %d were made at once. Without these, the audit proves no more than %d.", c.Most, brief(c.Limit.Per), parallelAttempts, c.Limit.Max),
+		Means:  "It checks first and counts later, or each of several parallel connections has its own budget.",
 		Repair: "Decide and count in one atomic step: a script in Redis, or a lock.",
 	}
 }
 
-// foundLockout returns the finding about denials that no claim asked for, but that counted denials
+// foundLockout returns the finding about denials that no claim requires, but that counted denials
 // explain.
 func foundLockout(e *evidence, needless []int) Finding {
 	switch e.lockout() {
@@ -205,10 +206,10 @@ func foundLockout(e *evidence, needless []int) Finding {
 	return foundNeedless(e, needless, needless)
 }
 
-// foundNeedless returns the finding about needless denials. It says how many of them even counted
-// denials do not explain.
+// foundNeedless returns the finding about needless denials. It says how many of them are not
+// explained even by counted denials.
 func foundNeedless(e *evidence, needless, unexplained []int) Finding {
-	seen := were(len(needless)) + " denied although every window before held less than its Max."
+	seen := were(len(needless)) + " denied although fewer than Max attempts were counted in each preceding window."
 	if others := len(needless) - len(unexplained); others > 0 {
 		seen += fmt.Sprintf(" If denied attempts count too, that explains %d of these denials, but not the other %d.", others, len(unexplained))
 	}
@@ -217,7 +218,7 @@ func foundNeedless(e *evidence, needless, unexplained []int) Finding {
 		Title:  "It denies attempts that the limits allow",
 		Seen:   fmt.Sprintf("%s The first was in the attack %q.", seen, e.log[needless[0]].Attack),
 		Means:  "Clients that keep the limit are locked out: the limiter is stricter than it claims, or forgets too late.",
-		Repair: "Forget a unit when it is as old as the window. If somebody else used this budget meanwhile, audit one that nobody uses.",
+		Repair: "Forget a unit when it is as old as the window. If this budget had another user meanwhile, audit one that nobody else uses.",
 	}
 }
 
@@ -225,9 +226,9 @@ func foundDeniedCount(e *evidence, needless []int) Finding {
 	return Finding{
 		Kind:   KindDeniedCount,
 		Title:  "Denied attempts prolong the lockout",
-		Seen:   fmt.Sprintf("%s denied although every window before held less than its Max, always after other denied attempts. The first was in the attack %q.", were(len(needless)), e.log[needless[0]].Attack),
-		Means:  "A client that keeps retrying never gets in again, and anybody can keep it out who can send in its name.",
-		Repair: "Count admitted attempts only. If the lockout is meant, document it.",
+		Seen:   fmt.Sprintf("%s denied although fewer than Max attempts were counted in each preceding window, always after other denied attempts. The first was in the attack %q.", were(len(needless)), e.log[needless[0]].Attack),
+		Means:  "A client that keeps retrying is locked out forever, and anyone who can send in its name can keep it locked out.",
+		Repair: "Count allowed attempts only. If the lockout is intended, document it.",
 	}
 }
 
@@ -235,8 +236,8 @@ func foundShared(e *evidence, needless []int) Finding {
 	return Finding{
 		Kind:   KindSharedBudget,
 		Title:  "Limits use up each other's budget",
-		Seen:   fmt.Sprintf("%s denied although every window before held less than its Max, after attempts that another limit had denied. The first was in the attack %q.", were(len(needless)), e.log[needless[0]].Attack),
-		Means:  "What one limit denies is counted under another, because they are asked one after the other.",
+		Seen:   fmt.Sprintf("%s denied although fewer than Max attempts were counted in each preceding window, after attempts that another limit had denied. The first was in the attack %q.", were(len(needless)), e.log[needless[0]].Attack),
+		Means:  "Attempts that one limit denies are counted under another, because the limits are checked one after the other.",
 		Repair: "Decide all limits in one step, and count an attempt in all of them or in none.",
 	}
 }
@@ -244,7 +245,7 @@ func foundShared(e *evidence, needless []int) Finding {
 func foundShort(e *evidence, w waits) Finding {
 	i := w.short[0]
 	d, next := e.log[i], e.log[i+1]
-	seen := fmt.Sprintf("%d of %d waits did not suffice. After a denial with a wait of %s, the very next attempt came %s later and was denied", len(w.short), w.reported, brief(d.RetryAfter), brief(next.Sent-d.Came))
+	seen := fmt.Sprintf("%d of %d waits were too short. After a denial with a wait of %s, the very next attempt was made %s later and denied", len(w.short), w.reported, brief(d.RetryAfter), brief(next.Sent-d.Came))
 	if next.RetryAfter > 0 {
 		seen += ", with another wait of " + brief(next.RetryAfter)
 	}
@@ -268,7 +269,7 @@ func foundEndless(e *evidence, w waits) Finding {
 	return Finding{
 		Kind: KindWaitTooLong, Title: "Waits are too long",
 		Seen:   fmt.Sprintf("%d of %d waits were longer than any window, for example %s.", len(w.endless), w.reported, brief(e.log[w.endless[0]].RetryAfter)),
-		Means:  "After a window without attempts a limiter has forgotten all, so nobody has to wait longer.",
+		Means:  "After a window without attempts, a limiter has forgotten everything, so nobody has to wait longer.",
 		Repair: "Compute the wait from the time at which the oldest unit is forgotten.",
 	}
 }
@@ -280,7 +281,7 @@ func were(n int) string {
 	return fmt.Sprintf("%d attempts were", n)
 }
 
-// brief formats a duration with three digits or so.
+// brief formats a duration with about three digits.
 func brief(d time.Duration) string {
 	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
 		if d >= 100*unit {

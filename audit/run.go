@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// mostFailures is how many errors in a row end an audit.
+// mostFailures is the number of consecutive errors that ends an audit.
 const mostFailures = 5
 
-// grace is the time for the last answer of an audit in real time.
+// grace is how long an audit in real time waits for the last answer.
 const grace = time.Second
 
-// A Plan is what an audit will do at most.
+// Plan represents the most that an audit will do.
 type Plan struct {
 	Attempts  int           // at most
 	Time      time.Duration // at most, on Config.Clock
@@ -24,7 +24,7 @@ type Plan struct {
 	steps []step
 }
 
-// A step is an attack on a claim.
+// step is an attack on a claim.
 type step struct {
 	attack
 	target
@@ -55,7 +55,7 @@ func (c Config) Plan() (Plan, error) {
 		p.leave(c, t, left[i])
 	}
 	if len(p.steps) == 0 {
-		return p, fmt.Errorf("slidegate: no attack under the claims fits %s; allow more, or claim a limit with less", c.bounds())
+		return p, fmt.Errorf("slidegate: no attack under the claims fits into %s; allow more, or claim a smaller limit", c.bounds())
 	}
 	return p, nil
 }
@@ -73,7 +73,7 @@ func (p *Plan) add(c Config, s step) bool {
 	return true
 }
 
-// leave adds to NotTested the attacks on a claim that do not fit.
+// leave adds the attacks on a claim that do not fit to NotTested.
 func (p *Plan) leave(c Config, t target, left []attack) {
 	if len(left) == 0 {
 		return
@@ -86,8 +86,8 @@ func (p *Plan) leave(c Config, t target, left []attack) {
 		t.Label(), brief(takes.Round(time.Second)), tries, c.bounds(), strings.Join(names, ", ")))
 }
 
-// Run audits a limiter. It never takes more attempts or more time than Plan returns. The error is
-// that of the limiter, if it gives no answers, or that of ctx.
+// Run audits a limiter. It never takes more attempts or more time than Plan returns. It returns an
+// error if cfg is invalid, if ctx ends, or the limiter's error if it gives no answers.
 func Run(ctx context.Context, c Config) (*Report, error) {
 	plan, err := c.Plan()
 	if err != nil {
@@ -125,7 +125,7 @@ func (r *runner) perform(s step) {
 	case len(made) == 0:
 		r.inconclusive = append(r.inconclusive, name+": no time was left")
 	case !slices.ContainsFunc(made, func(a Attempt) bool { return a.Answer == AnswerAllowed }):
-		r.inconclusive = append(r.inconclusive, name+": nothing was admitted in it")
+		r.inconclusive = append(r.inconclusive, name+": nothing was allowed")
 	default:
 		r.performed = append(r.performed, name)
 	}

@@ -60,8 +60,8 @@ import (
 )
 
 // On returns a Connection that sends through a *redis.Client, for one server or under Sentinel, or
-// through a *redis.ClusterClient. It sends nothing yet, so Redis may be down. Any number of limiters
-// and guards can share the Connection, and it shares the client's connection pools.
+// through a *redis.ClusterClient. It sends nothing yet, so Redis may be down. Any number of
+// limiters and guards can share the Connection, and it shares the client's connection pools.
 //
 // Limiters call the hooks of a *redis.Client. Add them before the first request. On a
 // *redis.ClusterClient, limiters call the hooks of its nodes, and not its own: add them with

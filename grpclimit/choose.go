@@ -22,8 +22,8 @@ var (
 	Blocked Limiter = constant.Blocked
 )
 
-// HealthChecks reports whether a method belongs to the health service, grpc.health.v1.Health. Use it
-// as Config.Skip, so that health checks are not limited.
+// HealthChecks reports whether a method belongs to the health service, grpc.health.v1.Health. Use
+// it as Config.Skip, so that health checks are not limited.
 func HealthChecks(_ context.Context, method string) bool {
 	return strings.HasPrefix(method, "/grpc.health.v1.Health/")
 }

@@ -46,8 +46,8 @@ type InFlight struct {
 	keyless sync.Once // logs the first call without a key
 }
 
-// NewInFlight returns an InFlight. It returns an error if Places, Key or Outage is missing, if Wait is
-// negative, or if Outage is neither FailOpen nor FailClosed.
+// NewInFlight returns an InFlight. It returns an error if Places, Key or Outage is missing, if Wait
+// is negative, or if Outage is neither FailOpen nor FailClosed.
 func NewInFlight(cfg InFlightConfig) (*InFlight, error) {
 	gate, err := place.NewGate("grpclimit.InFlight", cfg.Places, cfg.Wait, string(cfg.Outage), cfg.Log)
 	switch {
@@ -60,8 +60,8 @@ func NewInFlight(cfg InFlightConfig) (*InFlight, error) {
 	return &InFlight{cfg: cfg, gate: gate}, nil
 }
 
-// UnaryServer implements grpc.UnaryServerInterceptor. The call holds a place until its handler returns or
-// panics, even if the client has gone.
+// UnaryServer implements grpc.UnaryServerInterceptor. The call holds a place until its handler
+// returns or panics, even if the client has gone.
 func (i *InFlight) UnaryServer(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	held, err := i.enter(ctx, info.FullMethod)
 	if err != nil {
@@ -72,8 +72,8 @@ func (i *InFlight) UnaryServer(ctx context.Context, request any, info *grpc.Unar
 	return next(held.Context, request)
 }
 
-// StreamServer implements grpc.StreamServerInterceptor. The stream holds a place until its handler returns
-// or panics, even if the client has gone.
+// StreamServer implements grpc.StreamServerInterceptor. The stream holds a place until its handler
+// returns or panics, even if the client has gone.
 func (i *InFlight) StreamServer(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	held, err := i.enter(stream.Context(), info.FullMethod)
 	if err != nil {

@@ -58,8 +58,9 @@ func heldBy(t *testing.T, l *inflight.Limiter, over chan<- struct{}) []grpc.Serv
 	}
 }
 
-// TestInFlightGivesBack checks that the place of a call is free as soon as its handler has returned or
-// panicked. If the client cancels the call or its connection is cut, the place is held until then.
+// TestInFlightGivesBack checks that the place of a call is free as soon as its handler has returned
+// or panicked. If the client cancels the call or its connection is cut, the place is held until
+// then.
 func TestInFlightGivesBack(t *testing.T) {
 	returns, panics := func(context.Context) error { return nil }, func(context.Context) error { panic("a mistake") }
 	for name, test := range map[string]struct {
@@ -122,8 +123,8 @@ func TestInFlightLost(t *testing.T) {
 	}
 }
 
-// TestInFlightDenies checks the status of a call for which there is no place, and that its trailer makes
-// clients with a retry policy wait as long.
+// TestInFlightDenies checks the status of a call for which there is no place, and that its trailer
+// makes clients with a retry policy wait as long.
 func TestInFlightDenies(t *testing.T) {
 	for name, call := range map[string]call{"unary": unary, "stream": stream} {
 		t.Run(name, func(t *testing.T) {

@@ -63,8 +63,8 @@ type Outbound struct {
 	calls *outbound.Calls
 }
 
-// NewOutbound returns an Outbound. It returns an error if neither Turns nor Places is set, if MaxPause is
-// not from 0 to a day, or if Outage is neither FailOpen nor FailClosed.
+// NewOutbound returns an Outbound. It returns an error if neither Turns nor Places is set, if
+// MaxPause is not from 0 to a day, or if Outage is neither FailOpen nor FailClosed.
 func NewOutbound(cfg OutboundConfig) (*Outbound, error) {
 	calls, err := outbound.New("grpclimit.Outbound", outbound.Config{
 		Turns: cfg.Turns, Places: cfg.Places, MaxPause: cfg.MaxPause, Outage: string(cfg.Outage), Log: cfg.Log,

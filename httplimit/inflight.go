@@ -53,8 +53,8 @@ type InFlight struct {
 	shadow      shadow
 }
 
-// NewInFlight returns a middleware. It returns an error if Places, Key or Outage is missing, if Wait is
-// negative, or if Outage is neither FailOpen nor FailClosed.
+// NewInFlight returns a middleware. It returns an error if Places, Key or Outage is missing, if
+// Wait is negative, or if Outage is neither FailOpen nor FailClosed.
 func NewInFlight(cfg InFlightConfig) (*InFlight, error) {
 	if cfg.Shadow {
 		cfg.Wait = min(cfg.Wait, 0)

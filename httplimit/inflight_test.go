@@ -431,7 +431,8 @@ func TestPattern(t *testing.T) {
 	}
 }
 
-// TestInFlightKeyless checks that a request without a key is refused, and that the first one is logged.
+// TestInFlightKeyless checks that a request without a key is refused, and that the first one is
+// logged.
 func TestInFlightKeyless(t *testing.T) {
 	var log logBuffer
 	h := inFlight(httplimit.InFlightConfig{Places: places(1), Key: httplimit.Header("X-Key"), Log: log.loggerOf("reason")}).Wrap(fine)

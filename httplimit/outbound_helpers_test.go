@@ -35,7 +35,8 @@ func transport(cfg httplimit.TransportConfig) *httplimit.Transport {
 	return must(httplimit.NewTransport(cfg))
 }
 
-// inFlight returns an InFlight. Its Outage is FailClosed and its Key is everybody, unless cfg sets others.
+// inFlight returns an InFlight. Its Outage is FailClosed and its Key is everybody, unless cfg sets
+// others.
 func inFlight(cfg httplimit.InFlightConfig) *httplimit.InFlight {
 	if cfg.Outage == "" {
 		cfg.Outage = httplimit.FailClosed

@@ -45,8 +45,8 @@ func (m *Middleware) pass(w http.ResponseWriter, r *http.Request, p problem.Deta
 	next.ServeHTTP(w, r)
 }
 
-// log counts a request that would have been refused, and logs how many there were. An outage has its
-// own log lines.
+// log counts a request that would have been refused, and logs how many there were. An outage has
+// its own log lines.
 func (s *shadow) log(log *slog.Logger, p problem.Details) {
 	if p.Status == http.StatusServiceUnavailable {
 		return

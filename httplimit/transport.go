@@ -66,8 +66,9 @@ type Transport struct {
 	calls *outbound.Calls
 }
 
-// NewTransport returns a Transport. It returns an error if neither Turns nor Places is set, if MaxPause
-// is not from 0 to a day, if Outage is neither FailOpen nor FailClosed, or if Base is a nil pointer.
+// NewTransport returns a Transport. It returns an error if neither Turns nor Places is set, if
+// MaxPause is not from 0 to a day, if Outage is neither FailOpen nor FailClosed, or if Base is a
+// nil pointer.
 func NewTransport(cfg TransportConfig) (*Transport, error) {
 	calls, err := outbound.New("httplimit.Transport", outbound.Config{
 		Turns: cfg.Turns, Places: cfg.Places, MaxPause: cfg.MaxPause, Outage: string(cfg.Outage), Log: cfg.Log,

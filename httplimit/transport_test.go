@@ -65,8 +65,8 @@ func TestTransportEvent(t *testing.T) {
 	}
 }
 
-// TestTransportClosesBodies checks that the body of a request is closed whenever RoundTrip fails, and that
-// nothing is sent unless its turn has come.
+// TestTransportClosesBodies checks that the body of a request is closed whenever RoundTrip fails,
+// and that nothing is sent unless its turn has come.
 func TestTransportClosesBodies(t *testing.T) {
 	down := redistest.Start(t)
 	lost := must(pace.New(window.On(down.Client(t)), pace.Config{Name: "turns", Limits: limits("1/1h")}))
@@ -233,7 +233,8 @@ func TestTransportPlace(t *testing.T) {
 	}
 }
 
-// TestTransportNoBody checks that a response without a body holds no place, over HTTP/1.1 and HTTP/2.
+// TestTransportNoBody checks that a response without a body holds no place, over HTTP/1.1 and
+// HTTP/2.
 func TestTransportNoBody(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -28,8 +28,8 @@ type Attempt struct {
 	// see BeginChallenged. It is also false if Redis did not answer that question.
 	Challenge bool
 
-	// DeniedBy is the first budget that was used up, or empty if Allowed. Log it, and do not show it to
-	// the user.
+	// DeniedBy is the first budget that was used up, or empty if Allowed. Log it, and do not show it
+	// to the user.
 	DeniedBy Budget
 
 	// Remaining is how many more failures the budgets of this attempt allow now, or 0 if denied. Once
@@ -146,7 +146,8 @@ func (a *Attempt) end(ctx context.Context, success methods) error {
 	return a.guard.undo(ctx, append(back, resets(a.guard.charges(success.clears, a.who))...))
 }
 
-// undo is a charge to give back or, without the decision that counted it, all charges to an event key.
+// undo is a charge to give back or, without the decision that counted it, all charges to an event
+// key.
 type undo struct {
 	charge
 	decision *window.Decision

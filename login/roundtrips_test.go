@@ -104,8 +104,8 @@ func gatedGuard(t *testing.T, cfg login.Config) (*gate, *login.Guard) {
 	return gate, g
 }
 
-// TestRoundTrips counts the calls that each method sends before it waits for replies, where budgets are
-// asked part by part, and where one script call asks all.
+// TestRoundTrips counts the calls that each method sends before it waits for replies, where budgets
+// are asked part by part, and where one script call asks all.
 func TestRoundTrips(t *testing.T) {
 	var gate *gate
 	var g *login.Guard
@@ -211,8 +211,8 @@ func TestRoundTrips(t *testing.T) {
 	})
 }
 
-// jointGuard returns a gated guard that asks all budgets of a method by one script call, and ends an
-// attempt by one.
+// jointGuard returns a gated guard that asks all budgets of a method by one script call, and ends
+// an attempt by one.
 func jointGuard(t *testing.T, cfg login.Config) (*gate, *login.Guard) {
 	t.Helper()
 	gate, g := gatedGuard(t, cfg)

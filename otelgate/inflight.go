@@ -21,7 +21,8 @@ import (
 // Use the Registration for a limiter that is closed before the program ends: Unregister stops the
 // reports.
 //
-// The errors are those of New. Like the methods of a limiter, InFlight panics if one is nil or zero.
+// The errors are those of New. Like the methods of a limiter, InFlight panics if one is nil or
+// zero.
 func InFlight(provider metric.MeterProvider, limiters ...*inflight.Limiter) (metric.Registration, error) {
 	meter, err := meterOf(provider)
 	if err != nil {

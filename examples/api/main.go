@@ -1,5 +1,6 @@
-// Command api is a whole service with limits, to copy from: requests by address behind a load balancer, and by the
-// plan of an API key; tokens of a language model; a login form; what callers have left; metrics; a graceful stop.
+// Command api is a complete service with limits, to copy from. It limits requests by address behind
+// a load balancer, requests by the plan of an API key, the tokens of a language model, and a login
+// form. It shows callers how much they have left, exports metrics, and shuts down gracefully.
 //
 //	SECRET=$(openssl rand -hex 16) docker compose -f examples/api/compose.yaml up --build
 //	LISTEN=:8080 METRICS_LISTEN=:9090 REDIS_URL=redis://127.0.0.1:6379 SECRET=0123456789abcdef go run ./examples/api
@@ -12,8 +13,8 @@
 //	curl -i localhost:8080/login -d account=alice -d password=wrong
 //	curl -s localhost:9090/metrics | grep slidegate
 //
-// Customers and users are in this file, in place of a database. It needs the module otelgate, so until the first
-// release, copy it with the replace lines of docs/compatibility.md.
+// Customers and users are in this file instead of a database. It needs the module otelgate, so
+// until the first release, copy it with the replace lines from docs/compatibility.md.
 package main
 
 import (
@@ -52,10 +53,10 @@ func main() {
 
 // settings come from the environment.
 type settings struct {
-	listen, metrics string // addresses; metrics are for the operator alone
+	listen, metrics string // addresses; metrics are for the operator only
 	redis           string // a URL, as for window.Dial
 	proxies         []string
-	secret          []byte // 16 random bytes or more, the same in each process; the guard and the cookies derive keys from it
+	secret          []byte // at least 16 random bytes, the same in all processes; the guard and the cookies derive keys from it
 }
 
 func settingsFrom(getenv func(string) string) settings {
@@ -67,7 +68,7 @@ func settingsFrom(getenv func(string) string) settings {
 
 // run serves until ctx ends, and then drains requests in flight.
 func run(ctx context.Context, s settings) error {
-	conn := window.Dial(s.redis) // Redis can be down, now and later
+	conn := window.Dial(s.redis) // Redis can be down, now or later
 	defer conn.Close()
 	exporter, err := prometheus.New()
 	if err != nil {
@@ -108,8 +109,8 @@ func serverFor(addr string, h http.Handler) *http.Server {
 	}
 }
 
-// newService returns the handler of all routes. An address is limited before anything else is done for it, except for
-// health checks, which can come from the load balancer itself.
+// newService returns the handler of all routes. The limit by address comes first, before any other
+// work, except for health checks, which can come from the load balancer itself.
 func newService(conn *window.Connection, observe observe, s settings) (http.Handler, error) {
 	var clients httplimit.Clients // the address of the connection
 	var err error
@@ -139,7 +140,7 @@ func newService(conn *window.Connection, observe observe, s settings) (http.Hand
 	return all, nil
 }
 
-// timeout is how long a call waits for Redis at most.
+// timeout is the longest time that a call waits for Redis.
 var timeout = 250 * time.Millisecond
 
 type observe = func(context.Context, window.Observation)
@@ -155,7 +156,7 @@ func newLimiter(conn *window.Connection, observe observe, name string, limits ..
 	return window.New(conn, cfg)
 }
 
-// A plan is what a customer pays for.
+// plan is what a customer pays for.
 type plan struct {
 	name             string
 	requests, tokens []window.Limit
@@ -166,7 +167,7 @@ var (
 	pro  = plan{"pro", []window.Limit{window.PerMinute(100)}, []window.Limit{window.PerHour(100_000)}}
 )
 
-// A customer has an API key.
+// customer is identified by an API key.
 type customer struct {
 	id string
 	plan
@@ -178,7 +179,8 @@ type customerKey struct{}
 
 func customerOf(r *http.Request) customer { return r.Context().Value(customerKey{}).(customer) }
 
-// authenticated lets only customers through. Limits by key come after it, so inventing keys gains nothing.
+// authenticated lets only customers through. Limits by key come after it, so inventing keys does
+// not help.
 func authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, ok := customers[r.Header.Get("X-Api-Key")]
@@ -190,7 +192,7 @@ func authenticated(next http.Handler) http.Handler {
 	})
 }
 
-// newAPI returns the routes of customers, by the limits of their plans.
+// newAPI returns the customers' routes, limited by their plans.
 func newAPI(conn *window.Connection, observe observe) (http.Handler, error) {
 	requests, err := newLimiter(conn, observe, "requests", free.requests...)
 	if err != nil {
@@ -212,7 +214,7 @@ func newAPI(conn *window.Connection, observe observe) (http.Handler, error) {
 	}
 	byTokens, err := httplimit.New(httplimit.Config{
 		Choose: tokensOf, Key: id,
-		Outage:    httplimit.FailClosed, // tokens cost money, so without Redis there are none
+		Outage:    httplimit.FailClosed, // tokens cost money, so none are spent without Redis
 		Cost:      mostTokens,
 		CostAfter: func(u httplimit.Used) int64 { return u.Units },
 	})
@@ -232,8 +234,9 @@ func newAPI(conn *window.Connection, observe observe) (http.Handler, error) {
 	return mux, nil
 }
 
-// byPlan returns, for each request, the limiter of the customer's plan. Each is made when the program starts, since an
-// error of Choose is an outage, which FailOpen lets pass.
+// byPlan returns a Choose function that returns the limiter of the customer's plan. All limiters
+// are created at startup, because an error from Choose counts as an outage, in which FailOpen
+// allows requests.
 func byPlan(l *window.Limiter, limits func(plan) []window.Limit) (func(*http.Request) (httplimit.Limiter, error), error) {
 	plans := map[string]httplimit.Limiter{}
 	for _, p := range []plan{free, pro} {
@@ -249,7 +252,8 @@ func byPlan(l *window.Limiter, limits func(plan) []window.Limit) (func(*http.Req
 // longestPrompt is in bytes.
 const longestPrompt = 1 << 16
 
-// mostTokens is what a prompt can cost at most. It is charged before, so that prompts at the same time share the limit.
+// mostTokens returns the most that a prompt can cost. It is charged up front, so that concurrent
+// prompts share the limit.
 func mostTokens(r *http.Request) int64 {
 	if r.ContentLength < 0 || r.ContentLength > longestPrompt {
 		return longestPrompt / 2
@@ -261,7 +265,7 @@ func hello(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(w, "hello, %s on the plan %s\n", customerOf(r).id, customerOf(r).name)
 }
 
-// complete stands for a language model: each word is a token.
+// complete stands in for a language model: each word is a token.
 func complete(w http.ResponseWriter, r *http.Request) {
 	prompt, err := io.ReadAll(http.MaxBytesReader(w, r.Body, longestPrompt))
 	if tooLong := (*http.MaxBytesError)(nil); errors.As(err, &tooLong) {
@@ -276,7 +280,7 @@ func complete(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(w, "your prompt has %d tokens\n", used)
 }
 
-// newLogin returns the login form. While Redis is down it answers 503.
+// newLogin returns the login form. While Redis is down, it answers 503.
 func newLogin(conn *window.Connection, observe observe, clients httplimit.Clients, secret []byte) (http.Handler, error) {
 	guard, err := login.New(conn, login.Config{Name: "login", Secret: secret, Observe: observe})
 	if err != nil {
@@ -289,7 +293,7 @@ func newLogin(conn *window.Connection, observe observe, clients httplimit.Client
 	return loginhttp.New(loginhttp.Config{
 		Guard: guard, Devices: devices, Clients: clients, Check: checkPassword,
 		Success: func(w http.ResponseWriter, _ *http.Request, account string) {
-			_, _ = fmt.Fprintf(w, "welcome, %s\n", account) // begin a session here
+			_, _ = fmt.Fprintf(w, "welcome, %s\n", account) // start a session here
 		},
 	})
 }
@@ -298,6 +302,6 @@ func newLogin(conn *window.Connection, observe observe, clients httplimit.Client
 var alice = []byte("$2a$10$BUqA2F/08GiGmG.Sy0tYJeh3gEUrLq89vbMhWfvOfoBq/U7upXUvm")
 
 func checkPassword(_ context.Context, account, password string) (bool, error) {
-	err := bcrypt.CompareHashAndPassword(alice, []byte(password)) // also for accounts that do not exist
+	err := bcrypt.CompareHashAndPassword(alice, []byte(password)) // even for accounts that do not exist
 	return err == nil && account == "alice", nil
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// TestMain runs the tests, and stops the servers that they have started.
+// TestMain runs the tests, and stops the servers that they started.
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// TestService runs the whole service: each route, Redis stopped and back, and the end.
+// TestService runs the whole service: each route, an outage of Redis, and the shutdown.
 func TestService(t *testing.T) {
 	redis, api, operator := redistest.Start(t), freeAddress(t), freeAddress(t)
-	timeout = time.Minute // a busy machine is no outage
+	timeout = time.Minute // so that a busy machine is not an outage
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
@@ -50,7 +50,7 @@ func TestService(t *testing.T) {
 	redis.Restart(t)
 	for late := time.Now().Add(time.Minute); c.status("GET", "/v1/status", "free-key", "") != 200; <-time.After(10 * time.Millisecond) {
 		if time.Now().After(late) {
-			t.Fatal("the service does not find Redis again")
+			t.Fatal("the service does not reconnect to Redis")
 		}
 	}
 	client{t, "http://" + operator}.wants("GET", "/metrics", "", "", 200, `slidegate_limiter_name="requests"`)
@@ -60,7 +60,7 @@ func TestService(t *testing.T) {
 	}
 }
 
-// freeAddress returns an address where nobody listens.
+// freeAddress returns an address on which nothing listens.
 func freeAddress(t *testing.T) string {
 	l := must(net.Listen("tcp", "127.0.0.1:0"))
 	if err := l.Close(); err != nil {
@@ -96,7 +96,7 @@ func (c client) status(method, path, key, body string) int {
 	return r.StatusCode
 }
 
-// wants calls a route, and checks status and body.
+// wants calls a route, and checks the status and the body.
 func (c client) wants(method, path, key, body string, status int, has string) {
 	c.Helper()
 	r := c.do(method, path, key, body)

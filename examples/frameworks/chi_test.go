@@ -27,7 +27,7 @@ func Example_chi() {
 	// GET /nowhere 429
 }
 
-// How do I limit each route of chi by itself?
+// How do I limit each chi route separately?
 func Example_chiRoute() {
 	limiter := once()
 	limit, err := httplimit.New(httplimit.Config{
@@ -38,7 +38,7 @@ func Example_chiRoute() {
 	}
 	router := chi.NewRouter()
 	router.Group(func(r chi.Router) {
-		r.Use(limit.Wrap) // in a Group, it runs when the route is known
+		r.Use(limit.Wrap) // in a Group, it runs once the route is known
 		r.Get("/orders/{id}", hello)
 		r.Get("/prices", hello)
 	})
@@ -57,16 +57,16 @@ func Example_chiRoute() {
 	// GET /nowhere 404
 }
 
-// chiRoute returns the Key that is the pattern of the route, for the Use of a whole router.
+// chiRoute returns the Key that is the pattern of the route, for Use on a whole router.
 func chiRoute(router chi.Routes) httplimit.Key {
 	return httplimit.RouteBy(func(r *http.Request) string {
-		current := chi.RouteContext(r.Context()) // with the path that StripSlashes and others set
+		current := chi.RouteContext(r.Context()) // has the path that StripSlashes and others set
 		path := cmp.Or(current.RoutePath, r.URL.RawPath, r.URL.Path)
 		return router.Find(chi.NewRouteContext(), r.Method, path)
 	})
 }
 
-// How do I limit each route under the Use of a whole chi router?
+// How do I limit each route with Use on a whole chi router?
 func Example_chiUse() {
 	limiter := once()
 	router := chi.NewRouter()
@@ -112,8 +112,8 @@ func Example_chiUser() {
 	// GET /orders/1 401
 }
 
-// TestChiRoute checks the keys of chiRoute: also of an escaped path, in a router that is mounted,
-// and behind a middleware that changes the path.
+// TestChiRoute checks the keys of chiRoute, including for an escaped path, in a mounted router, and
+// behind a middleware that changes the path.
 func TestChiRoute(t *testing.T) {
 	router := chi.NewRouter()
 	router.Use(middleware.StripSlashes, limitBy(chiRoute(router)).Wrap)
@@ -134,8 +134,8 @@ func TestChiRoute(t *testing.T) {
 	}
 }
 
-// TestChiSubRouter checks that under the Use of a sub-router, Route is the pattern of the mount, so
-// that all its routes share one budget.
+// TestChiSubRouter checks that with Use on a sub-router, Route is the pattern of the mount, so that
+// all of its routes share one budget.
 func TestChiSubRouter(t *testing.T) {
 	router := chi.NewRouter()
 	router.Route("/api", func(r chi.Router) {
@@ -148,7 +148,7 @@ func TestChiSubRouter(t *testing.T) {
 	}
 }
 
-// TestChiRealIP checks that chi's RealIP lets a client choose the address that it is limited by.
+// TestChiRealIP checks that chi's RealIP lets a client choose the address by which it is limited.
 // Without it, the client cannot.
 func TestChiRealIP(t *testing.T) {
 	for _, of := range []struct {

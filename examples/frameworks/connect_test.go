@@ -23,8 +23,8 @@ const (
 	watchProcedure = "/acme.v1.PingService/Watch"
 )
 
-// newPingServiceHandler returns what protoc-gen-connect-go generates: a path and a handler. Ping is
-// unary, and Watch sends a stream.
+// newPingServiceHandler returns a path and a handler, like code that protoc-gen-connect-go
+// generates. Ping is unary, and Watch sends a stream.
 func newPingServiceHandler(opts ...connect.HandlerOption) (path string, handler http.Handler) {
 	mux := http.NewServeMux()
 	mux.Handle(pingProcedure, connect.NewUnaryHandlerSimple(pingProcedure, func(context.Context, *emptypb.Empty) (*emptypb.Empty, error) {
@@ -42,7 +42,7 @@ var errorWriter = connect.NewErrorWriter()
 // tooManyRequests answers a denied call with the code resource_exhausted.
 func tooManyRequests(w http.ResponseWriter, r *http.Request, _ window.Decision) {
 	err := connect.NewError(connect.CodeResourceExhausted, errors.New("too many requests"))
-	_ = errorWriter.Write(w, r, err) // it fails if the client has gone
+	_ = errorWriter.Write(w, r, err) // fails if the client has gone
 }
 
 // How do I limit the calls of Connect, gRPC and gRPC-Web by IP address?
@@ -71,7 +71,7 @@ func Example_connect() {
 // stream once, when it opens.
 type limitUsers struct{ limiter *window.Limiter }
 
-// check decides about a call of a user that an interceptor before has verified.
+// check decides on a call of a user, whom an earlier interceptor has verified.
 func (l limitUsers) check(ctx context.Context, procedure string) error {
 	name, _ := ctx.Value(userKey{}).(string)
 	if name == "" {
@@ -79,7 +79,7 @@ func (l limitUsers) check(ctx context.Context, procedure string) error {
 	}
 	d, err := l.limiter.Allow(ctx, procedure+" "+name)
 	switch {
-	case err != nil: // log it: the client does not need to know
+	case err != nil: // log err: the client does not need to know it
 		return connect.NewError(connect.CodeUnavailable, errors.New("calls cannot be counted at the moment"))
 	case !d.Allowed:
 		denied := connect.NewError(connect.CodeResourceExhausted, errors.New("too many requests"))
@@ -115,7 +115,7 @@ func (l limitUsers) WrapStreamingClient(next connect.StreamingClientFunc) connec
 	return next
 }
 
-// How do I limit each user and procedure by an interceptor?
+// How do I limit each user and procedure with an interceptor?
 func Example_connectInterceptor() {
 	limiter := once()
 	mux := http.NewServeMux()
@@ -140,7 +140,7 @@ func Example_connectInterceptor() {
 // authenticateCall is an interceptor that puts the user's name into the context.
 type authenticateCall struct{}
 
-// userOf returns a context with the user that headers name.
+// userOf returns a context with the user named in the headers.
 func userOf(ctx context.Context, h http.Header) (context.Context, error) {
 	name := nameOf(&http.Request{Header: h})
 	if name == "" {
@@ -201,7 +201,7 @@ func watch(server *httptest.Server, name string, opts ...connect.ClientOption) e
 	return stream.Err()
 }
 
-// requestOf returns the request of a user.
+// requestOf returns a request from a user.
 func requestOf(name string) *connect.Request[emptypb.Empty] {
 	r := connect.NewRequest(&emptypb.Empty{})
 	r.Header().Set("X-Test-User", name)
@@ -212,7 +212,7 @@ func requestOf(name string) *connect.Request[emptypb.Empty] {
 var protocols = map[string][]connect.ClientOption{"Connect": nil, "gRPC": {connect.WithGRPC()}, "gRPC-Web": {connect.WithGRPCWeb()}}
 
 // TestConnectProtocols checks the code of denied calls in each protocol, and whether there is a
-// Retry-After: by the middleware with and without Denied, and by the interceptor.
+// Retry-After: with the middleware, with and without Denied, and with the interceptor.
 func TestConnectProtocols(t *testing.T) {
 	middleware := func(denied func(http.ResponseWriter, *http.Request, window.Decision)) func() *httptest.Server {
 		return func() *httptest.Server {
@@ -252,7 +252,7 @@ func TestConnectProtocols(t *testing.T) {
 	}
 }
 
-// TestConnectRefusals checks the codes that clients see where the middleware answers by itself.
+// TestConnectRefusals checks the codes that clients see if the middleware itself answers.
 func TestConnectRefusals(t *testing.T) {
 	for want, cfg := range map[connect.Code]httplimit.Config{
 		connect.CodeInternal:    {Key: func(*http.Request) string { return "" }, Limiter: once()},

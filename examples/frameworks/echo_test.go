@@ -28,7 +28,7 @@ func Example_echo() {
 	// GET /orders/2 429
 }
 
-// How do I limit each route of echo by itself?
+// How do I limit each echo route separately?
 func Example_echoRoute() {
 	limiter := once()
 	route := httplimit.RouteBy(func(r *http.Request) string { return r.Pattern }) // which echo sets before Use
@@ -87,7 +87,7 @@ func Example_echoUser() {
 	// GET /orders/1 401
 }
 
-// TestEchoRoute checks the keys of routes of echo.
+// TestEchoRoute checks the keys of echo routes.
 func TestEchoRoute(t *testing.T) {
 	e := echo.New()
 	e.Use(echo.WrapMiddleware(limitBy(httplimit.RouteBy(func(r *http.Request) string { return r.Pattern })).Wrap))
@@ -96,8 +96,8 @@ func TestEchoRoute(t *testing.T) {
 	checkRoutes(t, e)
 }
 
-// TestEchoRealIP checks that RealIP of echo v5 believes a client only with the extractor of v4, and
-// that the middleware never does.
+// TestEchoRealIP checks that RealIP of echo v5 trusts a client's header only with the extractor of
+// v4, and that the middleware never does.
 func TestEchoRealIP(t *testing.T) {
 	for _, of := range []struct {
 		extract echo.IPExtractor
@@ -115,7 +115,7 @@ func TestEchoRealIP(t *testing.T) {
 	}
 }
 
-// TestEchoPanic checks that echo's Recover answers a panic, which counts.
+// TestEchoPanic checks that echo's Recover answers a panic, and that the request counts.
 func TestEchoPanic(t *testing.T) {
 	e := echo.New()
 	e.Use(middleware.Recover(), echo.WrapMiddleware(limitBy(httplimit.Address).Wrap))
@@ -125,8 +125,8 @@ func TestEchoPanic(t *testing.T) {
 	}
 }
 
-// TestEchoStatus checks that CountOnly sees the status of an error that a handler returns around
-// echo, and not under Use.
+// TestEchoStatus checks that CountOnly sees the status of an error returned by a handler if the
+// middleware wraps echo, but not with Use.
 func TestEchoStatus(t *testing.T) {
 	e := func() *echo.Echo {
 		e := echo.New()

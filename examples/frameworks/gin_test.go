@@ -41,7 +41,7 @@ func ginLimit(limit *httplimit.Middleware) gin.HandlerFunc {
 	}
 }
 
-// How do I limit each route of gin by itself?
+// How do I limit each gin route separately?
 func Example_ginRoute() {
 	limiter := once()
 	route := httplimit.RouteBy(func(r *http.Request) string { return r.Pattern }) // which ginLimit sets
@@ -98,7 +98,7 @@ func Example_ginUser() {
 	// GET /orders/1 401
 }
 
-// TestGinRoute checks the keys of routes of gin, and that a denied request never reaches a handler.
+// TestGinRoute checks the keys of gin routes, and that a denied request never reaches a handler.
 func TestGinRoute(t *testing.T) {
 	engine, served := gin.New(), 0
 	engine.Use(ginLimit(limitBy(httplimit.RouteBy(func(r *http.Request) string { return r.Pattern }))))
@@ -107,12 +107,12 @@ func TestGinRoute(t *testing.T) {
 	engine.GET("/prices", count)
 	checkRoutes(t, engine)
 	if served != 2 {
-		t.Errorf("the handlers served %d requests, not 2", served)
+		t.Errorf("the handlers served %d requests, want 2", served)
 	}
 }
 
-// TestGinClientIP checks that gin's ClientIP believes a client by default, and the middleware does
-// not.
+// TestGinClientIP checks that gin's ClientIP trusts a client's header by default, and that the
+// middleware does not.
 func TestGinClientIP(t *testing.T) {
 	engine := gin.New()
 	engine.Use(ginLimit(limitBy(httplimit.Address)))
@@ -124,7 +124,7 @@ func TestGinClientIP(t *testing.T) {
 	}
 }
 
-// TestGinPanic checks that gin.Recovery answers a panic, which counts.
+// TestGinPanic checks that gin.Recovery answers a panic, and that the request counts.
 func TestGinPanic(t *testing.T) {
 	engine := gin.New()
 	engine.Use(gin.RecoveryWithWriter(httptest.NewRecorder().Body), ginLimit(limitBy(httplimit.Address)))
@@ -134,7 +134,7 @@ func TestGinPanic(t *testing.T) {
 	}
 }
 
-// TestGinStatus checks that around the engine, CountOnly sees the status.
+// TestGinStatus checks that CountOnly sees the status if the middleware wraps the engine.
 func TestGinStatus(t *testing.T) {
 	engine := gin.New()
 	engine.GET("/", func(c *gin.Context) { c.Status(http.StatusUnauthorized) })

@@ -15,11 +15,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	gin.SetMode(gin.TestMode) // gin is silent then
+	gin.SetMode(gin.TestMode) // silences gin
 	os.Exit(m.Run())
 }
 
-// must returns v, and panics if there is an error.
+// must returns v, or panics if there is an error.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -60,7 +60,7 @@ func hello(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "hel
 // userKey is the key of the user's name in a context.
 type userKey struct{}
 
-// nameOf returns the user that a request says it is from. A program verifies a session or a token.
+// nameOf returns the user named in a request. A real program verifies a session or a token.
 func nameOf(r *http.Request) string { return r.Header.Get("X-Test-User") }
 
 // authenticate puts the user's name into the context of a request.
@@ -85,7 +85,7 @@ func user(r *http.Request) string {
 }
 
 // checkRoutes checks the keys of a router under a limit of one request an hour for each route.
-// Paths that match no route share one budget, and no client gets another by a path that it invents.
+// Paths that match no route share one budget, so no client gets another one by inventing a path.
 func checkRoutes(t *testing.T, h http.Handler) {
 	t.Helper()
 	for _, of := range []struct {
@@ -105,7 +105,7 @@ func checkRoutes(t *testing.T, h http.Handler) {
 	}
 }
 
-// checkCountOnly checks the second answer of a handler that answers 401, if only 401 counts.
+// checkCountOnly checks the second response of a handler that answers 401, if only 401 counts.
 func checkCountOnly(t *testing.T, handler func(*httplimit.Middleware) http.Handler, want int) {
 	t.Helper()
 	h := handler(must(httplimit.New(httplimit.Config{
@@ -113,6 +113,6 @@ func checkCountOnly(t *testing.T, handler func(*httplimit.Middleware) http.Handl
 		CountOnly: func(status int) bool { return status == http.StatusUnauthorized },
 	})))
 	if one, two := status(h, "/"), status(h, "/"); one != http.StatusUnauthorized || two != want {
-		t.Errorf("%d, then %d, not %d", one, two, want)
+		t.Errorf("%d, then %d, want %d", one, two, want)
 	}
 }

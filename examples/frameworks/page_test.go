@@ -1,4 +1,4 @@
-// Package frameworks has the code of docs/frameworks.md.
+// Package frameworks contains the code in docs/frameworks.md.
 package frameworks
 
 import (
@@ -11,7 +11,7 @@ import (
 )
 
 // TestPage checks that docs/frameworks.md quotes code that is compiled and run, and names the
-// versions that are.
+// versions that are tested.
 func TestPage(t *testing.T) {
 	const page = "../../docs/frameworks.md"
 	snippets.Check(t, page, snippets.Code(t, must(filepath.Glob("*_test.go"))...), 12)

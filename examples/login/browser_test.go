@@ -23,10 +23,10 @@ import (
 )
 
 // TestInBrowser uses the website in Chromium, over plain HTTP on localhost. A user forgets the
-// password, waits, solves a puzzle, is attacked, and sees Redis stop and return.
+// password, waits, solves a puzzle, is attacked, and uses the site while Redis stops and returns.
 func TestInBrowser(t *testing.T) {
 	if testing.Short() {
-		t.Skip("A browser takes long to start; run this test without -short.")
+		t.Skip("A browser takes a long time to start; run this test without -short.")
 	}
 	redis := redistest.Start(t)
 	guard, url := serve(t, redis)
@@ -129,12 +129,12 @@ type browser struct {
 func browsers(t *testing.T, url string) (a, b browser) {
 	t.Helper()
 	path := redistest.Program(t, "chromium", "chromium", "chromium-browser", "google-chrome")
-	dir := profile(t) // also for temporary files, which a killed browser leaves
+	dir := profile(t) // also holds the temporary files that a killed browser leaves behind
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
 		chromedp.UserDataDir(dir), chromedp.Env("TMPDIR="+dir), chromedp.WSURLReadTimeout(time.Minute))
 	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(cancel)
-	quiet := func(string, ...any) {} // some versions of Chromium have events that chromedp does not know
+	quiet := func(string, ...any) {} // some versions of Chromium send events that chromedp does not know
 	first, cancel := chromedp.NewContext(ctx, chromedp.WithErrorf(quiet), chromedp.WithLogf(quiet))
 	t.Cleanup(cancel)
 	a = browser{first, url}
@@ -218,7 +218,7 @@ func (b browser) do(t *testing.T, actions ...chromedp.Action) {
 	}
 }
 
-// holds waits for a condition in JavaScript.
+// holds waits until a JavaScript condition is true.
 func holds(condition string) chromedp.Action {
 	return chromedp.Poll(condition, nil, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(time.Minute))
 }
@@ -243,7 +243,7 @@ func (b browser) logOut(t *testing.T) {
 	b.click(t, `//button[text()="Log out"]`)
 }
 
-// click clicks a button, and returns the page that it leads to. It waits for a minute at most.
+// click clicks a button, and returns the page that it leads to. It waits a minute at most.
 func (b browser) click(t *testing.T, button string) *network.Response {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(b.tab, time.Minute)

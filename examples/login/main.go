@@ -1,6 +1,6 @@
 // Command login is a small website with a login form that is protected against brute force. Users
-// are in memory, passwords are hashed by argon2id, and a session is in a cookie. Copy it, and
-// replace the users and the sessions with those of your service.
+// are kept in memory, passwords are hashed with argon2id, and a session is kept in a cookie. Copy
+// it, and replace the users and the sessions with those of your service.
 //
 //	go run ./examples/login                                  # counts in the memory of this process
 //	go run ./examples/login -redis redis://127.0.0.1:6379    # counts in Redis
@@ -8,7 +8,7 @@
 // Then open http://localhost:8080 and log in as alice with the password "correct horse". After five
 // wrong passwords, the page says how long to wait, and offers a puzzle that lets you in at once.
 //
-// On another host than localhost it needs HTTPS, because its cookies are Secure.
+// On hosts other than localhost, it needs HTTPS, because its cookies are Secure.
 package main
 
 import (
@@ -41,8 +41,8 @@ func main() {
 	log.Fatal(server.ListenAndServe())
 }
 
-// secretOf returns the secret in an environment variable. Without one it returns a new secret in
-// each run, so that cookies and counts begin anew.
+// secretOf returns the secret in an environment variable. If it is unset, secretOf returns a new
+// secret in each run, so cookies become invalid and counts start over.
 func secretOf(variable string) []byte {
 	if secret := os.Getenv(variable); secret != "" {
 		return []byte(secret)
@@ -51,8 +51,8 @@ func secretOf(variable string) []byte {
 	return []byte(rand.Text())
 }
 
-// limits returns the guard, and the limiter that accepts each puzzle once. The program also starts
-// while Redis is down.
+// limits returns the guard, and the limiter that accepts each puzzle once. The program starts even
+// if Redis is down.
 func limits(redis string, secret []byte) (guard *login.Guard, once *window.Limiter, err error) {
 	guarded := login.Config{Name: "login", Secret: secret, Challenged: &login.Challenged{}}
 	single := window.Config{Name: "puzzle", Secret: secret, Limits: []window.Limit{{Max: 1, Per: validity}}}

@@ -16,9 +16,9 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// puzzles are the challenges of this program: a proof of work that the browser does (puzzle.js). It
-// needs no other service, and slows attackers down only a little. A captcha or a code by mail costs
-// them more.
+// puzzles issues and verifies the challenges of this program: a proof of work, which the browser
+// computes (puzzle.js). It needs no other service, and slows attackers down only a little. A
+// captcha or a code sent by email costs them more.
 type puzzles struct {
 	secret []byte
 	once   *window.Limiter // allows each puzzle once
@@ -29,8 +29,8 @@ const (
 	validity = 10 * time.Minute
 )
 
-// issue returns a puzzle: find a solution so that the SHA-256 of puzzle and solution begins with 12
-// zero bits. The puzzle is signed for what was typed as the account, so it is not valid for others.
+// issue returns a puzzle: find a solution so that the SHA-256 of puzzle and solution starts with 12
+// zero bits. The puzzle is signed for the account as it was typed, so it is not valid for others.
 func (p puzzles) issue(typed string, now time.Time) string {
 	puzzle := strconv.FormatInt(now.Add(validity).Unix(), 10) + "." + rand.Text()
 	return puzzle + "." + p.sign(puzzle, typed)
@@ -43,7 +43,7 @@ func (p puzzles) sign(puzzle, typed string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// solved reports whether the form carries a valid solution that was not used before.
+// solved reports whether the form contains a valid solution that has not been used before.
 func (p puzzles) solved(r *http.Request, _ string) (bool, error) {
 	puzzle, typed := r.PostFormValue("puzzle"), r.PostFormValue("account")
 	if !p.valid(puzzle, typed, time.Now()) || !works(puzzle, r.PostFormValue("solution")) {

@@ -1,4 +1,4 @@
-// Solves the puzzle of the form, so that the next attempt is allowed.
+// This script solves the puzzle in the form, so that the next attempt is allowed.
 const form = document.querySelector("form[data-puzzle]");
 if (form) solve(form.dataset.puzzle, Number(form.dataset.zeros));
 

@@ -44,7 +44,7 @@ func TestPuzzle(t *testing.T) {
 	}
 }
 
-// solve does what puzzle.js does.
+// solve solves a puzzle like puzzle.js.
 func solve(puzzle string) string {
 	for i := 0; ; i++ {
 		if solution := strconv.Itoa(i); works(puzzle, solution) {
@@ -53,8 +53,8 @@ func solve(puzzle string) string {
 	}
 }
 
-// TestUsers checks that a password is right only for its own account, and none for an account that
-// does not exist.
+// TestUsers checks that a password is right only for its own account, and that no password is right
+// for an account that does not exist.
 func TestUsers(t *testing.T) {
 	u := newUsers()
 	for account, password := range map[string]string{"alice": "correct horse", "bob": "battery staple", "carol": "correct horse"} {
@@ -62,7 +62,7 @@ func TestUsers(t *testing.T) {
 			t.Errorf("%s: %t, %v", account, ok, err)
 		}
 		if ok, err := u.check(t.Context(), account, "wrong"); ok || err != nil {
-			t.Errorf("%s by a wrong password: %t, %v", account, ok, err)
+			t.Errorf("%s with a wrong password: %t, %v", account, ok, err)
 		}
 	}
 }

@@ -55,7 +55,7 @@ func newSite(guard *login.Guard, once *window.Limiter, secret []byte) (http.Hand
 func oneName(_ context.Context, typed string) (string, error) {
 	name, err := precis.UsernameCaseMapped.CompareKey(strings.TrimSpace(typed))
 	if err != nil {
-		return "", nil //nolint:nilerr // nobody can have such a name
+		return "", nil //nolint:nilerr // no account can have such a name
 	}
 	return name, nil
 }
@@ -71,7 +71,7 @@ type view struct {
 // show writes the page.
 func show(w http.ResponseWriter, status int, v view) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store") // otherwise the browser may show the page after a logout
+	w.Header().Set("Cache-Control", "no-store") // otherwise the browser might show the page after a logout
 	w.Header().Set("Content-Security-Policy", "default-src 'self'; frame-ancestors 'none'")
 	w.WriteHeader(status)
 	_ = page.Execute(w, v) // the client may be gone
@@ -86,10 +86,10 @@ func (s *site) loginPage(w http.ResponseWriter, _ *http.Request, result loginhtt
 	show(w, result.Status, v)
 }
 
-// welcome begins a session, and ends the previous one of this browser.
+// welcome starts a session, and ends the previous one of this browser.
 func (s *site) welcome(w http.ResponseWriter, r *http.Request, account string) {
 	s.end(r)
-	id := rand.Text() // a new ID at each login, so that nobody can know it before
+	id := rand.Text() // a new ID at each login, so that nobody can know it in advance
 	s.sessions.Store(id, account)
 	setSession(w, id, 0)
 	http.Redirect(w, r, "/", http.StatusSeeOther)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestSession checks that a session ends with its logout, which no other site can send, and with
-// the next login of the browser. No cache may keep a page.
+// TestSession checks that a session ends with a logout, which no other site can request, and with
+// the next login in the same browser. Pages must not be cached.
 func TestSession(t *testing.T) {
 	guard, once, err := limits("", nil)
 	if err != nil {

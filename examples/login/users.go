@@ -8,7 +8,7 @@ import (
 	"golang.org/x/crypto/argon2"
 )
 
-// users are the accounts, in place of a database.
+// users holds the accounts, instead of a database.
 type users map[string]hashed
 
 // hashed is a password as a database would keep it.
@@ -21,7 +21,7 @@ func newUsers() users {
 	return users{"alice": hash("correct horse"), "bob": hash("battery staple")}
 }
 
-// nobody is compared for accounts that do not exist, so that the answer takes as long.
+// nobody is compared for accounts that do not exist, so that the response takes just as long.
 var nobody = hash(rand.Text())
 
 // check reports whether the password is right for the account.

@@ -9,13 +9,13 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// How do I write a line to a log for each denied request, so that fail2ban can ban the address?
+// How do I log a line for each denied request, so that fail2ban can ban the address?
 func Example_fail2ban() {
 	limiter, err := window.NewLocal(window.Config{Name: "login", Limits: []window.Limit{window.PerHour(1)}}) // or window.New
 	if err != nil {
 		panic(err)
 	}
-	bans := log.New(os.Stdout, "", 0) // in production: a file of its own, with log.LstdFlags
+	bans := log.New(os.Stdout, "", 0) // in production: its own file, with log.LstdFlags
 	limit, err := httplimit.New(httplimit.Config{
 		Limiter: limiter,
 		Key:     httplimit.Address,

@@ -10,8 +10,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// awaitTurn waits for a turn that comes soon: within the MaxAhead of the limiter, such as a second. If it
-// would come later, it returns after how long the job should start again.
+// awaitTurn waits for a turn that comes soon: within the limiter's MaxAhead, such as a second. If
+// the turn would come later, awaitTurn returns how long to wait before the job starts again.
 func awaitTurn(ctx context.Context, turns *pace.Limiter, event string) (again time.Duration, err error) {
 	r, err := turns.Reserve(ctx, event)
 	if err != nil || !r.OK {
@@ -28,12 +28,12 @@ func awaitTurn(ctx context.Context, turns *pace.Limiter, event string) (again ti
 	return 0, err
 }
 
-// river stands for github.com/riverqueue/river.
+// river stands in for github.com/riverqueue/river.
 var river = struct{ JobSnooze func(time.Duration) error }{
 	func(d time.Duration) error { return fmt.Errorf("snoozed for %v", d.Round(time.Second)) },
 }
 
-// riverWorker sends mail in the jobs of River.
+// riverWorker sends mail in River jobs.
 type riverWorker struct{ turns *pace.Limiter }
 
 func (w riverWorker) Work(ctx context.Context, _ struct{}) error {
@@ -47,12 +47,12 @@ func (w riverWorker) Work(ctx context.Context, _ struct{}) error {
 	return sendMail(ctx)
 }
 
-// A laterError says when Asynq should start a task again.
+// laterError says when Asynq should start a task again.
 type laterError struct{ After time.Duration }
 
 func (e laterError) Error() string { return fmt.Sprintf("again after %v", e.After.Round(time.Second)) }
 
-// processTask sends mail in the tasks of Asynq.
+// processTask sends mail in Asynq tasks.
 func processTask(ctx context.Context, turns *pace.Limiter) error {
 	again, err := awaitTurn(ctx, turns, "mail")
 	if err != nil {
@@ -64,14 +64,14 @@ func processTask(ctx context.Context, turns *pace.Limiter) error {
 	return sendMail(ctx)
 }
 
-// asynqConfig stands for asynq.Config.
+// asynqConfig stands in for asynq.Config.
 type asynqConfig struct {
 	IsFailure      func(error) bool
 	RetryDelayFunc func(retried int, err error, _ any) time.Duration
 }
 
 var asynqSettings = asynqConfig{
-	IsFailure: func(err error) bool { return !errors.As(err, new(laterError)) }, // so it counts as no attempt
+	IsFailure: func(err error) bool { return !errors.As(err, new(laterError)) }, // so it does not count as an attempt
 	RetryDelayFunc: func(retried int, err error, _ any) time.Duration {
 		if later := (laterError{}); errors.As(err, &later) {
 			return later.After
@@ -82,7 +82,7 @@ var asynqSettings = asynqConfig{
 
 func sendMail(context.Context) error { return nil }
 
-// How do I pace jobs of River or Asynq?
+// How do I pace River or Asynq jobs?
 func Example_jobs() {
 	now := time.Unix(1_700_000_000, 0)
 	turns, err := pace.NewLocal(pace.Config{ // or pace.New

@@ -22,7 +22,7 @@ func visit(h http.Handler, address string) {
 // hello is a handler.
 func hello(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "hello") }
 
-// How do I leave some networks without a limit?
+// How do I exempt some networks from a limit?
 func Example_allowList() {
 	limiter, err := window.NewLocal(window.Config{Name: "api", Limits: []window.Limit{window.PerHour(1)}}) // or window.New
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// How does a client that keeps guessing wait longer and longer?
+// How do I make a client that keeps guessing wait longer and longer?
 func Example_lockouts() {
 	at := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	guesses, err := window.NewLocal(window.Config{ // or window.New
@@ -50,7 +50,7 @@ func Example_lockouts() {
 	// after 50 guesses: wait 21h58m55s for 50/1d
 }
 
-// How does a client that ignores Retry-After stay out?
+// How do I keep out a client that ignores Retry-After?
 func Example_lockoutsCountDenied() {
 	at := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	guesses, err := window.NewLocal(window.Config{ // or window.New

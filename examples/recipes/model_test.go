@@ -29,8 +29,8 @@ func (t tokenTurns) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(r)
 }
 
-// newModelClient returns a client for a model that admits so many requests and tokens, and so many calls at
-// once. A request waits for its place first, then for its tokens, then for its turn.
+// newModelClient returns a client for a model that limits requests, tokens and concurrent calls. A
+// request waits for its place first, then for its tokens, then for its turn.
 func newModelClient(requests, tokens *pace.Limiter, places *inflight.Limiter) (*http.Client, error) {
 	inner, err := httplimit.NewTransport(httplimit.TransportConfig{Turns: requests, Outage: httplimit.FailClosed})
 	if err != nil {
@@ -42,7 +42,7 @@ func newModelClient(requests, tokens *pace.Limiter, places *inflight.Limiter) (*
 	return &http.Client{Transport: outer}, err
 }
 
-// How do I call a language model that limits requests, tokens and calls at once?
+// How do I call a language model that limits requests, tokens and concurrent calls?
 func Example_model() {
 	requests, err := pace.NewLocal(pace.Config{Name: "requests", Limits: []window.Limit{window.PerMinute(500)}}) // or pace.New
 	if err != nil {

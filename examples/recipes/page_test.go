@@ -1,4 +1,4 @@
-// Package recipes has the code of docs/recipes.md.
+// Package recipes contains the code in docs/recipes.md.
 package recipes
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/slidegate/slidegate/examples/internal/snippets"
 )
 
-// TestPage checks that docs/recipes.md quotes code that is compiled and run, and that the filter
-// for fail2ban matches the line that is logged.
+// TestPage checks that docs/recipes.md quotes code that is compiled and run, and that the fail2ban
+// filter matches the logged line.
 func TestPage(t *testing.T) {
 	const file = "../../docs/recipes.md"
 	files, err := filepath.Glob("*_test.go")
@@ -28,7 +28,7 @@ func TestPage(t *testing.T) {
 		t.Fatal("docs/recipes.md has no filter for fail2ban")
 	}
 	line := regexp.MustCompile(strings.ReplaceAll(filter[1], "<ADDR>", `([0-9a-f.:]+)`))
-	// fail2ban removes the date, and leaves the space after it.
+	// fail2ban removes the date, but not the space after it.
 	for text, address := range map[string]string{
 		" rate limit: denied 198.51.100.7":                  "198.51.100.7",
 		" rate limit: denied 2001:db8::17":                  "2001:db8::17",

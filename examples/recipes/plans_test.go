@@ -7,22 +7,22 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// plans has the limits of each plan.
+// plans holds the limits of each plan.
 var plans = map[string][]window.Limit{
 	"free": {window.PerMinute(3), window.PerDay(1_000)},
 	"pro":  {window.PerMinute(100), window.PerDay(50_000)},
 }
 
-// allow decides about one request of a customer, under the limits of the customer's plan.
+// allow decides on one request of a customer, under the limits of the customer's plan.
 func allow(ctx context.Context, limiter *window.Limiter, plan, customer string) (window.Decision, error) {
 	limits, err := limiter.With(plans[plan]...)
-	if err != nil { // the plan does not exist, or has a limit that is not valid
+	if err != nil { // the plan does not exist, or has an invalid limit
 		return window.Decision{}, fmt.Errorf("plan %q: %w", plan, err)
 	}
 	return limits.WithPlan(plan).Allow(ctx, customer)
 }
 
-// How does each customer get the limits of a plan?
+// How do I give each customer the limits of a plan?
 func Example_plans() {
 	limiter, err := window.NewLocal(window.Config{Name: "api", Limits: plans["free"]}) // or window.New
 	if err != nil {

@@ -11,12 +11,12 @@ import (
 
 // texts limits text messages that cost money.
 type texts struct {
-	address *window.Limiter // by the IP address that asks for the message
+	address *window.Limiter // by the IP address that requests the message
 	phone   *window.Limiter // by phone number
 	prefix  *window.Limiter // by the first digits of the phone number
 }
 
-// newTexts makes the limiters. In production, window.New shares them between servers.
+// newTexts creates the limiters. In production, window.New shares them between servers.
 func newTexts(now func() time.Time) (t texts, err error) {
 	t.address, err = window.NewLocal(window.Config{Name: "sms-address", Limits: []window.Limit{window.PerDay(20)}, Now: now})
 	if err != nil {
@@ -32,7 +32,7 @@ func newTexts(now func() time.Time) (t texts, err error) {
 	return t, err
 }
 
-// send sends a message unless a limit denies it. The phone number is in the form of E.164, such as
+// send sends a message unless a limit denies it. The phone number is in E.164 format, such as
 // +15550100123.
 func (t texts) send(ctx context.Context, address, phone, text string) error {
 	checks := []window.Check{
@@ -42,13 +42,13 @@ func (t texts) send(ctx context.Context, address, phone, text string) error {
 	}
 	j, err := window.AllowAll(ctx, checks...)
 	if err != nil {
-		return err // without Redis, do not send what costs money
+		return err // without Redis, do not send messages that cost money
 	}
 	if !j.Allowed {
 		return fmt.Errorf("no message now; retry after %v", j.RetryAfter)
 	}
 	err = sendSMS(ctx, phone, text)
-	if errors.Is(err, errNotSent) { // certainly not: give back what was counted
+	if errors.Is(err, errNotSent) { // certainly not sent: give back what was counted
 		undos := make([]window.Undo, len(checks))
 		for i, c := range checks {
 			undos[i] = window.Undo{Limiter: c.Limiter, Event: c.Event, Decision: &j.Decisions[i]}
@@ -60,7 +60,7 @@ func (t texts) send(ctx context.Context, address, phone, text string) error {
 
 var errNotSent = errors.New("the gateway refused the message")
 
-// sendSMS stands for the gateway.
+// sendSMS stands in for the gateway.
 func sendSMS(_ context.Context, phone, _ string) error {
 	if phone == "+15550100999" {
 		return errNotSent
@@ -68,8 +68,8 @@ func sendSMS(_ context.Context, phone, _ string) error {
 	return nil
 }
 
-// How do I limit SMS to 10 a day for each phone number, at least 30 s apart, and bound the damage
-// of an attacker who sends to many numbers?
+// How do I limit SMS to 10 a day for each phone number, at least 30 s apart, and limit the damage
+// by an attacker who sends to many numbers?
 func Example_sms() {
 	at := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	t, err := newTexts(func() time.Time { return at })

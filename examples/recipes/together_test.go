@@ -11,8 +11,8 @@ import (
 // quota limits requests and tokens of each customer together.
 type quota struct{ requests, tokens *window.Limiter }
 
-// complete asks the model if the customer has a request and enough tokens left. It charges the tokens
-// that the answer really took.
+// complete calls the model if the customer has a request and enough tokens left. It charges the
+// tokens that the answer actually used.
 func (q quota) complete(ctx context.Context, customer, prompt string, maxTokens int64) (string, error) {
 	j, err := window.AllowAll(ctx,
 		window.Check{Limiter: q.requests, Event: customer},
@@ -51,10 +51,10 @@ func Example_requestsAndTokens() {
 	// true 2 requests, 2500 tokens
 }
 
-// levels limit each API key, each project and each organisation.
+// levels limits each API key, each project and each organisation.
 type levels struct{ keys, projects, organisations *window.Limiter }
 
-// allow decides about one request. It is counted in all levels, or in none.
+// allow decides on one request. It is counted at all levels, or at none.
 func (l levels) allow(ctx context.Context, organisation, project, key string) (window.JointDecision, error) {
 	return window.AllowAll(ctx,
 		window.Check{Limiter: l.keys, Event: key},
@@ -92,7 +92,7 @@ func Example_levels() {
 	// [app c] false
 }
 
-// How do users get in before background work?
+// How do I let users go ahead of background work?
 func Example_priority() {
 	users, err := window.NewLocal(window.Config{Name: "api", Limits: []window.Limit{window.PerMinute(5)}})
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 var errTooManyTokens = errors.New("too many tokens")
 
-// askModel stands for the call of a language model. It returns the tokens that the call has used.
+// askModel stands in for the call to a language model. It returns the tokens that the call used.
 func askModel(_ context.Context, prompt string, _ int64) (answer string, used int64, err error) {
 	if prompt == "fail" {
 		return "", 0, errors.New("the model is overloaded")
@@ -21,7 +21,7 @@ func askModel(_ context.Context, prompt string, _ int64) (answer string, used in
 	return "42", 1_250, nil
 }
 
-// complete asks the model, and charges the customer the tokens that the answer really took.
+// complete calls the model, and charges the customer the tokens that the answer actually used.
 func complete(ctx context.Context, limiter *window.Limiter, customer, prompt string, maxTokens int64) (string, error) {
 	d, err := limiter.AllowN(ctx, customer, int64(len(prompt))/4+maxTokens) // a token has about four bytes
 	if err != nil {
@@ -35,7 +35,7 @@ func complete(ctx context.Context, limiter *window.Limiter, customer, prompt str
 	return answer, errors.Join(err, unsettled)
 }
 
-// How do I limit the tokens of a language model, whose number is known only afterwards?
+// How do I limit the tokens of a language model, if their number is known only afterwards?
 func Example_tokens() {
 	ctx := context.Background()
 	limiter, err := window.NewLocal(window.Config{Name: "tokens", Limits: []window.Limit{window.PerMinute(10_000)}})

@@ -20,9 +20,9 @@ import (
 // newWebhookClient returns a client that waits for the turns and places of a receiver.
 func newWebhookClient(turns *pace.Limiter, places *inflight.Limiter) (*http.Client, error) {
 	transport, err := httplimit.NewTransport(httplimit.TransportConfig{
-		Turns:    turns, // of each host
+		Turns:    turns, // for each host
 		Places:   places,
-		MaxPause: 10 * time.Minute, // a receiver can stop deliveries for as long
+		MaxPause: 10 * time.Minute, // the longest time for which a receiver can stop deliveries
 		Outage:   httplimit.FailOpen,
 	})
 	if err != nil {
@@ -31,9 +31,9 @@ func newWebhookClient(turns *pace.Limiter, places *inflight.Limiter) (*http.Clie
 	return &http.Client{Transport: transport, Timeout: 10 * time.Second}, nil
 }
 
-var errLater = errors.New("the receiver has too much to do; deliver later")
+var errLater = errors.New("the receiver is overloaded; deliver later")
 
-// deliver sends a webhook. It waits for at most 10 s until the receiver may get one more.
+// deliver sends a webhook. It waits at most 10 s for the receiver's limits.
 func deliver(ctx context.Context, client *http.Client, to *url.URL, body []byte) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to.String(), bytes.NewReader(body))
 	if err != nil {
@@ -47,7 +47,7 @@ func deliver(ctx context.Context, client *http.Client, to *url.URL, body []byte)
 		return err
 	}
 	defer response.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16)) // so that the connection can be used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16)) // so that the connection can be reused
 	switch {
 	case response.StatusCode == http.StatusTooManyRequests || response.StatusCode == http.StatusServiceUnavailable:
 		return errLater
@@ -91,7 +91,7 @@ func Example_webhooks() {
 	fmt.Println("at once:", time.Since(began) < 5*time.Second)
 	// Output:
 	// <nil>
-	// the receiver has too much to do; deliver later
-	// the receiver has too much to do; deliver later
+	// the receiver is overloaded; deliver later
+	// the receiver is overloaded; deliver later
 	// at once: true
 }

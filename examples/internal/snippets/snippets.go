@@ -1,4 +1,4 @@
-// Package snippets checks that a page of docs quotes code that is compiled and run.
+// Package snippets checks that a documentation page quotes code that is compiled and run.
 package snippets
 
 import (
@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Code returns what files hold, without indentation.
+// Code returns the contents of files, without indentation.
 func Code(t *testing.T, files ...string) string {
 	t.Helper()
 	var code strings.Builder
@@ -18,8 +18,9 @@ func Code(t *testing.T, files ...string) string {
 	return code.String()
 }
 
-// Check reports snippets of a page that the code does not have, or fewer snippets than least. In a
-// snippet, a line of three dots stands for what is left out. Blocks of ini are no code.
+// Check fails the test for each snippet of a page that the code does not contain, and if there are
+// fewer snippets than least. In a snippet, a line of three dots stands for omitted code. Blocks of
+// ini are not code.
 func Check(t *testing.T, page, code string, least int) {
 	t.Helper()
 	snippets := regexp.MustCompile("(?s)```(\\w*)\n(.*?\n)```\n").FindAllStringSubmatch(Read(t, page), -1)
@@ -32,19 +33,19 @@ func Check(t *testing.T, page, code string, least int) {
 		}
 		for part := range strings.SplitSeq(s[2], "...\n") {
 			if !strings.Contains(code, "\n"+unindented(part)) {
-				t.Errorf("%s quotes what is in no example:\n%s", page, part)
+				t.Errorf("%s quotes code that is in no example:\n%s", page, part)
 			}
 		}
 	}
 }
 
-// unindented returns a text without tabs at the beginning of lines and comment marks of outputs.
+// unindented removes tabs at the start of lines, and the comment marks of outputs.
 func unindented(text string) string {
 	text = regexp.MustCompile(`(?m)^\t+`).ReplaceAllString(text, "")
 	return regexp.MustCompile(`(?m)^// (after \d)`).ReplaceAllString(text, "$1")
 }
 
-// Read returns what a file holds.
+// Read returns the contents of a file.
 func Read(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
