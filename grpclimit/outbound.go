@@ -43,8 +43,8 @@ type OutboundConfig struct {
 	// limiter has a Fallback, the Fallback decides first.
 	Outage Outage
 
-	// Log receives the start and end of outages, with the cause, and reports when the Fallback of
-	// Places decides. It does not report decisions by the Fallback of Turns. nil means slog.Default().
+	// Log receives the start and end of outages, and of decisions by the Fallback of Places, each
+	// with its cause. It does not report decisions by the Fallback of Turns. nil means slog.Default().
 	Log *slog.Logger
 }
 

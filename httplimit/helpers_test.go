@@ -109,6 +109,16 @@ func (r *logBuffer) loggerOf(keys ...string) *slog.Logger {
 	}}))
 }
 
+// explains checks that the only line, of a logger of level, limiter and err, says that a limiter on
+// windowtest.Down has a Fallback that decides, and why.
+func (r *logBuffer) explains(t *testing.T, limiter string) {
+	t.Helper()
+	text := r.String()
+	if !strings.HasPrefix(text, "level=WARN limiter="+limiter+` err="`) || !strings.Contains(text, "this Redis is down") || strings.Count(text, "\n") != 1 {
+		t.Error(text)
+	}
+}
+
 // request returns a request to a server.
 func request(tb testing.TB, method, address string, body io.Reader) *http.Request {
 	return must(http.NewRequestWithContext(tb.Context(), method, address, body))

@@ -165,6 +165,22 @@ func TestTransportJournals(t *testing.T) {
 	})
 }
 
+// TestTransportFallback checks that the log reports once that the Fallback of Places decides, and why.
+func TestTransportFallback(t *testing.T) {
+	var log logBuffer
+	client := transport(httplimit.TransportConfig{
+		Places: must(inflight.New(windowtest.Down(), inflight.Config{Name: "jobs", Max: 1, Fallback: places(1)})),
+		Log:    log.loggerOf("level", "limiter", "err"),
+		Base:   roundTripper(func(*http.Request) (*http.Response, error) { return &http.Response{Body: http.NoBody}, nil }),
+	})
+	for range 3 {
+		if _, err := client.RoundTrip(request(t, http.MethodGet, "http://x", nil)); err != nil { //nolint:bodyclose // there is none
+			t.Error(err)
+		}
+	}
+	log.explains(t, "jobs")
+}
+
 // TestTransportOutage checks that the log has one line when an outage starts, and one when it ends.
 func TestTransportOutage(t *testing.T) {
 	t.Parallel()

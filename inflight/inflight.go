@@ -324,7 +324,7 @@ func (l *Limiter) try(ctx context.Context, event string, n int64) (*Lease, decid
 			if err = f.engine.Check(ctx, engine.Allow, event, n); err != nil {
 				return err
 			}
-			lease.degraded = true
+			lease.degraded, lease.failure = true, pipeline.FailureIn(cause)
 			d, err = lease.enter(ctx, f)
 			d.Degraded, d.Cause, d.trace = true, pipeline.FailureIn(cause).Err(), trace
 			return err

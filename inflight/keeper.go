@@ -198,6 +198,7 @@ func (g group) renewKnown(ctx context.Context, known []*Lease, refs []ref) (ende
 		case err == nil:
 			l.lose(KindLost)
 		case pipeline.IsOutage(err) && g.fallback != nil:
+			l.fail(err)
 			l.carry(began)
 		default:
 			l.fail(err)

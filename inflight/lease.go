@@ -22,7 +22,7 @@ type Lease struct {
 	end      time.Time         // of the lease, as its holder sees it: earlier than in Redis
 	renewAt  time.Time         // when to renew it next
 	renewing bool              // a call is in flight
-	failure  *pipeline.Failure // why the last renewal failed
+	failure  *pipeline.Failure // why the last call to Redis about this lease failed
 	cause    error             // why it is over
 	over     bool              // it was released or lost
 	ended    []func(error)     // end the contexts
@@ -57,7 +57,6 @@ func (l *Lease) enter(ctx context.Context, by *Limiter) (decided, error) {
 // extend records that a call that began at a time extended the lease by another TTL.
 func (l *Lease) extend(began time.Time) {
 	ttl := l.limiter.ttl
-	l.failure = nil
 	l.end, l.renewAt = began.Add(ttl-ttl/10), began.Add(ttl/3)
 	if last := l.since.Add(l.limiter.maxHold); l.end.After(last) {
 		l.end = last
@@ -112,7 +111,7 @@ func (l *Lease) keep(began time.Time, as ref) bool {
 	l.mu.Lock()
 	carried, over := l.degraded, l.over
 	if !over {
-		l.id, l.token, l.degraded = as.id, as.token, false
+		l.id, l.token, l.degraded, l.failure = as.id, as.token, false, nil
 		l.extend(began)
 	}
 	l.mu.Unlock()
@@ -133,7 +132,7 @@ func (l *Lease) carry(began time.Time) {
 	}
 }
 
-// fail records why a renewal failed.
+// fail records why a call to Redis failed.
 func (l *Lease) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -163,6 +162,7 @@ func (l *Lease) again(ctx context.Context) {
 	case err == nil && !a.held:
 		l.carry(began)
 	case err != nil:
+		l.fail(err)
 		l.carry(began)
 		l.giveUp(r)
 	case l.keep(began, r):
@@ -273,4 +273,15 @@ func (l *Lease) Token() int64 {
 func (l *Lease) Degraded() bool {
 	_, degraded := l.state()
 	return degraded
+}
+
+// Cause returns why Redis does not hold the units, if Degraded, as in window.Decision. It is nil while the
+// renewal of a lease has no reply yet.
+func (l *Lease) Cause() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.degraded {
+		return nil
+	}
+	return l.failure.Err()
 }

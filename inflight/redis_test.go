@@ -48,8 +48,13 @@ func TestOutage(t *testing.T) {
 	if goesOn.Err() != nil || carried.Left() <= 0 || carried.Token() != 0 {
 		t.Error(context.Cause(goesOn), carried.Left(), carried.Token())
 	}
-	equal(t, "stats during the outage", safe.Stats(), inflight.Stats{Limiter: "safe", Held: 2, Degraded: 2})
-	equal(t, "degraded during the outage", []bool{carried.Degraded(), second.Degraded()}, []bool{true, true})
+	equal(t, "stats in the outage", safe.Stats(), inflight.Stats{Limiter: "safe", Held: 2, Degraded: 2})
+	equal(t, "degraded in the outage", []bool{carried.Degraded(), second.Degraded()}, []bool{true, true})
+	for _, l := range []*inflight.Lease{carried, second} {
+		if err := l.Cause(); !errors.Is(err, inflight.ErrOutage) && !errors.Is(err, inflight.ErrUncertain) {
+			t.Errorf("the cause of a lease in the Fallback: %v", err)
+		}
+	}
 	server.Resume(t)
 	for late := time.Now().Add(time.Minute); carried.Token() == 0 || second.Token() == 0; <-time.After(5 * time.Millisecond) {
 		if time.Now().After(late) {
@@ -63,6 +68,7 @@ func TestOutage(t *testing.T) {
 	}
 	equal(t, "stats after it", safe.Stats(), inflight.Stats{Limiter: "safe", Held: 2})
 	equal(t, "degraded after it", []bool{carried.Degraded(), second.Degraded()}, []bool{false, false})
+	equal(t, "the causes after it", []error{carried.Cause(), second.Cause()}, []error{nil, nil})
 	release(t, carried)
 	release(t, second)
 	equal(t, "held after the release", must(safe.Inspect(t.Context(), "e")).Used, 0)

@@ -54,16 +54,12 @@ func (j *Journal) change(now state) bool {
 
 // Note records how a request was decided, and logs it if the state has changed: by the limiter, or
 // by its Fallback if byFallback is set, or not. The cause is why it was not the limiter. The outage
-// says what happens to requests while nothing decides. A nil cause of a Fallback's decision is unknown.
+// says what happens to requests while nothing decides.
 func (j *Journal) Note(log *slog.Logger, outage string, byFallback bool, cause error) {
 	switch {
 	case byFallback:
 		if j.change(degraded) {
-			log = j.with(log, cause)
-			if cause != nil {
-				log = log.With("err", keyless(cause))
-			}
-			log.Warn("slidegate: the limiter's Fallback decides about requests, by its own limits")
+			j.with(log, cause).Warn("slidegate: the limiter's Fallback decides about requests, by its own limits", "err", keyless(cause))
 		}
 	case cause != nil:
 		if j.change(failing) {

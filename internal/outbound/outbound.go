@@ -78,7 +78,7 @@ func (c *Calls) hold(ctx context.Context, event string) (*place.Held, error) {
 	}
 	lease, err := c.cfg.Places.Acquire(ctx, event)
 	if err == nil {
-		c.places.Answered(lease.Degraded(), nil)
+		c.places.Answered(lease.Degraded(), lease.Cause())
 	}
 	return c.places.Hold(ctx, lease), c.places.Judge(ctx, err)
 }

@@ -62,7 +62,7 @@ func (g *Gate) acquire(ctx context.Context, event string) (lease *inflight.Lease
 		lease, err = g.places.Acquire(within, event)
 		switch {
 		case err == nil:
-			g.judge.Answered(lease.Degraded(), nil)
+			g.judge.Answered(lease.Degraded(), lease.Cause())
 			return lease, false, nil
 		case ctx.Err() == nil && errors.Is(err, inflight.ErrFull):
 			return nil, true, nil

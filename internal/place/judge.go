@@ -51,8 +51,7 @@ func (j *Judge) Judge(ctx context.Context, err error) error {
 	return err
 }
 
-// Answered notes that the limiter decided about a call, or its Fallback, because of a cause. A nil cause is
-// unknown.
+// Answered notes that the limiter decided about a call, or its Fallback, because of a cause.
 func (j *Judge) Answered(byFallback bool, cause error) {
 	j.outages.Note(j.log, j.outage, byFallback, cause)
 }
