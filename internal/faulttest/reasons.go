@@ -65,6 +65,7 @@ var causes = []cause{
 	{name: "SIGKILL", reason: window.ReasonRefused, says: transient, begin: func(t *testing.T, s *redistest.Server) { s.Kill(t) }},
 	{name: "a slow script", reason: window.ReasonBusy, says: transient, begin: keepBusy},
 	{name: "no Lua", reason: window.ReasonLua, says: "use a server that runs Lua scripts", args: []string{"--rename-command", "EVALSHA", "", "--rename-command", "EVAL", ""}, begin: func(*testing.T, *redistest.Server) {}},
+	{name: "no Lua module", reason: window.ReasonLua, says: "or Valkey with its module lua", args: []string{"--enable-module-command", "yes"}, begin: send("MODULE", "UNLOAD", "lua"), needs: []redistest.Feature{redistest.LuaModule}},
 }
 
 // failToSave makes the server save where it cannot.

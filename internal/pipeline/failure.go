@@ -77,7 +77,7 @@ func (f *Failure) remedy() string {
 	case ReasonReadOnly:
 		return "connect to the master, or by Sentinel or the nodes of the cluster"
 	case ReasonLua:
-		return "use a server that runs Lua scripts"
+		return "use a server that runs Lua scripts: Redis, or Valkey with its module lua"
 	}
 	return "try again later, or decide without it"
 }
@@ -218,8 +218,9 @@ func reasonIn(text string) string {
 	return ReasonOther
 }
 
-// noLua matches the reply of a server that runs no scripts.
-var noLua = regexp.MustCompile("(?i)unknown command .?(EVAL|SCRIPT)")
+// noLua matches the reply of a server that runs no scripts: one that lacks the commands, or Valkey
+// without its module lua.
+var noLua = regexp.MustCompile("(?i)unknown command .?(EVAL|SCRIPT)|could not find scripting engine")
 
 func timedOut(err error) bool {
 	var timeout interface{ Timeout() bool }

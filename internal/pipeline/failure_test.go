@@ -35,6 +35,7 @@ func TestReasonOf(t *testing.T) {
 		{errorReply("ERR value is not an integer or out of range"), ReasonOther},
 		{errorReply("ERR unknown command `EVALSHA`, with args beginning with: "), ReasonLua},
 		{errorReply("ERR unknown command 'script', with args beginning with: 'load'"), ReasonLua},
+		{errorReply("ERR Could not find scripting engine 'lua'"), ReasonLua},
 		{errorReply("ERR unknown command 'SENTINEL', with args beginning with: 'SENTINELS'"), ReasonOther},
 		{fmt.Errorf("BUSY Redis is busy running a script: [HELLO]: %w", rueidis.ErrNoCache), ReasonBusy},
 		{&UnsentError{Cause: rueidis.ErrNoSlot, Reason: ReasonClusterDown}, ReasonClusterDown},

@@ -2,8 +2,9 @@ package redistest
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 
@@ -13,19 +14,23 @@ import (
 // A Feature is something that some tests need and some servers lack. TestServer prints the features
 // that the server lacks, whose tests are skipped.
 type Feature struct {
-	name  string
-	redis int // the first major version of Redis that has it; every Valkey does
+	name          string
+	redis, valkey int // the first versions that have it: 901 is 9.1
 }
+
+// never is the version of a server that does not have a Feature in any version.
+const never = math.MaxInt
 
 // The features that not every server of the matrix has.
 var (
-	DebugFlag  = Feature{"--enable-debug-command, by which TestTrouble makes a server load its data", 7}
-	CJSON      = Feature{"cjson (in Debian's builds), which scripts of other libraries in the bench use", 7}
-	NoReplicas = Feature{"min-replicas-to-write for scripts, by which lua makes writes fail", 7}
-	QuickMoves = Feature{"a cluster in which all nodes learn at once where a slot moved, on which cluster_test runs", 7}
+	DebugFlag  = Feature{"--enable-debug-command, by which TestTrouble makes a server load its data", 700, 0}
+	CJSON      = Feature{"cjson (in Debian's builds), which scripts of other libraries in the bench use", 700, 0}
+	NoReplicas = Feature{"min-replicas-to-write for scripts, by which lua makes writes fail", 700, 0}
+	QuickMoves = Feature{"a cluster in which all nodes learn at once where a slot moved, on which cluster_test runs", 700, 0}
+	LuaModule  = Feature{"Lua as a module that can be unloaded", never, 901}
 )
 
-var features = []Feature{DebugFlag, CJSON, NoReplicas, QuickMoves}
+var features = []Feature{DebugFlag, CJSON, NoReplicas, QuickMoves, LuaModule}
 
 // Needs skips a test on a server that lacks the feature.
 func Needs(tb testing.TB, f Feature) {
@@ -39,10 +44,16 @@ func Needs(tb testing.TB, f Feature) {
 
 // lacks reports whether a server of that version, such as "Redis 6.0.16", lacks the feature.
 func (f Feature) lacks(version string) bool {
-	number, isRedis := strings.CutPrefix(version, "Redis ")
-	major, _, _ := strings.Cut(number, ".")
-	n, err := strconv.Atoi(major)
-	return isRedis && err == nil && n < f.redis
+	var name string
+	var major, minor int
+	if _, err := fmt.Sscanf(version, "%s %d.%d", &name, &major, &minor); err != nil {
+		return false
+	}
+	since := f.redis
+	if name == "Valkey" {
+		since = f.valkey
+	}
+	return major*100+minor < since
 }
 
 var sharedVersion = sync.OnceValues(func() (string, error) {

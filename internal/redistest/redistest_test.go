@@ -41,6 +41,11 @@ func TestLacks(t *testing.T) {
 			t.Errorf("%s lacks it: %v", version, !want)
 		}
 	}
+	for version, want := range map[string]bool{"Redis 8.6.3": true, "Valkey 9.0.4": true, "Valkey 9.1.2": false, "Valkey 9.10.0": false, "Valkey 10.0.0": false, "unknown: EOF": false} {
+		if LuaModule.lacks(version) != want {
+			t.Errorf("%s lacks a module for Lua: %v", version, !want)
+		}
+	}
 }
 
 func TestKeysDiffer(t *testing.T) {
