@@ -10,8 +10,8 @@ ALL   = ./cluster_test/... ./... ./cmd/slidegate/... ./goredisgate/... ./grpclim
 USERS = ./... ./cmd/slidegate/... ./goredisgate/... ./grpclimit/... ./otelgate/... ./examples/...
 
 # Tests may install by apt-get what is missing: redis-server (unless there is a Docker), chromium,
-# prometheus, and what the clients in other languages need. They say so. Plain `go test` never
-# installs anything.
+# prometheus, zsh, fish, and what the clients in other languages need. They say so. Plain `go test`
+# never installs anything.
 export SLIDEGATE_INSTALL ?= 1
 
 # All tests of ONCE run under the race detector, and only there. In the packages of LOAD they would
@@ -51,8 +51,8 @@ help:
 	@echo "make site    README and docs as static HTML, by VitePress, and its check in Chromium (not part of make test)"
 	@echo
 	@echo "If there is neither Docker nor a redis-server, these install redis-server by apt-get, as root."
-	@echo "They also install chromium, prometheus, python3-redis, nodejs, node-redis and esbuild, for the tests"
-	@echo "of pages, metrics and clients in other languages. SLIDEGATE_INSTALL=0 forbids it."
+	@echo "They also install chromium, prometheus, zsh, fish, python3-redis, nodejs, node-redis and esbuild, for"
+	@echo "the tests of pages, metrics, completion and clients in other languages. SLIDEGATE_INSTALL=0 forbids it."
 
 check:
 	$(GO) vet $(ALL)

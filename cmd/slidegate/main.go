@@ -7,6 +7,7 @@
 //   - override gives an event other limits for a time, and overrides lists them
 //   - proxy is an HTTP reverse proxy that limits requests
 //   - audit attacks the rate limit of a service, and reports what it does not keep
+//   - completion prints a script for a shell that completes all of these
 package main
 
 import (
@@ -21,6 +22,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/completion"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/inspect"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/proxyserver"
@@ -39,6 +41,8 @@ type commandLine struct {
 	Overrides inspect.Overrides   `cmd:"" help:"List the overrides of a limiter."`
 	Proxy     proxyserver.Command `cmd:"" help:"Run a reverse proxy that limits the requests to a server."`
 	Audit     webaudit.Command    `cmd:"" help:"Test whether the rate limit of a service keeps what it claims."`
+
+	Completion completion.Command `cmd:"" help:"Print a script for a shell that completes commands and flags."`
 }
 
 func main() {

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 }
 
 // TestGolden compares the output of the program with the files in testdata. To rewrite them: go
-// test ./cmd/slidegate -update.
+// test ./cmd/slidegate -update. The archives of a release have its completion scripts.
 func TestGolden(t *testing.T) {
 	t.Setenv("COLUMNS", "") // otherwise the help is as wide as the terminal
 	notes := write(t, "time,event,units\n"+
@@ -60,6 +60,11 @@ func TestGolden(t *testing.T) {
 		"overrides-help": {"overrides", "--help"},
 		"proxy-help":     {"proxy", "--help"},
 		"audit-help":     {"audit", "--help"},
+
+		"completion-help": {"completion", "--help"},
+		"completion-bash": {"completion", "bash"},
+		"completion-zsh":  {"completion", "zsh"},
+		"completion-fish": {"completion", "fish"},
 	} {
 		stdout, stderr, status := command(t.Context(), args...)
 		if status != 0 || stderr != "" {
