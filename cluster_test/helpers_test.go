@@ -516,12 +516,18 @@ var movedSlots = []int{100, 6000, 12_000}
 func moveSlots(t *testing.T, nodes *redistest.Nodes, times int) {
 	t.Helper()
 	for range times {
-		for i, slot := range movedSlots {
-			home := nodes.MasterOf(t, slot)
-			nodes.Move(t, slot, nodes.MasterOf(t, movedSlots[(i+1)%len(movedSlots)]))
-			nodes.Move(t, slot, home)
+		for _, slot := range movedSlots {
+			moveSlot(t, nodes, slot)
 		}
 	}
+}
+
+// moveSlot moves a slot to the next master and back.
+func moveSlot(t *testing.T, nodes *redistest.Nodes, slot int) {
+	t.Helper()
+	home := nodes.MasterOf(t, slot)
+	nodes.Move(t, slot, nodes.MasterOf(t, (slot+16384/3)%16384))
+	nodes.Move(t, slot, home)
 }
 
 // askRedirects returns how often nodes redirected a call by ASK, which they do while a slot moves.

@@ -380,11 +380,7 @@ func checkLogs(t *testing.T, limits []window.Limit, logs map[string][]loggedDeci
 func moveSlotOf(t *testing.T, on deployment, key string) {
 	t.Helper()
 	if on.task.Cluster {
-		nodes, slot := redistest.Replicated(t), keys.Slot(key)
-		home := nodes.MasterOf(t, slot)
-		away := nodes.MasterOf(t, (slot+16384/3)%16384)
-		nodes.Move(t, slot, away)
-		nodes.Move(t, slot, home)
+		moveSlot(t, redistest.Replicated(t), keys.Slot(key))
 	}
 }
 

@@ -100,10 +100,7 @@ func (s *loginAttack) burst(t *testing.T, name string) {
 		})
 	}
 	for _, key := range sample(sampleKeys(t, s.nodes, name), 2) {
-		slot := keys.Slot(key)
-		home := s.nodes.MasterOf(t, slot)
-		s.nodes.Move(t, slot, s.nodes.MasterOf(t, (slot+5461)%16384))
-		s.nodes.Move(t, slot, home)
+		moveSlot(t, s.nodes, keys.Slot(key))
 	}
 	over.Store(true)
 	group.Wait()
