@@ -206,7 +206,7 @@ func fallsBack(t *testing.T, client rueidis.Client, cfg ar1.Config) {
 	if _, err := ar1.New(window.On(client), ar1.Config{Name: "x", Limits: limits("1/1h"), Fallback: l}); err == nil || !strings.Contains(err.Error(), "leave out one of them") {
 		t.Error(err)
 	}
-	if _, err := ar1.New(window.On(client), ar1.Config{Name: "x", Limits: limits("1/1h"), Fallback: &ar1.Limiter{}}); err == nil || !strings.Contains(err.Error(), "neither from New nor from NewLocal") {
+	if _, err := ar1.New(window.On(client), ar1.Config{Name: "x", Limits: limits("1/1h"), Fallback: &ar1.Limiter{}}); err == nil || !strings.Contains(err.Error(), "uninitialized Fallback; create it with New or NewLocal") {
 		t.Error(err)
 	}
 }

@@ -240,7 +240,7 @@ func (s *incidentRun) check(t *testing.T, in incident) {
 		switch {
 		case a.err == nil || inFailedShard(a.event):
 			continue
-		case strings.Contains(a.err.Error(), "no reply came within"): // a busy machine
+		case strings.Contains(a.err.Error(), "no reply within"): // a busy machine
 			late++
 		case in.settings.coverage == "no" || !errors.Is(a.err, window.ErrOutage):
 			t.Fatalf("%s belongs to another shard: %v", a.event, a.err)

@@ -97,7 +97,7 @@ func TestHistoryOfAFailover(t *testing.T) {
 	failover.Wait()
 	h.Logf("%d leases from before the failover until after it", h.spanning)
 	if h.spanning < 10 {
-		h.Error("a poor test")
+		h.Error("weak test")
 	}
 }
 
@@ -183,7 +183,7 @@ func (h *history) play() {
 	}
 	failed := int(h.failed.Load())
 	if h.Logf("%d taken, %d denied, %d failed", taken, denied, failed); min(taken, denied) < 200*h.calls/20 || h.killed.IsZero() && failed > taken/10 {
-		h.Error("a poor test")
+		h.Error("weak test")
 	}
 }
 

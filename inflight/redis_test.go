@@ -186,7 +186,7 @@ func TestMistakes(t *testing.T) {
 		{with, "limiter \"jobs\" has a Max of 0; choose 1 to 1000 units"},
 		{try("", 1), "the event is empty"},
 		{try("e", 0), "at least 1 unit"},
-		{try("e", 6), "6 units under a Max of 5: more units than a limit ever admits"},
+		{try("e", 6), "6 units under a Max of 5: more units than a limit can ever allow"},
 	} {
 		if test.err == nil || !strings.Contains(test.err.Error(), test.want) || !strings.HasPrefix(test.err.Error(), "slidegate: ") {
 			t.Errorf("%v, want %q", test.err, test.want)

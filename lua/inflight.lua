@@ -14,7 +14,7 @@
 -- Acquire and renew continue with ARGV[3], the TTL: how many ms after now the lease ends (1 to 2^32).
 -- Then come, for each lease:
 --   id       8 bytes that the client chose at random, unique to the lease
---   n        units, 1 to 1000. It is the same in all calls about a lease
+--   n        units, 1 to 1000. It is the same in all calls for a lease
 --   Max      for acquire and renew: n to 1000
 --   token    for renew: the one in the reply to acquire
 -- Acquire takes one lease; renew and release take leases of at most 1000 units in total.

@@ -26,7 +26,7 @@ func windowLayout(record string) string {
 		lines, b = append(lines, "  "+section), b[n:]
 	}
 	if sections != 0 {
-		panic(fmt.Sprintf("not so many sections: %x", record))
+		panic(fmt.Sprintf("wrong number of sections: %x", record))
 	}
 	return strings.Join(lines, "\n") + "\n"
 }
@@ -97,7 +97,7 @@ func ar1Layout(record string) string {
 		lines, b = append(lines, fmt.Sprintf("  %s = %v", section, level)), b[n:]
 	}
 	if sections != 0 {
-		panic(fmt.Sprintf("not so many sections: %x", record))
+		panic(fmt.Sprintf("wrong number of sections: %x", record))
 	}
 	return strings.Join(lines, "\n") + "\n"
 }

@@ -35,7 +35,7 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// count counts units of an event on both copies, if its limits admit them.
+// count counts units of an event on both copies, if its limits allow them.
 func (e *jointTwin) count(tb testing.TB) {
 	tb.Helper()
 	a := jointAsk{string(rune('a' + e.IntN(6))), 1, e.arguments()}

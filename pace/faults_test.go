@@ -72,7 +72,7 @@ func TestAmidFaults(t *testing.T) {
 				}
 				t.Logf("%d booked, %d waited, %d given back; %d failed, %d with an unknown outcome", a.booked, a.waited, a.back, a.failed, a.unclear)
 				if a.booked == 0 || f.name == "none" && a.failed+a.unclear > 0 {
-					t.Error("a poor test")
+					t.Error("weak test")
 				}
 			})
 		}

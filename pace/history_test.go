@@ -143,7 +143,7 @@ func (h *history) play(callers, answers int) {
 	}
 	h.Logf("%d booked, %d refused, %d cancelled, %d pauses, %d times forgotten", h.booked, h.refused, h.cancelled, h.pauses, h.forgotten)
 	if !testing.Short() && (min(h.booked, 10*h.cancelled, 20*h.pauses) < answers/50 || callers > 1 && h.refused < answers/50) {
-		h.Error("a poor test")
+		h.Error("weak test")
 	}
 }
 

@@ -184,7 +184,7 @@ func TestMistakes(t *testing.T) {
 		{change(func(cfg *pace.Config) { cfg.Fallback = l }), "leave it out"},
 		{l.Wait(t.Context(), ""), "the event is empty"},
 		{l.WaitN(t.Context(), "e", 0), "at least 1 unit"},
-		{l.WaitN(t.Context(), "e", 6), "more units than a limit ever admits"},
+		{l.WaitN(t.Context(), "e", 6), "more units than a limit can ever allow"},
 		{errorOf(l.Due(t.Context(), "e", pace.Reservation{})), "is not OK"},
 		{l.Pause(t.Context(), "e", 25*time.Hour), "a pause of 25h0m0s"},
 	} {

@@ -154,11 +154,11 @@ func TestMistakes(t *testing.T) {
 	t.Parallel()
 	one, other, cluster := redistest.Start(t).Addr(), redistest.Start(t).Addr(), redistest.Start(t, "--cluster-enabled", "yes").Addr()
 	for url, want := range map[string]string{
-		"redis://" + one + "?addr=" + other: "cluster support disabled; name one server alone",
+		"redis://" + one + "?addr=" + other: "cluster support disabled; name only one server",
 		"redis://" + one + "?master_set=m":  "; name the address of a Sentinel, or leave out the name of the master",
 		"redis://" + one + "/9999":          "DB index is out of range; choose a database that this Redis has",
 		"redis://" + cluster + "/1":         "database", // leave it out, or choose another one where clusters have several
-		"rediss://" + one:                   "no answer to the TLS handshake from " + one + " within 1s; if the server speaks no TLS, connect without it",
+		"rediss://" + one:                   "no answer to the TLS handshake from " + one + " within 1s; if the server does not speak TLS, connect without it",
 	} {
 		l := must(window.New(dial(t, url), window.Config{Name: "x", Limits: parsed("1/1h"), Timeout: time.Minute}))
 		_, err := l.Allow(t.Context(), "e")
@@ -175,13 +175,13 @@ func TestConnectionRefuses(t *testing.T) {
 		conn *window.Connection
 		want string
 	}{
-		{nil, "the Connection is nil; make one by window.Dial, or use NewLocal"},
-		{&window.Connection{}, "the Connection is zero; make it by window.Dial"},
+		{nil, "the Connection is nil; create one with window.Dial, or use NewLocal"},
+		{&window.Connection{}, "the Connection is uninitialized; create it with window.Dial"},
 		{window.On(nil), "the client of the Connection is nil; pass one from rueidis.NewClient, or use window.Dial"},
-		{window.Dial(""), "the URL of Redis is empty; write one, as in redis://127.0.0.1:6379"},
-		{window.Dial("redis://user:OKAPI/@host"), "the user or the password in the URL of Redis cannot be read; write them as in " +
+		{window.Dial(""), "the Redis URL is empty; write one, as in redis://127.0.0.1:6379"},
+		{window.Dial("redis://user:OKAPI/@host"), "the user or the password in the Redis URL cannot be parsed; write them as in " +
 			"rediss://user:password@host:6379, with special characters percent-encoded, such as / as %2F"},
-		{window.Dial("redis://", noAddress), "no address of Redis is set; name one in the URL, as in redis://127.0.0.1:6379 or unix:///run/redis.sock"},
+		{window.Dial("redis://", noAddress), "no Redis address is set; name one in the URL, as in redis://127.0.0.1:6379 or unix:///run/redis.sock"},
 	} {
 		_, err := window.New(of.conn, window.Config{Name: "x", Limits: parsed("1/1h")})
 		if err == nil || err.Error() != `slidegate: limiter "x" has no Redis: `+of.want {

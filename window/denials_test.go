@@ -177,7 +177,7 @@ func TestOtherUnits(t *testing.T) {
 }
 
 // TestCallersWhoLeaveUnderLoad cancels callers while others wait for their attempt, and checks that
-// nobody else fails.
+// no other caller fails.
 func TestCallersWhoLeaveUnderLoad(t *testing.T) {
 	faults := &redistest.Faults{}
 	g := newGuarded(t, parsed("1/20ms"), faults.Break)

@@ -167,7 +167,7 @@ func ExampleLimiter_AllowN() {
 	fmt.Println(strings.ReplaceAll(err.Error(), "; ", ";\n"))
 	// Output:
 	// true
-	// slidegate: limiter "sms": 11 units under 10/1d: more units than a limit ever admits;
+	// slidegate: limiter "sms": 11 units under 10/1d: more units than a limit can ever allow;
 	// ask for fewer, or raise its Max
 }
 

@@ -61,7 +61,7 @@ func TestFullVerbs(t *testing.T) {
 		if d := must(l.AllowUpTo(t.Context(), "new", 1000)); d.Allowed != admit || admit && d.Granted != 5 {
 			t.Errorf("allow when full %v: a part: %+v", admit, d)
 		}
-		if _, err := l.Charge(t.Context(), "new", 3); err == nil || !strings.Contains(err.Error(), "MaxEvents says; raise it") {
+		if _, err := l.Charge(t.Context(), "new", 3); err == nil || !strings.Contains(err.Error(), "MaxEvents events; raise it") {
 			t.Errorf("allow when full %v: a charge: %v", admit, err)
 		}
 		if d := must(l.Charge(t.Context(), "known", 3)); d.Counted != 3 {
@@ -193,7 +193,7 @@ func TestMaxEventsRefused(t *testing.T) {
 	_, alone := window.NewLocal(window.Config{Name: "x", Limits: parsed("1/1h"), AllowWhenFull: true})
 	_, redis := window.New(window.On(client), window.Config{Name: "x", Limits: parsed("1/1h"), MaxEvents: 5})
 	for i, err := range []error{below, alone, redis} {
-		if want := []string{"a MaxEvents of -1; say how many", "AllowWhenFull without MaxEvents; say how many", "is on Redis and has a MaxEvents; bound Redis by maxmemory"}[i]; err == nil || !strings.Contains(err.Error(), want) {
+		if want := []string{"a MaxEvents of -1; say how many", "AllowWhenFull without MaxEvents; say how many", "is on Redis and has a MaxEvents; bound Redis with maxmemory"}[i]; err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 	}

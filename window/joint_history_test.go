@@ -440,7 +440,7 @@ func (h *jointHistory) play(t *testing.T) {
 	asked, allowed := h.asked.Load(), h.allowed.Load()
 	t.Logf("%d calls in %v, %d of them joint, of which %d were allowed", h.done.Load(), time.Since(began).Round(time.Millisecond), asked, allowed)
 	if h.fault == nil && allowed < asked/20 || allowed > asked*19/20 {
-		t.Error("a poor test")
+		t.Error("weak test")
 	}
 }
 

@@ -160,7 +160,7 @@ func TestBadInput(t *testing.T) {
 		{"replay --picture no/such/directory/x.svg", `--picture: cannot write "no/such/directory/x.svg" (no such file or directory); name a file in a directory of yours`},
 		{"replay --redis=", `--redis: "" is no address of a Redis; write host:port, as in 127.0.0.1:6379`},
 		{"replay --redis localhost", `--redis: "localhost" is no address of a Redis; write host:port, as in 127.0.0.1:6379`},
-		{"replay --redis http://secret@localhost:6379", `--redis: the URL of Redis does not begin with redis://, rediss:// (for TLS) or unix://; write one as in redis://127.0.0.1:6379`},
+		{"replay --redis http://secret@localhost:6379", `--redis: the Redis URL does not start with redis://, rediss:// (for TLS) or unix://; write one as in redis://127.0.0.1:6379`},
 		{"replay --redis localhost:6379,redis://:secret@localhost:6379", `--redis: other addresses precede its URL; write the URL alone, as in rediss://user:password@host:6379`},
 		{"replay --redis 127.0.0.1:1", "--redis 127.0.0.1:1: no Redis and no cluster answers there (dial tcp 127.0.0.1:1: connect: connection refused); start it, or correct the address, or leave out --redis to decide in memory"},
 		{"replay --login --limit 5/1h", "--login and --limit do not go together: the login guard has limits of its own; leave out one of them"},

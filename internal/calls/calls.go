@@ -19,9 +19,9 @@ func Finish(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // Concurrently calls do for each index in [from, to) at the same time, so that the calls share a
-// round trip. It returns once all have returned. It calls do in the caller's goroutine for the
-// last index and for those in memory, which wait for nothing. It panics with the value of a call that
-// panics.
+// round trip. It returns once all have returned. It calls do in the caller's goroutine for the last
+// index and for those in memory, which wait for nothing. If a call panics, it panics with the same
+// value.
 func Concurrently(from, to int, inMemory func(i int) bool, do func(i int)) {
 	if to-from == 1 {
 		do(from)
@@ -41,7 +41,7 @@ func Concurrently(from, to int, inMemory func(i int) bool, do func(i int)) {
 	}
 }
 
-// background is the calls in goroutines of their own. A panic there would end the process, whatever the
+// background makes calls in their own goroutines. A panic there would end the process, whatever the
 // caller recovers.
 type background struct {
 	sync.WaitGroup

@@ -6,7 +6,8 @@ import (
 	"github.com/slidegate/slidegate/internal/calls"
 )
 
-// TestPanic checks that a call that panics in another goroutine does so for the caller, once all are done.
+// TestPanic checks that the panic of a call in another goroutine reaches the caller, once all are
+// done.
 func TestPanic(t *testing.T) {
 	done := make([]bool, 3)
 	defer func() {

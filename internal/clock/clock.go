@@ -9,26 +9,26 @@ import (
 // Clock is the clock of a limiter, in the unit of its records: milliseconds for window,
 // microseconds for ar1.
 type Clock struct {
-	Now  func() time.Time      // nil: the clock of the Redis server, or the monotonic clock of this process
+	Now  func() time.Time      // nil means the clock of the Redis server, or the monotonic clock of this process
 	Tick time.Duration         // one unit
 	Unit func(time.Time) int64 // converts a time to units since 1970
 	Time func(int64) time.Time // the inverse of Unit
-	End  int64                 // the first time that the scripts refuse, in units
+	End  int64                 // the first time that the scripts reject, in units
 	Year int                   // the year of End
 }
 
-// Read returns the time of Now. It returns an error if the scripts would refuse that time.
+// Read returns the time of Now. It returns an error if the scripts would reject that time.
 func (c Clock) Read() (int64, error) {
 	now := c.Now()
-	t, year := c.Unit(now), now.UTC().Year() // Unit overflows for a year that is far away
+	t, year := c.Unit(now), now.UTC().Year() // Unit overflows for a distant year
 	if t < 0 || t >= c.End || year < 1970 || year > c.Year {
-		return 0, fmt.Errorf("the clock of Config.Now reads %v; it must lie between 1970 and %d", now, c.Year)
+		return 0, fmt.Errorf("the clock of Config.Now reads %v; it must be between 1970 and %d", now, c.Year)
 	}
 	return t, nil
 }
 
-// Milliseconds returns a Duration of n ms, or of 290 years if that is shorter: a Duration ends at
-// 292.
+// Milliseconds returns a Duration of n ms, or of 290 years if that is shorter: a Duration cannot
+// exceed 292 years.
 func Milliseconds(n int64) time.Duration {
 	const longest = 290 * 365 * 24 * time.Hour
 	return time.Duration(min(n, longest.Milliseconds())) * time.Millisecond

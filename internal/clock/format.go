@@ -8,8 +8,8 @@ import (
 
 const day = 24 * time.Hour
 
-// Format returns a duration as limits are written, such as 1m30s or 1d12h: with days, and without
-// zeros at the end.
+// Format formats a duration as in limits, such as 1m30s or 1d12h: with days, and without trailing
+// zeros.
 func Format(d time.Duration) string {
 	days := ""
 	if n := d / day; n > 0 {

@@ -1,5 +1,5 @@
-// Package constant has the limiters that decide without counting. httplimit and grpclimit export
-// them, each as its own Limiter.
+// Package constant provides the limiters that decide without counting. httplimit and grpclimit
+// export them, each as its own Limiter.
 package constant
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Limiter decides alike about everything. It asks no Redis and never returns an error.
+// Limiter gives every request the same answer. It does not ask Redis and never returns an error.
 type Limiter struct{ allows bool }
 
 // The two Limiters.
@@ -25,8 +25,8 @@ func Is(limiter any) bool {
 	return is
 }
 
-// Denies reports whether a decision denies for good, as those of Blocked do: there is no limit and
-// no time after which it would be different.
+// Denies reports whether a decision denies permanently, like those of Blocked: there is no limit
+// and no time after which it would be different.
 func Denies(d window.Decision) bool { return !d.Allowed && d.RetryAfter == 0 && len(d.Usage) == 0 }
 
 // AllowN allows all units, or none. It counts nothing.
@@ -43,10 +43,10 @@ func (l Limiter) WaitN(ctx context.Context, event string, n int64) (window.Decis
 	return l.AllowN(ctx, event, n)
 }
 
-// Refund has nothing to give back.
+// Refund does nothing, because nothing was counted.
 func (l Limiter) Refund(context.Context, string, window.Decision) error { return nil }
 
-// Settle has nothing to correct.
+// Settle returns the decision unchanged, because nothing was counted.
 func (l Limiter) Settle(_ context.Context, _ string, d window.Decision, _ int64) (window.Decision, error) {
 	return d, nil
 }

@@ -3,12 +3,12 @@
 // A remembered denial is repeated only while nothing can have changed the key. Before a request is
 // sent, Lookup gets the value of the key by a cached GET, so Redis notifies the client of every
 // change. If the request is denied, Remember keeps the denial with that value. Later, Lookup
-// repeats the denial until the wait is over, while the client still holds this very copy of the
+// repeats the denial until the wait is over, as long as the client still holds the same copy of the
 // value.
 //
-// Lookup must get the value before the request is sent, because nobody would notice a Reset in
-// between. And it must be the same copy: after a Reset and an admission in the same millisecond,
-// the key can have the same bytes again.
+// Lookup must get the value before the request is sent, because a Reset in between would go
+// unnoticed. And it must be the same copy: after a Reset and an allowed attempt in the same
+// millisecond, the key can have the same bytes again.
 package denials
 
 import (
@@ -36,22 +36,22 @@ type Cache struct {
 	reportOff func(context.Context)
 
 	tracks atomic.Bool  // the client is known to cache what it gets
-	misses atomic.Int32 // how often it did not
-	off    atomic.Bool  // it never does, so the cache is off
+	misses atomic.Int32 // how often the client did not cache a value
+	off    atomic.Bool  // the client never caches, so the cache is off
 
 	mu      sync.Mutex
 	denials map[string]*denial // by key
 }
 
-// denial holds what is known of a key. It is never changed, only replaced.
+// denial holds what is known about a key. It is never changed, only replaced.
 type denial struct {
 	request Request
 	reply   Reply
 	replied time.Time
 	until   time.Time // when the wait is over
-	value   string    // of the key, before the request was sent; empty if unknown: then the denial is not repeated
+	value   string    // of the key, before the request was sent; if it is empty, it is unknown, and the denial is not repeated
 
-	confirmed atomic.Int64 // when the last fetch began that confirmed the denial, in ns after replied
+	confirmed atomic.Int64 // when the last fetch that confirmed the denial started, in ns after replied
 
 	mu    sync.Mutex
 	fetch *fetch // in flight; nil if there is none
@@ -60,7 +60,7 @@ type denial struct {
 // Request holds what an attempt asks for. A denial is repeated only for the same request.
 type Request struct {
 	Units  int64
-	Limits string // as the script gets them
+	Limits string // as arguments of the script
 }
 
 // Reply is the reply to a request, in the integers of the scripts.
@@ -69,12 +69,12 @@ type Reply struct {
 	Rows []int64 // for each limit: used, retry after in ms, reset after in ms
 }
 
-// lease is how long the result of a fetch holds for all callers. It is short compared with the
-// round trip in which Redis notifies of a change.
+// lease is how long all callers may use the result of a fetch. It is short compared with the round
+// trip in which Redis notifies of a change.
 const lease = 100 * time.Microsecond
 
-// maxMisses is how often, in all, a client may fail to cache a value that it just got, until the
-// cache is off.
+// maxMisses is how many values the client may fail to cache before the denial cache switches itself
+// off.
 const maxMisses = 3
 
 // New returns a Cache for at most capacity denials. It calls reportOff once if the client does not
@@ -124,8 +124,8 @@ func (d *denial) repeat(result Result, now time.Time) Result {
 }
 
 // Remember keeps the reply to a request that was sent after a Lookup, at the time sent. It keeps an
-// admission only if that took the last units of a known key. The next Lookup of that key then gets
-// its value.
+// allowed reply only if it used the last units of a known key. The next Lookup of that key then
+// gets its value.
 func (c *Cache) Remember(result Result, sent time.Time, allowed bool, reply Reply) {
 	d := &denial{request: result.request, reply: reply, replied: time.Now(), value: result.value}
 	for i := 1; i < len(reply.Rows); i += 3 {
@@ -144,10 +144,10 @@ func (c *Cache) Remember(result Result, sent time.Time, allowed bool, reply Repl
 	c.denials[result.key] = d
 }
 
-// longest is how many ms a denial is remembered at most: a year.
+// longest is the longest time in ms that a denial is remembered: a year.
 const longest = 365 * 24 * 3600 * 1000
 
-// makeRoom drops any other denial if the cache is full.
+// makeRoom drops an arbitrary other denial if the cache is full.
 func (c *Cache) makeRoom(key string) {
 	if c.denials[key] != nil || len(c.denials) < c.capacity {
 		return
@@ -158,7 +158,7 @@ func (c *Cache) makeRoom(key string) {
 	}
 }
 
-// Forget drops what is known of a key.
+// Forget drops what is known about a key.
 func (c *Cache) Forget(key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,7 +171,7 @@ func (c *Cache) find(key string) *denial {
 	return c.denials[key]
 }
 
-// A fetch is one cached GET of a key, for all callers that come meanwhile.
+// A fetch is one cached GET of a key, for all callers that arrive in the meantime.
 type fetch struct {
 	done  chan struct{}
 	value string
@@ -179,8 +179,9 @@ type fetch struct {
 	err   error
 }
 
-// share calls get for one caller at a time. Callers that come meanwhile wait for its result, for at most
-// half of the time until their deadline, so that they can still ask themselves.
+// share calls get for one caller at a time. Callers that arrive in the meantime wait for its
+// result, for at most half of the time until their deadline, so that they can still ask Redis
+// themselves.
 func (d *denial) share(ctx context.Context, get func() fetch) fetch {
 	d.mu.Lock()
 	if l := d.fetch; l != nil {
@@ -196,8 +197,8 @@ func (d *denial) share(ctx context.Context, get func() fetch) fetch {
 	return found
 }
 
-// await waits for the result of another caller's fetch. An error that comes from the deadline of that
-// caller is ErrLeft, as if it had left.
+// await waits for the result of another caller's fetch. An error that comes from that caller's
+// deadline becomes ErrLeft, as if that caller had left.
 func (l *fetch) await(ctx context.Context) fetch {
 	var over <-chan time.Time
 	if deadline, dated := ctx.Deadline(); dated {
@@ -223,8 +224,8 @@ func (d *denial) finish(l *fetch) {
 	close(l.done)
 }
 
-// fetch gets the value of a key. Until the client is known to cache what it gets, fetch also finds
-// that out, by a second GET.
+// fetch gets the value of a key. Until the client is known to cache what it gets, fetch also checks
+// that, with a second GET.
 func (c *Cache) fetch(ctx context.Context, key string, timeout, ttl time.Duration) (l fetch) {
 	began := time.Now()
 	l.value, l.hit, l.err = c.get(ctx, key, timeout, ttl)
@@ -243,7 +244,8 @@ func (c *Cache) fetch(ctx context.Context, key string, timeout, ttl time.Duratio
 	return l
 }
 
-// ownError returns what the error of a shared fetch means for one of its callers.
+// ownError translates the error of a shared fetch into the error that one of its callers should
+// get.
 func ownError(ctx context.Context, err error) error {
 	switch {
 	case !errors.Is(err, ErrLeft):
@@ -254,8 +256,8 @@ func ownError(ctx context.Context, err error) error {
 	return nil // another caller left
 }
 
-// sameCopy reports whether two values are one copy in memory, and not empty. If they are, Redis has
-// notified of no change in between.
+// sameCopy reports whether two values are the same copy in memory, and not empty. If they are,
+// Redis has not notified of any change in between.
 func sameCopy(a, b string) bool {
 	return a != "" && b != "" && unsafe.StringData(a) == unsafe.StringData(b)
 }

@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// A redis plays a client that caches what it gets.
+// A redis simulates a client that caches what it gets.
 type redis struct {
 	mu     sync.Mutex
 	value  string
 	err    error
-	loses  bool          // the client keeps nothing
+	loses  bool          // the client caches nothing
 	delay  time.Duration // of each get
 	gets   int
-	copies map[string]string // that the client keeps
+	copies map[string]string // that the client caches
 }
 
 func (r *redis) get(ctx context.Context, key string, _, _ time.Duration) (string, bool, error) {
@@ -86,7 +86,7 @@ func mustLookup(t *testing.T, c *Cache, key string) Result {
 func deny(t *testing.T, c *Cache, key string) {
 	t.Helper()
 	if result := mustLookup(t, c, key); result.Denied {
-		t.Fatalf("%s is known to be denied", key)
+		t.Fatalf("%s is already known to be denied", key)
 	} else {
 		c.Remember(result, time.Now(), false, minute)
 	}
@@ -95,7 +95,7 @@ func deny(t *testing.T, c *Cache, key string) {
 // learn makes the cache remember that a key is denied, and its value.
 func learn(t *testing.T, c *Cache, key string) {
 	t.Helper()
-	deny(t, c, key) // without a value, since nothing was known
+	deny(t, c, key) // without a value, because nothing was known
 	deny(t, c, key)
 }
 
@@ -128,8 +128,8 @@ func TestDenialIsRemembered(t *testing.T) {
 	})
 }
 
-// TestWaitCountsFromTheRequest checks that the wait begins when the request is sent, not when its
-// reply comes.
+// TestWaitCountsFromTheRequest checks that the wait starts when the request is sent, not when its
+// reply arrives.
 func TestWaitCountsFromTheRequest(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, _ *redis) {
 		deny(t, c, "k")
@@ -193,8 +193,8 @@ func TestForget(t *testing.T) {
 	})
 }
 
-// TestAdmissions checks that an admission of a known key keeps the wait, so that the next request
-// is looked up. Other admissions are not kept.
+// TestAdmissions checks that an allowed attempt on a known key keeps the wait, so that the next
+// request is looked up. Other allowed attempts are not kept.
 func TestAdmissions(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, r *redis) {
 		c.Remember(mustLookup(t, c, "new"), time.Now(), true, minute)
@@ -225,7 +225,7 @@ func TestLease(t *testing.T) {
 		pass(time.Second)
 		wantDenied(t, c, "k", true)
 		r.asked()
-		for _, want := range []int{0, 0, 1, 0} { // after 0, 50, 100 and 150 us
+		for _, want := range []int{0, 0, 1, 0} { // after 0, 50, 100 and 150 µs
 			wantDenied(t, c, "k", true)
 			if n := r.asked(); n != want {
 				t.Errorf("%d fetches, want %d", n, want)
@@ -235,7 +235,7 @@ func TestLease(t *testing.T) {
 	})
 }
 
-// TestCallersShareAFetch checks that callers that come at the same time share one fetch.
+// TestCallersShareAFetch checks that callers that arrive at the same time share one fetch.
 func TestCallersShareAFetch(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, r *redis) {
 		learn(t, c, "k")
@@ -252,8 +252,8 @@ func TestCallersShareAFetch(t *testing.T) {
 	})
 }
 
-// TestLeavers checks that the caller that fetches may leave, and that callers that wait for it do so for
-// half of their time. They send their requests then.
+// TestLeavers checks that the caller that fetches may leave, and that callers that wait for it do
+// so for half of their time. Then they send their requests.
 func TestLeavers(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, r *redis) {
 		learn(t, c, "k")
@@ -274,14 +274,14 @@ func TestLeavers(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		callFor(2*time.Second, 2*time.Second, context.DeadlineExceeded) // the error is that of its own context, and other callers do not get it
+		callFor(2*time.Second, 2*time.Second, context.DeadlineExceeded) // this error belongs to its own context, and other callers do not get it
 		callFor(1*time.Second, time.Second/2, nil)
 		callFor(time.Minute, 2*time.Second, nil)
 		callers.Wait()
 	})
 }
 
-// TestPanicFreesOthers checks that if the caller that fetches panics, those who wait for it send
+// TestPanicFreesOthers checks that if the caller that fetches panics, those waiting for it send
 // their requests.
 func TestPanicFreesOthers(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, _ *redis) {
@@ -329,8 +329,8 @@ func TestCapacity(t *testing.T) {
 	})
 }
 
-// TestOff checks that the cache detects a client that never caches what it gets. From then on it is
-// not asked.
+// TestOff checks that the cache detects a client that never caches what it gets. From then on, the
+// cache is not used.
 func TestOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		off := 0
@@ -364,7 +364,7 @@ func TestTimeoutOfTwoGets(t *testing.T) {
 	}
 }
 
-// TestLongWaits checks that a wait of centuries, which no Duration holds, is remembered for a year.
+// TestLongWaits checks that a wait of centuries, too long for a Duration, is remembered for a year.
 func TestLongWaits(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, _ *redis) {
 		for range 2 {

@@ -1,6 +1,6 @@
 package denials
 
-// Lease is how long the result of a fetch holds for all callers.
+// Lease is how long all callers may use the result of a fetch.
 const Lease = lease
 
 // Len returns the number of denials in the cache.

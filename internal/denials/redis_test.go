@@ -31,7 +31,7 @@ func must[T any](v T, err error) T {
 type process struct {
 	*denials.Cache
 	client  rueidis.Client
-	limiter *window.Limiter // without a cache of its own
+	limiter *window.Limiter // has no denial cache
 }
 
 // newProcess returns a process for the limiter of a name: two per hour, and three per two hours.
@@ -55,8 +55,8 @@ func (p process) get(ctx context.Context, key string, _, ttl time.Duration) (val
 	return value, result.IsCacheHit(), err
 }
 
-// A caller makes an attempt on an event in steps, so that other things happen in between: it calls
-// Lookup, asks Redis, and remembers the answer.
+// A caller makes an attempt on an event in steps, so that other things can happen in between: it
+// calls Lookup, asks Redis, and remembers the answer.
 type caller struct {
 	process
 	event, key string
@@ -124,7 +124,7 @@ func (c *caller) attempt(t *testing.T) bool {
 }
 
 // TestDenialsAreRight plays random steps of several callers, which may leave, and of another
-// process that resets and admits in between. Once the client has received all notifications, a
+// process that resets and attempts in between. Once the client has received all notifications, a
 // denial is repeated only if Redis denies.
 func TestDenialsAreRight(t *testing.T) {
 	client, admin := redistest.Client(t), redistest.NewClient(t, nil)
@@ -150,7 +150,7 @@ func TestDenialsAreRight(t *testing.T) {
 		}
 	}
 	if denied < rounds/10 || denied > rounds*9/10 {
-		t.Errorf("a poor test: %d of %d denied in the end", denied, rounds)
+		t.Errorf("weak test: %d of %d denied at the end", denied, rounds)
 	}
 }
 
@@ -172,7 +172,7 @@ func play(t *testing.T, rng *rand.Rand, p process, other *window.Limiter, caller
 	}
 }
 
-// disturb plays another process, which resets or admits.
+// disturb acts as another process, which resets or attempts.
 func disturb(t *testing.T, rng *rand.Rand, other *window.Limiter) {
 	t.Helper()
 	if rng.IntN(2) == 0 {
@@ -182,8 +182,8 @@ func disturb(t *testing.T, rng *rand.Rand, other *window.Limiter) {
 	}
 }
 
-// isRight waits until the client has received all notifications, and compares an attempt with what
-// Redis decides. It reports whether the attempt is allowed.
+// isRight waits until the client has received all notifications, and compares an attempt with
+// Redis' decision. It reports whether the attempt is allowed.
 func (p process) isRight(t *testing.T, other *window.Limiter) (allowed bool) {
 	t.Helper()
 	c := p.newCaller(t, "e")
@@ -196,15 +196,15 @@ func (p process) isRight(t *testing.T, other *window.Limiter) (allowed bool) {
 	return now
 }
 
-// awaitLease waits until the results of earlier fetches hold no longer.
+// awaitLease waits until the results of earlier fetches may no longer be used.
 func awaitLease() {
 	for over := time.Now().Add(denials.Lease); time.Now().Before(over); {
 	}
 }
 
 // awaitNotifications waits until the client has received all notifications. Redis sends them on the
-// connection of cached GETs, before the reply to one that the client cannot answer: that of a key
-// which nobody has asked for.
+// connection of cached GETs, before the reply to a GET that the client must send: that of a key
+// that it does not hold.
 func (p process) awaitNotifications(t *testing.T, key string) {
 	t.Helper()
 	if _, hit, err := p.get(t.Context(), fmt.Sprint(key, rand.Uint64()), patience, time.Hour); hit || err != nil {
@@ -213,7 +213,7 @@ func (p process) awaitNotifications(t *testing.T, key string) {
 }
 
 // TestSameBytesAreAnotherCopy checks that a denial from before a Reset is not repeated. After an
-// admission in the same millisecond, the key has the bytes that it had before the denial.
+// allowed attempt in the same millisecond, the key has the same bytes as before the denial.
 func TestSameBytesAreAnotherCopy(t *testing.T) {
 	client, name := redistest.Client(t), redistest.Key(t)
 	p, other := newProcess(client, name), newProcess(redistest.NewClient(t, nil), name).limiter
@@ -236,7 +236,7 @@ func TestSameBytesAreAnotherCopy(t *testing.T) {
 		t.Fatalf("hit %v, %v", hit, err)
 	}
 	if !p.newCaller(t, "e").attempt(t) {
-		t.Error("denied by a denial of before the Reset")
+		t.Error("denied by a denial from before the Reset")
 	}
 }
 
@@ -248,7 +248,7 @@ func TestDenialsAreFew(t *testing.T) {
 			p.newCaller(t, fmt.Sprint(i)).attempt(t)
 		}
 		if n := p.Len(); n != min(10, i+1) {
-			t.Fatalf("%d are remembered after %d", n, i+1)
+			t.Fatalf("%d are cached after %d", n, i+1)
 		}
 	}
 }

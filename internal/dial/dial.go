@@ -1,4 +1,4 @@
-// Package dial makes clients of rueidis from a URL, with settings that keep an outage short.
+// Package dial creates rueidis clients from a URL, with settings that keep an outage short.
 package dial
 
 import (
@@ -19,20 +19,20 @@ import (
 
 // The errors of a URL.
 var (
-	errEmpty    = errors.New("the URL of Redis is empty; write one, as in redis://127.0.0.1:6379")
-	errScheme   = errors.New("the URL of Redis does not begin with redis://, rediss:// (for TLS) or unix://; write one as in redis://127.0.0.1:6379")
-	errHost     = errors.New("the host or the port in the URL of Redis is invalid; write them as in redis://127.0.0.1:6379 or redis://[::1]:6379, with a port from 1 to 65535")
-	errDatabase = errors.New("the database in the URL of Redis is no number; write it as in redis://127.0.0.1:6379/1")
-	errDuration = errors.New("the dial_timeout or the write_timeout in the URL of Redis is no duration; write one as 500ms or 2s")
-	errURL      = errors.New("the URL of Redis cannot be read; write one as in redis://127.0.0.1:6379, with special characters percent-encoded, such as / as %2F")
-	errAddress  = errors.New("no address of Redis is set; name one in the URL, as in redis://127.0.0.1:6379 or unix:///run/redis.sock")
+	errEmpty    = errors.New("the Redis URL is empty; write one, as in redis://127.0.0.1:6379")
+	errScheme   = errors.New("the Redis URL does not start with redis://, rediss:// (for TLS) or unix://; write one as in redis://127.0.0.1:6379")
+	errHost     = errors.New("the host or the port in the Redis URL is invalid; write them as in redis://127.0.0.1:6379 or redis://[::1]:6379, with a port from 1 to 65535")
+	errDatabase = errors.New("the database in the Redis URL is not a number; write it as in redis://127.0.0.1:6379/1")
+	errDuration = errors.New("the dial_timeout or the write_timeout in the Redis URL is not a duration; write one such as 500ms or 2s")
+	errURL      = errors.New("the Redis URL cannot be parsed; write one as in redis://127.0.0.1:6379, with special characters percent-encoded, such as / as %2F")
+	errAddress  = errors.New("no Redis address is set; name one in the URL, as in redis://127.0.0.1:6379 or unix:///run/redis.sock")
 
-	// ErrLogin is the error of a URL whose user or password cannot be told from the rest.
-	ErrLogin = errors.New("the user or the password in the URL of Redis cannot be read; write them as in rediss://user:password@host:6379, " +
+	// ErrLogin is the error of a URL whose user or password cannot be distinguished from the rest.
+	ErrLogin = errors.New("the user or the password in the Redis URL cannot be parsed; write them as in rediss://user:password@host:6379, " +
 		"with special characters percent-encoded, such as / as %2F")
 )
 
-// complaints are errors of a URL, by what rueidis.ParseURL says.
+// complaints maps the errors of rueidis.ParseURL to errors of a URL.
 var complaints = []struct {
 	text string
 	err  error
@@ -46,12 +46,12 @@ var complaints = []struct {
 	{"invalid write timeout", errDuration},
 }
 
-// withLogin matches a URL in which an @ can only end the user and the password. Without it, what
-// follows a / ? or # in a password would be a path, and what precedes it a host.
+// withLogin matches a URL in which an @ can only end the user and the password. Without this check,
+// what follows a / ? or # in a password would be taken for a path, and what precedes it for a host.
 var withLogin = regexp.MustCompile(`^\w+://([^/?#]*@)?[^@]*$`)
 
-// URL returns the options in a URL, as rueidis.ParseURL reads it, and with its TLS also for
-// Sentinels. An error says what is wrong, but repeats nothing of the URL, which may hold a password.
+// URL parses a URL with rueidis.ParseURL, and also applies its TLS to Sentinels. An error says what
+// is wrong, but repeats nothing of the URL, which may contain a password.
 func URL(url string) (rueidis.ClientOption, error) {
 	switch {
 	case url == "":
@@ -69,7 +69,7 @@ func URL(url string) (rueidis.ClientOption, error) {
 	return o, nil
 }
 
-// complaint returns what is wrong with a URL, from which rueidis made options or an error.
+// complaint returns what is wrong with a URL that rueidis parsed to o or rejected with err.
 func complaint(o rueidis.ClientOption, err error) error {
 	isSocket := o.DialCtxFn != nil
 	switch {
@@ -88,7 +88,7 @@ func complaint(o rueidis.ClientOption, err error) error {
 	return errURL
 }
 
-// isInvalid reports whether an address has no host or port that can exist.
+// isInvalid reports whether an address has an impossible host or port.
 func isInvalid(address string) bool {
 	host, port, err := net.SplitHostPort(address)
 	number, notNumber := strconv.ParseUint(port, 10, 16)
@@ -104,7 +104,8 @@ func Check(o rueidis.ClientOption) error {
 	return nil
 }
 
-// Safe sets AlwaysPipelining, and timeouts that keep an outage short where there are none.
+// Safe sets AlwaysPipelining, and sets timeouts that keep an outage short unless they are already
+// set.
 func Safe(o *rueidis.ClientOption) {
 	o.AlwaysPipelining = true
 	if o.Dialer.Timeout == 0 {
@@ -116,8 +117,8 @@ func Safe(o *rueidis.ClientOption) {
 	o.Sentinel.Dialer = o.Dialer
 }
 
-// Client connects. If the server cannot track keys, the client has no cache, and asks Redis about
-// every denial. An error does not repeat a password.
+// Client connects. If the server cannot track keys, the client has no cache, and asks Redis for
+// every denial. An error does not contain a password.
 func Client(o rueidis.ClientOption) (rueidis.Client, error) {
 	if o.TLSConfig != nil && o.DialCtxFn == nil && o.DialFn == nil {
 		o.DialCtxFn = dialTLS
@@ -130,8 +131,8 @@ func Client(o rueidis.ClientOption) (rueidis.Client, error) {
 	return client, withoutPasswords(err, o.Password, o.Sentinel.Password)
 }
 
-// dialTLS dials as rueidis does: without TLS if there is no config, as for some Sentinels. Its error
-// says if the server does not answer the handshake.
+// dialTLS dials as rueidis does: without TLS if there is no config, as for some Sentinels. Its
+// error says if the server does not answer the handshake.
 func dialTLS(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 	if config == nil {
 		return dialer.DialContext(ctx, "tcp", address)
@@ -144,23 +145,24 @@ func dialTLS(ctx context.Context, address string, dialer *net.Dialer, config *tl
 	return conn, err
 }
 
-// A HandshakeError is the error of a server that does not answer a TLS handshake. A Redis without TLS
-// does not: it takes the handshake for the beginning of a command, and waits for the rest.
+// A HandshakeError is the error of a server that does not answer a TLS handshake. A Redis without
+// TLS does not: it takes the handshake for the start of a command, and waits for the rest.
 type HandshakeError struct {
 	address string
 	timeout time.Duration
 }
 
-// Error says who did not answer, and for how long.
+// Error returns the text with the address and the time.
 func (e *HandshakeError) Error() string {
 	return fmt.Sprintf("no answer to the TLS handshake from %s within %v", e.address, e.timeout)
 }
 
-// Timeout reports true. The error matches no error of a context, because no caller's context ended.
+// Timeout returns true. The error does not match an error of a context, because no caller's context
+// ended.
 func (e *HandshakeError) Timeout() bool { return true }
 
 // withoutPasswords returns an error whose text has no password, because a server can repeat one in
-// a reply. It is err itself unless the text has one.
+// a reply. It returns err itself unless its text contains one.
 func withoutPasswords(err error, passwords ...string) error {
 	if err == nil {
 		return nil
@@ -177,7 +179,7 @@ func withoutPasswords(err error, passwords ...string) error {
 	return &failure{text, err}
 }
 
-// failure is the error of a failed connection, with a text that holds no password.
+// failure is the error of a failed connection, with a text that contains no password.
 type failure struct {
 	text  string
 	cause error

@@ -8,22 +8,22 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// A Call is a script call about an event, of a kind of limiter whose script has verbs of its own.
+// A Call is a script call for an event, for a kind of limiter whose script has its own verbs.
 type Call struct {
 	Verb   string
 	Event  string
-	Units  int64    // how many it is about; 0 if the script takes no such argument
+	Units  int64    // number of units; 0 if the script takes no such argument
 	Rest   []string // the last arguments
-	Merges bool     // calls at the same time that differ in Units alone become one, about all their units
-	Reads  bool     // it changes nothing, or does the same again if it is repeated
-	InText bool     // the reply can hold texts
+	Merges bool     // simultaneous calls that differ only in Units become one, for all their units
+	Reads  bool     // it changes nothing, or repeating it has the same effect
+	InText bool     // the reply can contain strings
 }
 
-// A CallReply is the answer of the script.
+// A CallReply is the reply of the script.
 type CallReply struct {
 	Integers []int64
-	Texts    map[int]string // by their places among the Integers
-	First    int64          // how many units of others come before these
+	Texts    map[int]string // by their indices among the Integers
+	First    int64          // how many units of other calls come before these
 	Trace    pipeline.Trace
 }
 
@@ -48,7 +48,7 @@ func (l *Limiter) Call(ctx context.Context, c Call) (reply CallReply, err error)
 	return CallReply{r.Reply, r.Texts, r.First, r.Trace}, l.Wrap(r.Err)
 }
 
-// Scores returns the scores of the event's sorted set, which the client keeps for at most ttl.
+// Scores returns the scores of the event's sorted set, which the client caches for at most ttl.
 func (l *Limiter) Scores(ctx context.Context, event string, ttl time.Duration) (pipeline.Copy, error) {
 	s := l.store.(*onRedis)
 	timeout, err := s.pipeline.Connected(ctx, s.Timeout)

@@ -11,8 +11,8 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// Config holds what the configurations of all limiters have in common. See window.Config for what
-// users set.
+// Config holds the settings that the configurations of all limiters have in common. See
+// window.Config for what users set.
 type Config struct {
 	Kind        string // of the record, the last part of each key
 	Script      string // source of the script that decides on Redis
@@ -20,16 +20,16 @@ type Config struct {
 	CountDenied bool
 	Secret      []byte
 	Clock       clock.Clock
-	Timeout     time.Duration // of one call to Redis; below 0: none
-	MaxUnits    int64         // the most units of one call that the script takes
-	MergeAsSome bool          // merged attempts use the verb some, and Reply.rewind computes the single replies
+	Timeout     time.Duration // of one call to Redis; none if negative
+	MaxUnits    int64         // the most units that one call of the script accepts
+	MergeAsSome bool          // merged attempts use the verb some, and Reply.rewind computes the individual replies
 	DenialCache int
 
-	MaxEvents     int  // in memory; 0: no bound
-	AllowWhenFull bool // allows new events for which there is no room
+	MaxEvents     int  // in memory; 0 means no bound
+	AllowWhenFull bool // allows new events without room
 
-	Notify func(context.Context, pipeline.Report) // may be nil; its context is that of the call that reports
-	Text   func(Limit) string                     // writes a limit as people read it
+	Notify func(context.Context, pipeline.Report) // may be nil; its context is that of the reporting call
+	Text   func(Limit) string                     // formats a limit for messages
 }
 
 const maxPer = 36_525 * 24 * time.Hour
@@ -37,7 +37,7 @@ const maxPer = 36_525 * 24 * time.Hour
 // DefaultTimeout is the Timeout of a limiter on Redis that has none.
 const DefaultTimeout = 250 * time.Millisecond
 
-// check returns an error for a configuration that could not work. The error gives the value and
+// check returns an error for a configuration that could not work. The error names the value and
 // says what to do.
 func (cfg *Config) check(limits []Limit) error {
 	if err := checkName(cfg.Name); err != nil {
@@ -68,7 +68,7 @@ func checkName(name string) error {
 
 func (cfg *Config) checkSecret() error {
 	if cfg.Secret != nil && len(cfg.Secret) < keys.MinSecret {
-		return fmt.Errorf("a Secret of %d bytes; give it at least %d random ones, or leave it nil to have events readable in keys", len(cfg.Secret), keys.MinSecret)
+		return fmt.Errorf("a Secret of %d bytes; give it at least %d random ones, or leave it nil to keep events readable in keys", len(cfg.Secret), keys.MinSecret)
 	}
 	return nil
 }
@@ -78,9 +78,9 @@ func (cfg *Config) checkDenialCache() error {
 	case cfg.DenialCache < 0:
 		return fmt.Errorf("a DenialCache of %d; say how many denied events to remember, or 0 for none", cfg.DenialCache)
 	case cfg.DenialCache > 0 && cfg.CountDenied:
-		return errors.New("CountDenied and a DenialCache; only Redis can count a denial, so leave out one of them")
+		return errors.New("CountDenied and a DenialCache; only Redis can count a denial, so leave one of them out")
 	case cfg.DenialCache > 0 && cfg.Clock.Now != nil:
-		return errors.New("a clock of its own and a DenialCache, which goes by real time; leave out Now or the DenialCache")
+		return errors.New("its own clock and a DenialCache, which needs real time; leave out Now or the DenialCache")
 	}
 	return nil
 }
@@ -103,7 +103,8 @@ func (cfg *Config) checkMemory() error {
 	return nil
 }
 
-// CheckRange returns what is wrong with a Max or a Per, or nil. Text is maxUnits as people read it.
+// CheckRange returns what is wrong with a Max or a Per, or nil. text is maxUnits, formatted for
+// messages.
 func CheckRange(units, maxUnits int64, text string, per time.Duration) error {
 	if units < 1 || units > maxUnits {
 		return fmt.Errorf("a Max of %d; choose 1 to %s units", units, text)

@@ -13,7 +13,7 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
-// withCachedDenial runs a test with a limiter that has a denial cache and an event that is denied.
+// withCachedDenial runs a test with a limiter that has a denial cache, and an event that is denied.
 // The server has received no request since.
 func withCachedDenial(t *testing.T, test func(t *testing.T, s *servertest.Server, l *Limiter)) {
 	t.Helper()
@@ -23,7 +23,7 @@ func withCachedDenial(t *testing.T, test func(t *testing.T, s *servertest.Server
 		for range 5 {
 			mustAllow(t, l, "hot")
 		}
-		for range 3 { // the first finds the denial, the second its value, the third knows it
+		for range 3 { // the first request gets the denial, the second its value, and the third uses the cache
 			wantEqual(t, "allowed", attemptOne(t, l, "hot").Allowed, false)
 			servertest.Pass(time.Millisecond)
 		}
@@ -82,7 +82,7 @@ func TestLostConnectionEndsDenials(t *testing.T) {
 }
 
 // TestTimeoutCoversTheLookup checks that a lookup and the request after it share one Timeout, and
-// that a caller that leaves during the lookup was not sent.
+// that the request of a caller that leaves during the lookup is not sent.
 func TestTimeoutCoversTheLookup(t *testing.T) {
 	withCachedDenial(t, func(t *testing.T, s *servertest.Server, l *Limiter) {
 		s.Cut()
@@ -94,14 +94,14 @@ func TestTimeoutCoversTheLookup(t *testing.T) {
 		defer cancel()
 		first := arrive(t.Context(), l, Allow, "hot", 1)
 		second, third := arrive(leaves, l, Allow, "hot", 1), arrive(dated, l, Allow, "hot", 1)
-		wantError(t, "one with a deadline, which asks itself", third.wait().err, pipeline.ErrUncertain)
+		wantError(t, "a caller with a deadline, which asks itself", third.wait().err, pipeline.ErrUncertain)
 		wantEqual(t, "took", third.took, 285*time.Millisecond)
-		wantError(t, "one that waits for the look of another", second.wait().err, context.Canceled)
+		wantError(t, "a caller that waits for another's lookup", second.wait().err, context.Canceled)
 		if !strings.Contains(second.err.Error(), "nothing was sent") {
 			t.Error(second.err)
 		}
 		wantEqual(t, "took", second.took, 300*time.Millisecond)
-		wantError(t, "the one that looks", first.wait().err, pipeline.ErrOutage)
+		wantError(t, "the caller that looks up", first.wait().err, pipeline.ErrOutage)
 		wantEqual(t, "took", first.took, time.Second)
 		s.Release()
 		synctest.Wait()
@@ -112,7 +112,7 @@ func TestTimeoutCoversTheLookup(t *testing.T) {
 		synctest.Wait()
 		s.Always(servertest.Action{Delay: 600 * time.Millisecond})
 		got := attemptOne(t, l, "hot")
-		wantError(t, "a slow look and a slow script", got.err, pipeline.ErrUncertain)
+		wantError(t, "a slow lookup and a slow script", got.err, pipeline.ErrUncertain)
 		wantEqual(t, "took", got.took, time.Second)
 	})
 }

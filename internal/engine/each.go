@@ -11,7 +11,7 @@ import (
 // would wait for one another until the timeout.
 const maxRound = 4096
 
-// each is an attempt of one unit on each of many events, or a peek at each.
+// each is an attempt of one unit on each of many events, or a peek at each of them.
 type each struct {
 	store   *onRedis
 	timeout time.Duration // of each round
@@ -20,13 +20,13 @@ type each struct {
 	rounds  *pipeline.Rounds
 	events  []string
 
-	// for each event
+	// For each event:
 
 	replies []Reply
 	errs    []error
 }
 
-// round answers the attempts at these indices.
+// round answers the attempts at the given indices.
 func (e *each) round(ctx context.Context, indices []int) {
 	now, err := e.store.scriptTime()
 	if err == nil && ctx.Err() != nil {
@@ -46,14 +46,14 @@ func (e *each) round(ctx context.Context, indices []int) {
 	}
 }
 
-// A place is that of an attempt or a peek in a request.
+// A place is the position of an attempt or a peek in a request.
 type place struct {
 	request *pipeline.Request
 	unit    int64
 }
 
 // requests returns a request for each event, and the place of each attempt or peek. Attempts on one
-// event are the units of its request. Peeks at one event are all answered by its one unit, because
+// event are the units of its request. Peeks at one event are all answered by a single unit, because
 // they count nothing.
 func (e *each) requests(indices []int, now string) (all []*pipeline.Request, places []place) {
 	slab, byKey := make([]pipeline.Request, len(indices)), make(map[string]*pipeline.Request, len(indices))

@@ -14,8 +14,8 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
-// TestEachInOrder checks that the answers are those to attempts one after the other, in the order
-// of the events. An event can occur several times.
+// TestEachInOrder checks that the answers are those to successive attempts, in the order of the
+// events. An event can occur several times.
 func TestEachInOrder(t *testing.T) {
 	events := []string{"a", "b", "a", "c", "a", "a", "b", "a", "a", "a", "c", "d"}
 	var queries []query
@@ -33,7 +33,8 @@ func TestEachInOrder(t *testing.T) {
 	})
 }
 
-// TestPeeksAreOneCall checks that peeks at one event are one script call, whose answer all get.
+// TestPeeksAreOneCall checks that peeks at one event are one script call, and that all get its
+// answer.
 func TestPeeksAreOneCall(t *testing.T) {
 	forEachMerging(t, func(t *testing.T, _ string, s *servertest.Server, l *Limiter) {
 		_ = ask(t.Context(), l, Allow, "a", 1)
@@ -59,7 +60,7 @@ func TestEachRefuses(t *testing.T) {
 	})
 }
 
-// TestEachOfManyEvents checks that each of many events is asked about once.
+// TestEachOfManyEvents checks that one request is sent for each of many events.
 func TestEachOfManyEvents(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := limiter(t, s.Client(t))
@@ -140,7 +141,8 @@ func TestShardThatHangs(t *testing.T) {
 	})
 }
 
-// TestLateCallersAreNotSent checks that a caller whose context has already ended is not sent.
+// TestLateCallersAreNotSent checks that nothing is sent for a caller whose context has already
+// ended.
 func TestLateCallersAreNotSent(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := limiter(t, s.Client(t))

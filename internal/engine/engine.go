@@ -1,9 +1,10 @@
-// Package engine decides requests for limiters of every kind: on Redis by their script, or in
+// Package engine decides requests for limiters of every kind: on Redis with their script, or in
 // memory. It works in integers, as the scripts do. The packages window and ar1 convert its replies
 // to decisions.
 //
-// A request passes Limiter.Decide (engine.go) and the Store: that of Redis (store.go) makes script
-// calls of requests, which package pipeline sends, and decodes the replies (reply.go).
+// A request passes through Limiter.Decide (engine.go) and the Store. The Store for Redis (store.go)
+// turns requests into script calls, which package pipeline sends, and decodes the replies
+// (reply.go).
 package engine
 
 import (
@@ -25,12 +26,12 @@ type Limiter struct {
 	limits *Limits
 }
 
-// core is the part that all limiters share that come from one another by With.
+// core is the state shared by limiters that are derived from one another by With.
 type core struct {
 	Config
 	own    *Limits // the limits of the limiter from New or NewLocal
 	store  Store
-	bound  func(maxEvents int) // in memory; else nil
+	bound  func(maxEvents int) // in memory; otherwise nil
 	tagger *keys.Tagger        // nil without a Secret
 	prefix string              // of each key
 	suffix string
@@ -44,26 +45,26 @@ type Store interface {
 	Refund(ctx context.Context, event string, c Counted) error
 	// Reset forgets an event.
 	Reset(ctx context.Context, event string) error
-	// Inspect returns the integers of the script's verb inspect.
+	// Inspect returns the integers that the script's verb inspect replies.
 	Inspect(ctx context.Context, limits *Limits, event string) ([]int64, error)
 }
 
-// Verb says what a request does with its units, in the words of the scripts.
+// Verb says what a request does with its units, in the terms of the scripts.
 type Verb string
 
-// The verbs of a request. A limiter that counts denials makes Count of Allow, and CountSome of
-// Some. Stores know all of them except Wait.
+// The verbs of a request. A limiter that counts denials replaces Allow by Count, and Some by
+// CountSome. Stores support all of them except Wait.
 const (
-	Allow     Verb = "allow"     // count all units if they fit, else none
+	Allow     Verb = "allow"     // count all units if they fit, otherwise none
 	Count     Verb = "count"     // count all units in any case
 	Some      Verb = "some"      // count as many units as fit
-	CountSome Verb = "countsome" // count all units, and say how many fit
+	CountSome Verb = "countsome" // count all units, and return how many fit
 	Peek      Verb = "peek"      // count nothing
 	Wait      Verb = "wait"      // Allow for a caller that waits, whose denials never count
 	Charge    Verb = "charge"    // CountSome for units that were already used
 )
 
-// stored returns the verb with which the store is asked.
+// stored returns the verb that is passed to the store.
 func (l *core) stored(v Verb) Verb {
 	switch {
 	case v == Wait:
@@ -76,7 +77,7 @@ func (l *core) stored(v Verb) Verb {
 	return v
 }
 
-// sent returns the verb as the scripts know it.
+// sent returns the verb that is passed to the script.
 func (v Verb) sent() string {
 	if v == Charge {
 		return string(CountSome)
@@ -84,18 +85,18 @@ func (v Verb) sent() string {
 	return string(v)
 }
 
-// partial reports whether a part of the units can be granted. Waits are then for one more unit.
+// partial reports whether part of the units can be granted. Waits are then for one more unit.
 func (v Verb) partial() bool { return v == Some || v == CountSome || v == Charge }
 
-// Denies reports whether a request that is not allowed is a denial for its caller. A caller that waits
-// asks again.
+// Denies reports whether a request that is not allowed is a denial for its caller. A caller that
+// waits asks again.
 func (v Verb) Denies() bool { return v == Allow || v == Some }
 
 // Counted records the units that a decision counted, so that they can be refunded.
 type Counted struct {
 	Units  int64
 	At     int64   // in units of the clock
-	Limits []Limit // that counted them
+	Limits []Limit // limits that counted them
 }
 
 // Of reports whether a limit of some Per counted the units.
@@ -103,11 +104,11 @@ func (c *Counted) Of(per int64) bool {
 	return slices.ContainsFunc(c.Limits, func(l Limit) bool { return l.Per == per })
 }
 
-// Errors of the caller. The packages of the limiters export them by the same names.
+// Errors on the caller's side. The packages of the limiters export them under the same names.
 var (
 	ErrEmptyEvent   = errors.New("the event is empty; refuse the request, or name its subject")
 	ErrInvalidCost  = errors.New("an attempt costs at least 1 unit")
-	ErrExceedsLimit = errors.New("more units than a limit ever admits; ask for fewer, or raise its Max")
+	ErrExceedsLimit = errors.New("more units than a limit can ever allow; ask for fewer, or raise its Max")
 )
 
 // New returns a limiter on the Redis of a Connection.
@@ -119,7 +120,7 @@ func New(conn *pipeline.Connection, cfg Config, limits []Limit) (*Limiter, error
 		return nil, fmt.Errorf("slidegate: limiter %q has no Redis: %w", cfg.Name, err)
 	}
 	if cfg.MaxEvents != 0 {
-		return nil, fmt.Errorf("slidegate: limiter %q is on Redis and has a MaxEvents; bound Redis by maxmemory, and leave it out", cfg.Name)
+		return nil, fmt.Errorf("slidegate: limiter %q is on Redis and has a MaxEvents; bound Redis with maxmemory, and leave it out", cfg.Name)
 	}
 	if cfg.DenialCache > 0 && !conn.Tracks() {
 		return nil, fmt.Errorf("slidegate: limiter %q has a DenialCache, but its client does not track keys; leave it out, or use rueidis", cfg.Name)
@@ -139,13 +140,13 @@ func (l *Limiter) BoundEvents(n int) {
 	}
 }
 
-// InMemory reports whether the limiter asks no Redis.
+// InMemory reports whether the limiter works without Redis.
 func (l *Limiter) InMemory() bool {
 	_, asksRedis := l.store.(*onRedis)
 	return !asksRedis
 }
 
-// NewLocal returns a limiter in memory, on a store made for the same configuration.
+// NewLocal returns a limiter in memory, on a store that was created for the same configuration.
 func NewLocal(cfg Config, limits []Limit, store Store) (*Limiter, error) {
 	if err := cfg.checkMemory(); err != nil {
 		return nil, err
@@ -161,7 +162,7 @@ func NewLocal(cfg Config, limits []Limit, store Store) (*Limiter, error) {
 	return l, nil
 }
 
-// BoundBy sets how the events of a limiter in memory are bounded, which is known if a Store holds them.
+// BoundBy sets the function that bounds the events of a limiter in memory, once its Store exists.
 func (l *Limiter) BoundBy(bound func(maxEvents int)) { l.bound = bound }
 
 func newLimiter(cfg Config, limits []Limit) *Limiter {
@@ -180,12 +181,12 @@ func (l *Limiter) With(limits []Limit) (Limiter, error) {
 	return l.Under(limits), nil
 }
 
-// Under is With for limits that were checked.
+// Under is like With, for limits that are already checked.
 func (l *Limiter) Under(limits []Limit) Limiter {
 	return Limiter{l.core, newLimits(limits, l.CountDenied)}
 }
 
-// Limits returns the limits. Do not change them.
+// Limits returns the limits. Do not modify them.
 func (l *Limiter) Limits() []Limit { return l.limits.list }
 
 // Same reports whether two limiters share their counts and have the same limits.
@@ -193,14 +194,14 @@ func (l *Limiter) Same(other *Limiter) bool {
 	return l.core == other.core && l.limits.same(other.limits)
 }
 
-// Key returns the Redis key of an event: the name, the event as hash tag, the kind of record.
+// Key returns the Redis key of an event: the name, the event as hash tag, and the kind of record.
 func (l *core) Key(event string) string { return l.prefix + l.Tag(event) + l.suffix }
 
 // Tag returns the hash tag of an event.
 func (l *core) Tag(event string) string { return l.tagger.Tag(event) }
 
-// Shown returns an event as lists of denials show it: by itself or, if its key has a hash in place of it,
-// by that hash. The key is that of the event, or empty if it was not made yet.
+// Shown returns an event as shown in lists of denials: the event itself or, if its key has a hash
+// in its place, that hash. The key is that of the event, or empty if it was not created yet.
 func (l *core) Shown(event, key string) (text string, hashed bool) {
 	if !keys.IsHashed(l.Secret, event) {
 		return event, false
@@ -211,7 +212,7 @@ func (l *core) Shown(event, key string) (text string, hashed bool) {
 	return key[len(l.prefix) : len(key)-len(l.suffix)], true
 }
 
-// Decide writes the answer to a request for n units of an event to r, which saves copies of a Reply.
+// Decide writes the answer to a request for n units of an event to r, to avoid copying a Reply.
 func (l *Limiter) Decide(ctx context.Context, r *Reply, v Verb, event string, n int64) (err error) {
 	if err := l.Check(ctx, v, event, n); err != nil {
 		return err
@@ -220,9 +221,9 @@ func (l *Limiter) Decide(ctx context.Context, r *Reply, v Verb, event string, n 
 	return l.Wrap(err)
 }
 
-// DecideEach answers Allow or Peek of one unit for each event, in order: by a Reply or an error. Under
-// has for each event this limiter, one of it by Under, or nil not to ask. It is nil if it is this one for
-// all events.
+// DecideEach answers Allow or Peek of one unit for each event, in order: with a Reply or an error.
+// Under holds for each event this limiter, one derived by Under, or nil to skip the event. It is
+// nil if this limiter answers for all events.
 func (l *Limiter) DecideEach(ctx context.Context, v Verb, events []string, under []*Limiter) ([]Reply, []error) {
 	replies, errs := make([]Reply, len(events)), make([]error, len(events))
 	s, asksRedis := l.store.(*onRedis)
@@ -254,8 +255,8 @@ func (l *Limiter) DecideEach(ctx context.Context, v Verb, events []string, under
 }
 
 // Sleep waits until a denied request for n units can be made again. It waits up to 5 % longer (at
-// most 100 ms), so that waiters do not all retry at once. If the deadline of ctx is sooner, it
-// returns an error at once.
+// most 100 ms), so that waiters do not all retry at once. If the deadline of ctx comes too early
+// for that, it returns an error at once.
 func (l *Limiter) Sleep(ctx context.Context, n int64, retryAfter time.Duration, degraded bool) error {
 	if degraded {
 		retryAfter = min(retryAfter, pipeline.RecoveryDelay) // Redis may be back by then
@@ -270,8 +271,8 @@ func (l *Limiter) Sleep(ctx context.Context, n int64, retryAfter time.Duration, 
 	return nil
 }
 
-// Finishing returns a context for what has to be done even if ctx has ended: giving back units, or
-// charging them. It keeps the values of ctx. Timeout ends the call, or 5 s if it is below 0.
+// Finishing returns a context for what must be done even if ctx has ended: refunding units, or
+// charging them. It keeps the values of ctx. Timeout ends the call, or 5 s if it is negative.
 func (l *core) Finishing(ctx context.Context) (context.Context, context.CancelFunc) {
 	if l.Timeout < 0 {
 		return calls.Finish(ctx)
@@ -294,7 +295,7 @@ func (l *Limiter) Reset(ctx context.Context, event string) error {
 	return l.Wrap(l.store.Reset(ctx, event))
 }
 
-// Inspect returns the state of an event, in the integers of the script's verb inspect.
+// Inspect returns the state of an event, in the integers that the script's verb inspect replies.
 func (l *Limiter) Inspect(ctx context.Context, event string) ([]int64, error) {
 	if err := l.Check(ctx, Peek, event, 1); err != nil {
 		return nil, err
@@ -333,8 +334,8 @@ func (l *core) Wrap(err error) error {
 	return &namedError{l.Name, err}
 }
 
-// namedError is an error of a limiter. Its text is made when it is read: of most, while Redis is
-// down, a Fallback has no need.
+// namedError is an error of a limiter. Its text is only built when it is read: most errors while
+// Redis is down are never read, because a Fallback decides.
 type namedError struct {
 	name string
 	err  error

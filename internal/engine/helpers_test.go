@@ -21,11 +21,11 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
-// Bounds of package pipeline.
+// Limits of package pipeline.
 const (
-	senders   = 4    // of a slot range, at most
-	together  = 3    // so many requests become one batch
-	maxMerged = 4096 // units of a merged call, at most
+	senders   = 4    // at most, for each slot range
+	together  = 3    // this many requests form one batch
+	maxMerged = 4096 // maximum units of a merged call
 )
 
 // limiter returns a limiter of five units per minute and seven per hour, with a Timeout of a
@@ -60,7 +60,7 @@ type caller struct {
 	over chan struct{}
 }
 
-// start starts a caller. Callers that start one after the other arrive in any order.
+// start starts a caller. Callers started one after the other can arrive in any order.
 func start(ctx context.Context, l *Limiter, v Verb, event string, n int64) *caller {
 	c := &caller{over: make(chan struct{})}
 	go func() {
@@ -72,7 +72,7 @@ func start(ctx context.Context, l *Limiter, v Verb, event string, n int64) *call
 	return c
 }
 
-// arrive starts a caller, and returns once it waits or is done. It therefore comes before callers
+// arrive starts a caller, and returns once it waits or is done. It therefore arrives before callers
 // that start later.
 func arrive(ctx context.Context, l *Limiter, v Verb, event string, n int64) *caller {
 	c := start(ctx, l, v, event, n)
@@ -106,7 +106,7 @@ func mustAllow(t *testing.T, l *Limiter, event string) {
 }
 
 // occupySenders makes the server hold commands, and each sender wait for the reply to one request.
-// Later requests are queued, and become one batch once the server releases the commands.
+// Later requests are queued, and form one batch once the server releases the commands.
 func occupySenders(t *testing.T, s *servertest.Server, l *Limiter) {
 	t.Helper()
 	s.Hold()
@@ -138,7 +138,7 @@ func wantEqual[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
-// An answer is what DecideEach answers about one event.
+// An answer is the answer of DecideEach for one event.
 type answer struct {
 	Reply
 	err error
@@ -184,7 +184,7 @@ func fillers(n int) (events []string) {
 	return events
 }
 
-// mergings are the ways in which attempts merge.
+// mergings lists the ways in which attempts merge.
 var mergings = []struct {
 	verb   string
 	change func(*Config)
@@ -211,7 +211,7 @@ type query struct {
 	n     int64
 }
 
-// batched makes callers wait in this order for one sender, and returns their answers.
+// batched makes callers wait in this order for one sender, and returns them with their answers.
 func batched(t *testing.T, s *servertest.Server, l *Limiter, queries []query) (callers []*caller) {
 	t.Helper()
 	occupySenders(t, s, l)
@@ -225,7 +225,7 @@ func batched(t *testing.T, s *servertest.Server, l *Limiter, queries []query) (c
 	return callers
 }
 
-// sequential returns the answers that another server gives to the callers one after the other.
+// sequential returns callers with the answers that another server gives them one after the other.
 func sequential(t *testing.T, l *Limiter, queries []query) (callers []*caller) {
 	t.Helper()
 	l = limiter(t, servertest.New().Client(t), func(c *Config) { c.CountDenied = l.CountDenied })
@@ -258,7 +258,7 @@ func (d *reportLog) record(c *Config) {
 	}
 }
 
-// read returns the reports since the last read.
+// read returns the reports since the last call of read.
 func (d *reportLog) read() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

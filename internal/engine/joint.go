@@ -12,10 +12,10 @@ import (
 
 const verbJoint = "joint" // all attempts are counted, or none
 
-// A Joint decides about the first of some asks by one script call: all are counted, or none.
+// A Joint decides on the first of some asks with one script call: all are counted, or none.
 type Joint struct {
 	*gathered
-	alone   bool // nobody else asked about several keys, one of these among them, when this began
+	alone   bool // when this was created, no other Joint was using any of these keys
 	release func()
 }
 
@@ -23,11 +23,11 @@ type Joint struct {
 type JointReply struct {
 	Reply *Reply // nil if it was not asked
 	Err   error
-	Fits  bool // the ask would be admitted, but another one is not, so it is not counted
+	Fits  bool // the ask would be allowed, but another one is denied, so it is not counted
 }
 
-// NewJoint returns a Joint about as many asks, from the first one on, as one script call could be
-// about. It is nil if that is fewer than two. Close it.
+// NewJoint returns a Joint for as many asks, from the first one on, as fit in one script call. It
+// returns nil if that is fewer than two. Close the Joint after use.
 func NewJoint(asks []Ask) *Joint {
 	t := gather(asks)
 	if t == nil {
@@ -38,11 +38,11 @@ func NewJoint(asks []Ask) *Joint {
 	return j
 }
 
-// Close ends the Joint.
+// Close ends the use of the keys.
 func (j *Joint) Close() { j.release() }
 
-// Decide answers the asks. If they cannot be decided together now, nothing is asked, and decided is
-// false. An outage is the error of each.
+// Decide answers the asks. If they cannot be decided together now, nothing is sent, and decided is
+// false. In an outage, each ask gets the error.
 func (j *Joint) Decide(ctx context.Context) (replies []JointReply, decided bool) {
 	if !j.alone || !j.joins() {
 		return nil, false
@@ -82,7 +82,7 @@ func (j *Joint) lookUp(ctx context.Context, replies []JointReply) (timeout time.
 	return timeout, false, nil
 }
 
-// request returns the request about all keys. Its last arguments are the number of keys and, for each
+// request returns the request for all keys. Its last arguments are the number of keys and, for each
 // key, the number of its limits and the limits.
 func (j *Joint) request() *pipeline.Request {
 	r := j.newRequest(verbJoint)
@@ -94,8 +94,8 @@ func (j *Joint) request() *pipeline.Request {
 	return r
 }
 
-// decode sets the replies to what the script replied: for each key as to allow, or a text in place of
-// the first integer.
+// decode sets the replies from the reply of the script: for each key that of allow, or a string
+// instead of the first integer.
 func (j *Joint) decode(q *pipeline.Request, replies []JointReply) error {
 	all := make([]Reply, len(replies))
 	for i := range replies {
@@ -133,7 +133,8 @@ func (j *Joint) width() (n int) {
 	return n
 }
 
-// fail sets the error of all replies, if there is one. It adds to each error the name of the limiter.
+// fail sets the error of all replies, if there is one. It adds the name of the limiter to each
+// error.
 func (j *Joint) fail(replies []JointReply, err error) {
 	for i, a := range j.asks {
 		r := &replies[i]

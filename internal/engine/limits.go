@@ -13,15 +13,15 @@ type Limit struct {
 	Max int64
 	Per int64
 
-	// Fine is the width of a bucket of units that Max bounds. Coarse is the width of a bucket of
-	// unbounded units: charges, and all units of a limiter that counts denied attempts. Both are 0
-	// if the script takes no width.
+	// Fine is the bucket width for units that Max bounds. Coarse is the bucket width for unbounded
+	// units: charges, and all units of a limiter that counts denied attempts. Both are 0 if the
+	// script takes no width.
 	Fine, Coarse int64
 
 	Fault error // what is wrong with the limit, and what to do
 }
 
-// Limits are the limits that an attempt must fit, in the forms that the stores need. They never
+// Limits holds the limits that an attempt must fit, in the forms that the stores need. They never
 // change.
 type Limits struct {
 	list []Limit
@@ -35,7 +35,8 @@ type Limits struct {
 // MaxLimits is how many sections a record can hold.
 const MaxLimits = 31
 
-// newLimits returns limits that have been checked. Coarse says which buckets the script makes.
+// newLimits returns limits that have been checked. coarse selects the bucket width that the script
+// uses.
 func newLimits(list []Limit, coarse bool) *Limits {
 	l := &Limits{}
 	l.list = append(l.few[:0], list...)
@@ -43,10 +44,10 @@ func newLimits(list []Limit, coarse bool) *Limits {
 	return l
 }
 
-// All returns the limits. Do not change them.
+// All returns the limits. Do not modify them.
 func (l *Limits) All() []Limit { return l.list }
 
-// same reports whether the script gets the same limits from both.
+// same reports whether both have the same arguments for the script.
 func (l *Limits) same(other *Limits) bool { return l == other || l.text == other.text }
 
 // argsFor returns the limits as arguments of the script for a request.
@@ -58,8 +59,8 @@ func (l *Limits) argsFor(v Verb) []string {
 	return args
 }
 
-// scriptArgs appends the arguments of the script for limits. For each limit these are Per, Max and,
-// if it has one, the width of a bucket. All are substrings of one string, which it also returns.
+// scriptArgs appends the script arguments of limits: for each limit Per, Max and, if it has one,
+// the bucket width. All are substrings of one string, which it also returns.
 func scriptArgs(args []string, limits []Limit, coarse bool) (_ []string, text string) {
 	var digits [160]byte
 	var places [3 * fewLimits]int
@@ -82,7 +83,7 @@ func scriptArgs(args []string, limits []Limit, coarse bool) (_ []string, text st
 	return args, text
 }
 
-// numbers returns Per, Max and the width of a bucket.
+// numbers returns Per, Max and the bucket width.
 func (l *Limit) numbers(coarse bool) [3]int64 {
 	if coarse {
 		return [3]int64{l.Per, l.Max, l.Coarse}
@@ -90,7 +91,7 @@ func (l *Limit) numbers(coarse bool) [3]int64 {
 	return [3]int64{l.Per, l.Max, l.Fine}
 }
 
-// Width returns the width of a bucket of units that a request counts.
+// Width returns the bucket width for units that a request counts.
 func (l *Limit) Width(coarse bool) int64 { return l.numbers(coarse)[2] }
 
 // checkLimits returns what is wrong with limits and what to do, or nil.

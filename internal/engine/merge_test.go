@@ -23,7 +23,7 @@ func wantAnswers(t *testing.T, got, want []*caller) {
 }
 
 // TestMergedAttempts checks that 64 callers on one event make one script call. Each gets the answer
-// that it would get one after the other, in order of arrival.
+// that it would get if they came one after the other, in order of arrival.
 func TestMergedAttempts(t *testing.T) {
 	forEachMerging(t, func(t *testing.T, verb string, s *servertest.Server, l *Limiter) {
 		queries := slices.Repeat([]query{{Allow, "hot", 1}}, 64)
@@ -51,8 +51,8 @@ func TestMergedAttemptsOnAnEventInUse(t *testing.T) {
 	}
 }
 
-// TestOrderOfArrival checks that each caller gets the answer as if all came one after the other.
-// They ask for random units of one event or several.
+// TestOrderOfArrival checks that each caller gets the answer that it would get if all came one
+// after the other. They ask for random units of one event or several.
 func TestOrderOfArrival(t *testing.T) {
 	for seed := range uint64(4) {
 		forEachMerging(t, func(t *testing.T, _ string, s *servertest.Server, l *Limiter) {
@@ -68,7 +68,7 @@ func TestOrderOfArrival(t *testing.T) {
 	}
 }
 
-// TestOnlyAttemptsOfOneUnitMerge checks that every other request is a script call of its own.
+// TestOnlyAttemptsOfOneUnitMerge checks that every other request is a separate script call.
 func TestOnlyAttemptsOfOneUnitMerge(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := limiter(t, s.Client(t))
@@ -208,7 +208,7 @@ func TestManyMergedAttempts(t *testing.T) {
 		wantError(t, "the last", last.wait().err, nil)
 		calls := onEvent(l, s.Ran(), "hot")
 		wantEqual(t, "script calls", len(calls), 2)
-		wantEqual(t, "attempts of the first", calls[0].Units, maxMerged-1)
-		wantEqual(t, "attempts of the second", calls[1].Units, 3)
+		wantEqual(t, "attempts in the first call", calls[0].Units, maxMerged-1)
+		wantEqual(t, "attempts in the second call", calls[1].Units, 3)
 	})
 }

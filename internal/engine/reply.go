@@ -8,16 +8,16 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// Reply is the answer to one request, in the integers of the scripts.
+// Reply is the reply to one request, in the integers of the scripts.
 type Reply struct {
 	Allowed bool
 	Full    bool  // the event is new, and there was no room for it in memory
-	Granted int64 // units that every limit admits: all or none, unless the request can be granted in part
+	Granted int64 // units that every limit allows: all or none, unless the request can be granted in part
 	Counted int64 // units that the request counted
 	At      int64 // the time of the decision, in units of the clock
 
-	Key        string         // of the event in Redis; empty if it was not made
-	Trace      pipeline.Trace // how Redis was asked, even if there is no reply
+	Key        string         // of the event in Redis; empty if it was not created
+	Trace      pipeline.Trace // of the Redis call, even if there is no reply
 	Remembered bool           // the denial cache answered
 
 	few  [3 * fewLimits]int64
@@ -60,8 +60,8 @@ func covers(verb string, i, rows int64) bool {
 	return rows == 1
 }
 
-// granted returns how many of n units are granted, of which fit is what the script says. If units
-// merge, this is about unit i.
+// granted returns how many of n units are granted. fit is how many fit according to the script. If
+// units merge, the result is for unit i.
 func granted(fit int64, v Verb, n, i int64) int64 {
 	switch {
 	case v.partial():
@@ -72,7 +72,7 @@ func granted(fit int64, v Verb, n, i int64) int64 {
 	return 0
 }
 
-// rewind changes the rows from after some units of window were admitted, all at one time, to those
+// rewind changes the rows from after some units of window were allowed, all at one time, to those
 // from before the last units.
 func (r *Reply) rewind(units int64, limits int) {
 	for i := 0; units > 0 && i < limits; i++ {
@@ -95,7 +95,7 @@ func (r *Reply) Grant(v Verb, n, granted int64) {
 	}
 }
 
-// Full returns the reply to a request on a new event for which there is no room. It counts nothing.
+// Full returns the reply to a request on a new event without room. It counts nothing.
 func Full(allow bool, limits []Limit, at, n int64) Reply {
 	r, wait := Reply{Full: true, At: at}, pipeline.RecoveryDelay.Milliseconds()
 	if allow {
@@ -108,18 +108,18 @@ func Full(allow bool, limits []Limit, at, n int64) Reply {
 	return r
 }
 
-// ErrFull is the error of a Charge on a new event for which there is no room.
-var ErrFull = errors.New("nothing was counted, since as many events are held in memory as MaxEvents says; raise it")
+// ErrFull is the error of a Charge on a new event without room.
+var ErrFull = errors.New("nothing was counted, because memory already holds MaxEvents events; raise it")
 
 // fewLimits is how many rows a Reply holds without an allocation.
 const fewLimits = 5
 
 // Row returns three numbers of limit i. The first is the units used. The second is the time until
-// the limit would admit the same request once more. The third is the time until the limit is as if
+// the limit would allow the same request once more. The third is the time until the limit is as if
 // never used. Times are in ms.
 func (r *Reply) Row(i int) []int64 { return r.rows()[3*i : 3*i+3] }
 
-// SetRow sets the three numbers of limit i; see Row. Limits is the number of all limits.
+// SetRow sets the three numbers of limit i; see Row. limits is the number of all limits.
 func (r *Reply) SetRow(i, limits int, used, retryAfter, resetAfter int64) {
 	if limits > fewLimits && r.many == nil {
 		r.many = make([]int64, 3*limits)
@@ -145,7 +145,7 @@ func (r *Reply) setRows(rows []int64) {
 }
 
 // Rows splits a reply to inspect, after its head, into a row for each limit. A row holds three
-// integers, the number of buckets, and then the time and units of each. Rows reports false if the
+// integers, the number of buckets, and then the time and units of each. Rows returns false if the
 // reply ends within a row.
 func Rows(reply []int64) (rows [][]int64, ok bool) {
 	for len(reply) > 0 {

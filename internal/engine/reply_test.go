@@ -10,7 +10,7 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
-// malformed are replies that no script gives to an attempt under two limits.
+// malformed holds replies that no script sends to an attempt under two limits.
 var malformed = []string{
 	"+OK", ":1", "_", "$-1", "$5\r\nhello", "*0", "*-1", "%1\r\n+a\r\n:1", "*1\r\n:1", "*2\r\n:1\r\n:1", integers(7), integers(9), integers(10), integers(15),
 	"*1\r\n*2\r\n:1\r\n:1", "*8" + strings.Repeat("\r\n+x", 8), "*8" + strings.Repeat("\r\n_", 8), "*8" + strings.Repeat("\r\n$20\r\n99999999999999999999", 8),
@@ -49,8 +49,8 @@ func TestMalformedRepliesToMergedAttempts(t *testing.T) {
 	}
 }
 
-// TestWrongNumberOfRows checks that a wrong number of rows is an error. Only the last row of the
-// verb each stands for all later attempts, too.
+// TestWrongNumberOfRows checks that a wrong number of rows is an error, except that the last row of
+// the verb each also covers all later attempts.
 func TestWrongNumberOfRows(t *testing.T) {
 	forEachMerging(t, func(t *testing.T, verb string, s *servertest.Server, l *Limiter) {
 		hot := l.Key("hot")
@@ -69,7 +69,7 @@ func TestWrongNumberOfRows(t *testing.T) {
 	})
 }
 
-// TestStrangeIntegers checks that a reply with senseless integers does not cause a panic.
+// TestStrangeIntegers checks that a reply with meaningless integers does not cause a panic.
 func TestStrangeIntegers(t *testing.T) {
 	for _, n := range []string{"-1", "-9223372036854775808", "9223372036854775807", "4096"} {
 		forEachMerging(t, func(t *testing.T, _ string, s *servertest.Server, l *Limiter) {

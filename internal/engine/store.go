@@ -63,7 +63,7 @@ func (s *onRedis) Decide(ctx context.Context, limits *Limits, v Verb, event stri
 	return decode(r, limits, v, 0)
 }
 
-// request returns a request for n units. Free it in the end.
+// request returns a request for n units. Free it after use.
 func (s *onRedis) request(limits *Limits, v Verb, key string, n int64) (*pipeline.Request, error) {
 	now, err := s.scriptTime()
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *onRedis) request(limits *Limits, v Verb, key string, n int64) (*pipelin
 	return r, nil
 }
 
-// prepare makes r a request for n units.
+// prepare turns r into a request for n units.
 func (s *onRedis) prepare(r *pipeline.Request, limits *Limits, v Verb, key, now string, n int64) {
 	r.Script, r.Key, r.Verb, r.Time, r.Units, r.Rest = s.script, key, v.sent(), now, n, limits.argsFor(v)
 	if r.Reads = v == Peek; v == Allow || v == Count {
@@ -85,7 +85,7 @@ func (s *onRedis) prepare(r *pipeline.Request, limits *Limits, v Verb, key, now 
 	}
 }
 
-// merged returns the verb for several attempts of one verb.
+// merged returns the verb for several merged attempts of one verb.
 func (s *onRedis) merged(v Verb) string {
 	switch {
 	case v == Count:
@@ -96,7 +96,8 @@ func (s *onRedis) merged(v Verb) string {
 	return verbEach
 }
 
-// decideWithCache decides an attempt by the denial cache if it can, and otherwise sends a request.
+// decideWithCache decides an attempt with the denial cache if it can, and otherwise sends a
+// request.
 func (s *onRedis) decideWithCache(ctx context.Context, timeout time.Duration, limits *Limits, key string, n int64) (Reply, error) {
 	began := time.Now()
 	result, err := s.denials.Lookup(ctx, key, denials.Request{Units: n, Limits: limits.text}, timeout)
@@ -112,7 +113,7 @@ func (s *onRedis) decideWithCache(ctx context.Context, timeout time.Duration, li
 	return s.decideAndRemember(ctx, timeout, limits, result, key, n)
 }
 
-// remembered returns a denial of the denial cache, or nil if there is none.
+// remembered returns a denial from the denial cache, or nil if there is none.
 func (s *onRedis) remembered(ctx context.Context, timeout time.Duration, limits *Limits, key string, n int64) (*Reply, error) {
 	if s.denials == nil {
 		return nil, nil
@@ -125,7 +126,7 @@ func (s *onRedis) remembered(ctx context.Context, timeout time.Duration, limits 
 	return &r, nil
 }
 
-// decideAndRemember sends a request after a look into the denial cache.
+// decideAndRemember sends a request after a lookup in the denial cache.
 func (s *onRedis) decideAndRemember(ctx context.Context, timeout time.Duration, limits *Limits, result denials.Result, key string, n int64) (Reply, error) {
 	q, err := s.request(limits, Allow, key, n)
 	if err != nil {
@@ -144,7 +145,7 @@ func (s *onRedis) decideAndRemember(ctx context.Context, timeout time.Duration, 
 }
 
 // decideEach answers an attempt of one unit on, or a peek at, each of the events at these indices.
-// More than maxRound go in rounds. An event that occurs twice must have the same limits twice.
+// More than maxRound are sent in rounds. If an event occurs twice, its limits must be the same.
 func (s *onRedis) decideEach(ctx context.Context, limits func(i int) *Limits, v Verb, events []string, indices []int, replies []Reply, errs []error) {
 	timeout, err := s.pipeline.Connected(ctx, s.Timeout)
 	if err != nil {
@@ -159,10 +160,10 @@ func (s *onRedis) decideEach(ctx context.Context, limits func(i int) *Limits, v 
 	}
 }
 
-// cachedDenial returns a denial of the cache, with the waits that remain now.
+// cachedDenial returns a denial from the cache, with the remaining waits.
 func (s *onRedis) cachedDenial(key string, result denials.Result) Reply {
 	r := Reply{Key: key, At: s.Clock.Unit(s.Clock.Time(result.Reply.At).Add(result.Age)), Remembered: true}
-	if s.Notify != nil { // otherwise nobody reads it
+	if s.Notify != nil { // otherwise nothing reads it
 		r.Trace.SlotRange = s.pipeline.Range(key)
 	}
 	r.setRows(result.Reply.Rows)
@@ -182,8 +183,8 @@ func (s *onRedis) get(ctx context.Context, key string, timeout, ttl time.Duratio
 	return c.Value, c.Hit, err
 }
 
-// scriptTime returns the time that is sent to the script, which is empty without a clock in the
-// configuration.
+// scriptTime returns the time that is sent to the script. It is empty unless the configuration has
+// a clock.
 func (s *onRedis) scriptTime() (string, error) {
 	if s.Clock.Now == nil {
 		return "", nil
@@ -204,7 +205,7 @@ func (s *onRedis) Reset(ctx context.Context, event string) error {
 }
 
 // change sends a request that can end a cached denial. It drops the denial itself, because the
-// notification of Redis comes a little later.
+// notification from Redis comes a little later.
 func (s *onRedis) change(ctx context.Context, verb, event string, n int64, args []string) error {
 	key := s.Key(event)
 	if s.denials != nil {

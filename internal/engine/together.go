@@ -8,18 +8,18 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// maxTogether is how many keys a script call about several limiters has at most. Each limiter beside
-// the first needs a proof.
+// maxTogether is the maximum number of keys in a script call for several limiters. Each limiter
+// except the first needs a proof.
 const maxTogether = 16
 
-// An Ask is about N units of an event, among others by one script call.
+// An Ask asks for N units of an event, together with others in one script call.
 type Ask struct {
 	*Limiter
 	Event string
 	N     int64
 }
 
-// gathered is some asks by one script call.
+// gathered holds asks for one script call.
 type gathered struct {
 	asks   []Ask
 	stores []*onRedis
@@ -29,9 +29,9 @@ type gathered struct {
 	tag    string
 }
 
-// gather returns as many asks, from the first one on, as one script call could be about: on one
-// Connection, by the clock of the server, under limiters that count no denials, and about different
-// keys, on a cluster of one hash slot. It is nil if that is fewer than two.
+// gather returns as many asks, from the first one on, as fit in one script call: on one Connection,
+// on the server's clock, under limiters that do not count denials, for different keys, and on a
+// cluster in one hash slot. It returns nil if that is fewer than two.
 func gather(asks []Ask) *gathered {
 	if len(asks) < 2 {
 		return nil
@@ -49,7 +49,7 @@ func gather(asks []Ask) *gathered {
 	return t
 }
 
-// add adds an ask, and reports whether it can.
+// add adds an ask if possible, and reports whether it did.
 func (t *gathered) add(a Ask) bool {
 	s, asksRedis := a.store.(*onRedis)
 	if !asksRedis || a.CountDenied || a.Clock.Now != nil {
@@ -65,7 +65,8 @@ func (t *gathered) add(a Ask) bool {
 	return true
 }
 
-// key returns the key of an ask. Those of one event and one secret share a tag, which is costly to make.
+// key returns the key of an ask. Keys of one event and one secret share a tag, which is expensive
+// to compute.
 func (t *gathered) key(a Ask) string {
 	if a.Event != t.event || !bytes.Equal(a.Secret, t.secret) {
 		t.event, t.secret, t.tag = a.Event, a.Secret, a.Tag(a.Event)
@@ -73,13 +74,13 @@ func (t *gathered) key(a Ask) string {
 	return a.prefix + t.tag + a.suffix
 }
 
-// Len returns about how many asks it is.
+// Len returns the number of asks.
 func (t *gathered) Len() int { return len(t.asks) }
 
-// joins reports whether one script call can be about all keys now.
+// joins reports whether one script call can currently serve all keys.
 func (t *gathered) joins() bool {
 	first, can := t.stores[0].pipeline, true
-	for _, s := range t.stores[1:] { // all of them, since that begins proofs
+	for _, s := range t.stores[1:] { // all of them, since this starts proofs
 		can = first.Joins(s.pipeline) && can
 	}
 	return can
@@ -96,7 +97,7 @@ func (t *gathered) timeout() time.Duration {
 	return shortest
 }
 
-// newRequest returns a request about all keys, whose last arguments begin with the number of keys. It
+// newRequest returns a request for all keys. Its last arguments start with the number of keys. It
 // has no units yet.
 func (t *gathered) newRequest(verb string) *pipeline.Request {
 	first := t.stores[0]

@@ -16,14 +16,14 @@ import (
 // hangTime is how long Redis hangs in DeadlinesOfCallers.
 const hangTime = 1500 * time.Millisecond
 
-// DeadlinesOfCallers checks what 64 callers get whose contexts have these deadlines, while Redis
-// hangs. With a Fallback, it decides for most of them. Without, their errors match that of the
-// context. With -v it prints a row of a table for each.
+// DeadlinesOfCallers checks the answers to 64 callers whose contexts have these deadlines, while
+// Redis hangs. With a Fallback, it decides for most of them. Without one, their errors match that
+// of the context. With -v it prints a row of a table for each.
 func DeadlinesOfCallers(t *testing.T, open Open) {
 	t.Parallel()
 	for _, deadline := range []time.Duration{20 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond, 0} {
 		for _, withFallback := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%v, %v", deadline, withFallback), func(t *testing.T) { // one by one: each is load enough
+			t.Run(fmt.Sprintf("%v, %v", deadline, withFallback), func(t *testing.T) { // one by one: each is enough load
 				(&hung{deadline: deadline, withFallback: withFallback}).test(t, open)
 			})
 		}
@@ -32,7 +32,7 @@ func DeadlinesOfCallers(t *testing.T, open Open) {
 
 // hung is a Redis that hangs, with callers.
 type hung struct {
-	deadline     time.Duration // 0: none
+	deadline     time.Duration // 0 means none
 	withFallback bool
 	limiter      *window.Limiter
 
@@ -40,7 +40,7 @@ type hung struct {
 	decided int
 	took    []time.Duration
 	began   time.Time
-	opened  time.Duration // from the hang to the beginning of the outage
+	opened  time.Duration // from the hang to the start of the outage
 }
 
 func (h *hung) test(t *testing.T, open Open) {
@@ -93,7 +93,7 @@ func (h *hung) call(t *testing.T, event string) {
 	<-time.After(5 * time.Millisecond)
 }
 
-// check checks what the callers got. On a busy machine, many of them miss short deadlines.
+// check checks the answers to the callers. On a busy machine, many of them miss short deadlines.
 func (h *hung) check(t *testing.T) {
 	t.Helper()
 	var sum time.Duration
@@ -103,7 +103,7 @@ func (h *hung) check(t *testing.T) {
 	share := float64(h.decided) / float64(len(h.took))
 	switch {
 	case h.withFallback && share < 0.5:
-		t.Errorf("the Fallback decided about %.0f %%", 100*share)
+		t.Errorf("the Fallback decided %.0f %%", 100*share)
 	case !h.withFallback && share > 0:
 		t.Errorf("%.0f %% were decided", 100*share)
 	case h.opened == 0:
@@ -116,16 +116,17 @@ func (h *hung) check(t *testing.T) {
 	t.Logf("| %v | %v | %.1f %% | %v | %v | %v |", h.deadline, h.withFallback, 100*share, (sum / time.Duration(len(h.took))).Round(10*time.Microsecond), longest, h.opened.Round(time.Millisecond))
 }
 
-// HastyCallers checks that crowds of callers with short deadlines neither open the circuit breaker of a
-// Redis that is well, nor are decided by the Fallback, also when they are the first to call. On a machine
-// so busy that Redis itself gets no CPU, it is not well: so one of five crowds must be served thus.
+// HastyCallers checks that crowds of callers with short deadlines neither open the circuit breaker
+// of a healthy Redis, nor get decisions of the Fallback, even if they are the first to call. If the
+// machine is so busy that Redis itself gets no CPU, Redis is not healthy: so only one of five
+// crowds must get its answers.
 func HastyCallers(t *testing.T, open Open) {
 	for _, crowd := range []struct {
 		callers  int
 		deadline time.Duration
 	}{{1000, time.Millisecond}, {10_000, time.Millisecond}, {1000, 8 * time.Millisecond}, {10_000, 15 * time.Millisecond}, {10_000, 30 * time.Millisecond}} {
 		for _, first := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%d callers, %v, first %v", crowd.callers, crowd.deadline, first), func(t *testing.T) { // one by one: each is load enough
+			t.Run(fmt.Sprintf("%d callers, %v, first %v", crowd.callers, crowd.deadline, first), func(t *testing.T) { // one by one: each is enough load
 				var wrong error
 				for range 5 {
 					if wrong = haste(t, open, crowd.callers, crowd.deadline, first); wrong == nil {
@@ -181,8 +182,8 @@ func haste(t *testing.T, open Open, callers int, deadline time.Duration, first b
 	return nil
 }
 
-// Uncertain measures which share of calls ends with ErrUncertain, from the moment at which a server
-// dies or hangs, without a Fallback: 64 callers ask for two seconds, each every 5 ms.
+// Uncertain measures the share of calls that end with ErrUncertain from the moment at which a
+// server dies or hangs, without a Fallback: 64 callers ask for two seconds, each every 5 ms.
 func Uncertain(b *testing.B, open Open) {
 	for _, timeout := range []time.Duration{250 * time.Millisecond, time.Second} {
 		for name, fail := range map[string]func(*redistest.Server){

@@ -14,8 +14,8 @@ import (
 )
 
 // EachAfterScriptFlush checks that all events are decided, and those of one event in order, after
-// SCRIPT FLUSH. On a server, script calls are about several of them. It flushes one node of a cluster, all nodes, and a server, while others load the
-// script again.
+// SCRIPT FLUSH. On a server, script calls are for several of them. It flushes one node of a
+// cluster, all nodes, and a server, while others load the script again.
 func EachAfterScriptFlush(t *testing.T, open Open) {
 	server := redistest.Start(t)
 	for name, to := range map[string]struct {
@@ -94,7 +94,7 @@ func EachInTime(t *testing.T, open Open) {
 			unsent++
 		}
 	}
-	if uncertain == 0 || uncertain > 4*128 || uncertain+unsent != len(events) { // at most four senders hang, with a batch each
+	if uncertain == 0 || uncertain > 4*128 || uncertain+unsent != len(events) { // at most four senders hang, each with a batch
 		t.Errorf("%d may have been counted, %d were not", uncertain, unsent)
 	}
 	for i, r := range degraded.AllowEach(t.Context(), append(events[:10:10], events[:10]...)) {
@@ -118,7 +118,7 @@ func EachOnDeadServer(t *testing.T, open Open) {
 	t.Parallel()
 	server := redistest.Start(t)
 	conn := open(t, server.Options(nil))
-	const timeout = 3 * time.Second // retries end after one, so a machine may stall for two until a dial seems to hang
+	const timeout = 3 * time.Second // retries end after a second, so the machine may stall for two before a dial seems to hang
 	l := must(window.New(conn, window.Config{Name: "each", Limits: parsed("1/1h"), Timeout: timeout}))
 	server.Kill(t)
 	awaitRefusals(t, conn)
@@ -128,7 +128,7 @@ func EachOnDeadServer(t *testing.T, open Open) {
 			t.Fatalf("%d: %+v", i, r)
 		}
 	}
-	if took := time.Since(begin); took > 3*timeout { // ten rounds take longer, a second each
+	if took := time.Since(begin); took > 3*timeout { // ten rounds of a second each would take longer
 		t.Errorf("took %v, with a Timeout of %v", took, timeout)
 	}
 }

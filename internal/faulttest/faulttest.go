@@ -17,11 +17,11 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Open returns a Connection by a client of some kind, to the servers of these rueidis options. The
-// client is closed when the test ends.
+// Open returns a Connection through some client to the servers in these rueidis options. The client
+// is closed when the test ends.
 type Open func(tb testing.TB, o rueidis.ClientOption) *window.Connection
 
-// Rueidis returns a Connection by rueidis. It is an Open.
+// Rueidis returns a Connection through rueidis. It is an Open.
 func Rueidis(tb testing.TB, o rueidis.ClientOption) *window.Connection {
 	tb.Helper()
 	conn := window.Dial("redis://", func(dialled *rueidis.ClientOption) { *dialled = o })
@@ -68,7 +68,7 @@ func numbered(n int) []string {
 	return events
 }
 
-// concurrentCalls is how many calls at once use each connection of a client.
+// concurrentCalls is how many concurrent calls use every connection of a client.
 const concurrentCalls = 40
 
 // awaitRefusals waits until all connections to a dead server are known to be broken, and new ones

@@ -23,7 +23,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// A fault is a way in which Redis does not answer.
+// A fault is a way in which Redis fails to answer.
 type fault struct {
 	name string
 	args []string // of the server
@@ -40,11 +40,11 @@ var allFaults = []fault{
 		s.Kill(t)
 		return func() { s.Restart(t) }
 	}},
-	{name: "hung", sent: true, says: "no reply came within 200ms", begin: func(t *testing.T, s *redistest.Server, _ *redistest.Faults, _ rueidis.Client) func() {
+	{name: "hung", sent: true, says: "no reply within 200ms", begin: func(t *testing.T, s *redistest.Server, _ *redistest.Faults, _ rueidis.Client) func() {
 		s.Pause(t)
 		return func() { s.Resume(t) }
 	}},
-	{name: "slow by 500 ms", sent: true, says: "no reply came within 200ms", begin: func(_ *testing.T, _ *redistest.Server, f *redistest.Faults, _ rueidis.Client) func() {
+	{name: "slow by 500 ms", sent: true, says: "no reply within 200ms", begin: func(_ *testing.T, _ *redistest.Server, f *redistest.Faults, _ rueidis.Client) func() {
 		f.Delay(500 * time.Millisecond)
 		return func() { f.Delay(0) }
 	}},
@@ -108,13 +108,13 @@ func Trouble(t *testing.T, open Open) {
 	}
 }
 
-// The times of these tests.
+// The durations in these tests.
 const (
 	Timeout       = 200 * time.Millisecond
 	faultCallers  = 16
-	recoveryLimit = 2 * time.Second // after the end of a fault; the limiter itself needs one at most
-	calmTime      = time.Second     // without an outage, until it is reported to have ended
-	Slack         = 2 * time.Second // what a busy machine may take beyond any of these
+	recoveryLimit = 2 * time.Second // after the end of a fault; the limiter itself needs at most one second
+	calmTime      = time.Second     // without an outage, until its end is reported
+	Slack         = 2 * time.Second // how much longer a busy machine may take for any of these
 )
 
 func (f fault) test(t *testing.T, open Open, withFallback bool) {
@@ -132,7 +132,7 @@ func (f fault) test(t *testing.T, open Open, withFallback bool) {
 	AwaitRecovery(t, l)
 	end := f.begin(t, server, faults, admin)
 	seen := &recorder{}
-	for range 10 { // on a busy machine, the breaker can open for lateness, and the next probe comes a second later
+	for range 10 { // on a busy machine, the breaker can open because of delays, and the next probe comes a second later
 		if seen.load(t, l, faultCallers, redistest.UnlessShort(1500*time.Millisecond, 3*Timeout)); withFallback || seen.says(f.says) {
 			break
 		}
@@ -142,7 +142,7 @@ func (f fault) test(t *testing.T, open Open, withFallback bool) {
 	t.Logf("| %s | %v | %v | %v | %v |", strings.TrimPrefix(t.Name(), "TestTrouble/"), seen.quantile(0.5), seen.quantile(0.99), seen.quantile(1), AwaitRecovery(t, l))
 }
 
-// A recorder collects what callers saw during a fault.
+// A recorder collects the answers to callers during a fault.
 type recorder struct {
 	mu                          sync.Mutex
 	took                        []time.Duration
@@ -151,7 +151,7 @@ type recorder struct {
 	late                        int // uncertain, because no reply came in time
 }
 
-// load starts callers that ask for 500 events, each every 5 ms, for some time.
+// load starts callers that ask about 500 events, each every 5 ms, for the duration d.
 func (r *recorder) load(tb testing.TB, l *window.Limiter, callers int, d time.Duration) {
 	tb.Helper()
 	var group sync.WaitGroup
@@ -171,7 +171,7 @@ func (r *recorder) load(tb testing.TB, l *window.Limiter, callers int, d time.Du
 	group.Wait()
 }
 
-// clear forgets what it has recorded.
+// clear discards what it has recorded.
 func (r *recorder) clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -196,7 +196,7 @@ func (r *recorder) add(took time.Duration, d window.Decision, err error) {
 		r.foreign = append(r.foreign, err) // the callers here have no deadline
 	case errors.Is(err, window.ErrUncertain):
 		r.uncertain = append(r.uncertain, err)
-		if strings.Contains(err.Error(), "no reply came within") {
+		if strings.Contains(err.Error(), "no reply within") {
 			r.late++
 		}
 	case errors.Is(err, window.ErrOutage):
@@ -222,13 +222,13 @@ func (f fault) check(t *testing.T, r *recorder, withFallback bool) {
 	case withFallback && (failed > 0 || r.degraded == 0):
 		t.Errorf("%d calls failed, %d were decided by the Fallback", failed, r.degraded)
 	case !withFallback && (failed == 0 || r.degraded > 0):
-		t.Errorf("%d calls failed, %d were decided by no Fallback", failed, r.degraded)
+		t.Errorf("%d calls failed, %d were decided without the Fallback", failed, r.degraded)
 	case r.good > 0 && f.name != "loading" && f.name != "read-only":
-		t.Errorf("%d calls went well", r.good)
+		t.Errorf("%d calls succeeded", r.good)
 	case !f.sent && (len(r.uncertain) > r.late || r.late > 3*faultCallers): // on a busy machine, a refusal can be late
-		t.Errorf("nothing was counted, but it is said of %d calls that they may have been: %v", len(r.uncertain), r.uncertain[0])
+		t.Errorf("nothing was counted, but the errors of %d calls say that it may have been: %v", len(r.uncertain), r.uncertain[0])
 	case !f.sent && slices.ContainsFunc(r.outages, func(err error) bool { return !strings.Contains(err.Error(), f.says) }):
-		t.Errorf("not every error names its cause, such as %v", r.outages[len(r.outages)-1])
+		t.Errorf("some errors do not name their cause, such as %v", r.outages[len(r.outages)-1])
 	case !withFallback && !r.says(f.says):
 		t.Errorf("none of %d errors says %q, but %v", failed, f.says, r.outages[:min(3, len(r.outages))])
 	}
@@ -267,11 +267,11 @@ func AwaitAnswer(t *testing.T, l *window.Limiter, event string) {
 	}
 }
 
-// CallsUnderLoad compares the count of the server with the answers, after a load on two hot events
-// and on others, which share script calls. Meanwhile all connections are cut or a reply is lost,
-// each after 500 more answers, and many callers leave at random moments. The server must have
-// counted all admitted attempts, none twice, and besides at most the uncertain ones. One cut is no
-// outage.
+// CallsUnderLoad compares the server's count with the answers, after a load on two hot events and
+// on others that share script calls. Meanwhile all connections are cut or a reply is lost, each
+// after 500 more answers, and many callers leave at random moments. The server must have counted
+// all allowed attempts, none twice, and at most the uncertain ones in addition. A single cut is not
+// an outage.
 func CallsUnderLoad(t *testing.T, open Open) {
 	for name, most := range map[string]int64{"admitted": 1_000_000, "denied": 3000} {
 		t.Run(name, func(t *testing.T) {
@@ -302,9 +302,9 @@ func CallsUnderLoad(t *testing.T, open Open) {
 				uncertain += a.uncertain.Load()
 			}
 			if together = calls.Several.Load() - together; uncertain == 0 || together == 0 {
-				t.Errorf("a poor test: %d attempts uncertain, %d script calls about several events", uncertain, together)
+				t.Errorf("weak test: %d attempts uncertain, %d script calls for several events", uncertain, together)
 			}
-			t.Logf("%d script calls about several events", together)
+			t.Logf("%d script calls for several events", together)
 		})
 	}
 }
@@ -330,20 +330,20 @@ func (a *tally) add(t *testing.T, d window.Decision, err error) (answered bool) 
 	return err == nil
 }
 
-// check compares the tally with the units that are counted in the end, of at most most units.
+// check compares the tally with the units counted at the end, when at most most units fit.
 func (a *tally) check(t *testing.T, counted, most int64) {
 	t.Helper()
 	asked, admitted, denied, uncertain, refused := a.asked.Load(), a.admitted.Load(), a.denied.Load(), a.uncertain.Load(), a.refused.Load()
-	t.Logf("%d asked: %d admitted, %d denied, %d uncertain, %d refused; %d counted", asked, admitted, denied, uncertain, refused, counted)
+	t.Logf("%d asked: %d allowed, %d denied, %d uncertain, %d refused; %d counted", asked, admitted, denied, uncertain, refused, counted)
 	if asked != admitted+denied+uncertain+refused {
 		t.Error("not every attempt is accounted for")
 	}
 	if counted < admitted || counted > min(most, admitted+uncertain) || denied > 0 && counted != most {
-		t.Errorf("%d are counted of %d", counted, most)
+		t.Errorf("%d of %d are counted", counted, most)
 	}
 }
 
-// An answerCount counts the answers of Redis to callers that ask until there are enough.
+// An answerCount counts the answers of Redis to callers that keep asking until there are enough.
 type answerCount struct {
 	enough int64
 	n      atomic.Int64
@@ -351,7 +351,7 @@ type answerCount struct {
 }
 
 // askUntilAnswered starts 64 callers that ask about the events until Redis has answered often
-// enough, every second time about a hot one. Every fourth attempt of a caller leaves at a random
+// enough, every second time about a hot one. In every fourth attempt, the caller leaves at a random
 // moment.
 func askUntilAnswered(t *testing.T, l *window.Limiter, tallies map[string]*tally, enough int64) *answerCount {
 	c := &answerCount{enough: enough, end: make(chan struct{})}
@@ -397,7 +397,7 @@ func (c *answerCount) await(n int64) bool {
 }
 
 // NobodyElsesDeadline checks that a caller with a short deadline fails alone, on a connection of a
-// client with rueidis' defaults.
+// client with the rueidis defaults.
 func NobodyElsesDeadline(t *testing.T, open Open) {
 	var failed atomic.Int64 // a caller that is scheduled late may get its answer
 	for range redistest.UnlessShort(20, 5) {
@@ -426,11 +426,11 @@ func NobodyElsesDeadline(t *testing.T, open Open) {
 		callers.Wait()
 	}
 	if failed.Load() == 0 {
-		t.Error("a poor test: no caller was hasty enough")
+		t.Error("weak test: no caller was hasty enough")
 	}
 }
 
-// Outages records the reports of a limiter that outages began and ended.
+// Outages records the reports of a limiter that outages started and ended.
 type Outages struct {
 	mu      sync.Mutex
 	reports []window.Observation
@@ -507,8 +507,8 @@ func NoOutage(t *testing.T, open Open) {
 	}
 }
 
-// OutageBeginsAndEnds checks that Observe gets one report of the begin and one of the end, and that
-// Redis gets only one probe a second in between.
+// OutageBeginsAndEnds checks that Observe receives one report of the start and one of the end, and
+// that Redis gets only one probe a second in between.
 func OutageBeginsAndEnds(t *testing.T, open Open) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -553,7 +553,7 @@ func DegradedIsRefundedInTheFallback(t *testing.T, open Open) {
 	}
 	must(l.AllowN(t.Context(), "e", 1))
 	if err := l.Refund(t.Context(), "e", first); !errors.Is(err, window.ErrOutage) && !errors.Is(err, window.ErrUncertain) {
-		t.Errorf("a decision of Redis is given back there alone: %v", err)
+		t.Errorf("a decision of Redis is refunded only there: %v", err)
 	}
 	server.Resume(t)
 	AwaitRecovery(t, l)
@@ -568,7 +568,7 @@ func OneShardDown(t *testing.T, open Open) {
 	var all []string
 	for address := range nodes {
 		if c, err := net.DialTimeout("tcp", address, time.Second); err != nil {
-			t.Skipf("the node %s cannot be reached from here, as is so with Docker on systems other than Linux: %v", address, err)
+			t.Skipf("the node %s cannot be reached from here, as with Docker on systems other than Linux: %v", address, err)
 		} else {
 			c.Close()
 		}
@@ -608,7 +608,7 @@ func OneShardDown(t *testing.T, open Open) {
 	together := slices.Concat(of...)
 	for i, r := range l.AllowEach(t.Context(), together) {
 		if (r.Err == nil) == slices.Contains(of[0], together[i]) {
-			t.Errorf("%s, with all others: %v", together[i], r.Err)
+			t.Errorf("%s, together with all others: %v", together[i], r.Err)
 		}
 	}
 	if kinds := seen.Kinds(); !slices.Equal(kinds, []window.Kind{window.KindOutageBegan}) {
@@ -640,8 +640,7 @@ func eventsByNode(t *testing.T, l *window.Limiter, nodes map[string]rueidis.Clie
 }
 
 // TimeoutIsKept checks that no call takes longer than Timeout while the client waits for something
-// other than a reply. It waits for a connection to a server that hangs, or for a place in its
-// queue.
+// other than a reply: for a connection to a server that hangs, or for a place in its queue.
 func TimeoutIsKept(t *testing.T, open Open) {
 	t.Parallel()
 	for name, cut := range map[string]bool{"connecting": true, "queueing": false} {
@@ -678,7 +677,7 @@ func TimeoutIsKept(t *testing.T, open Open) {
 func ConnectingTakesLonger(t *testing.T, open Open) {
 	faults := &redistest.Faults{}
 	conn := open(t, redistest.Options(t, func(o *rueidis.ClientOption) {
-		o.PipelineMultiplex = -1 // one connection, because a call fails for each one that is made
+		o.PipelineMultiplex = -1 // one connection, because a call fails for each one that is opened
 		o.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, c *tls.Config) (net.Conn, error) {
 			select {
 			case <-time.After(60 * time.Millisecond):
@@ -702,7 +701,7 @@ func FallbackFails(t *testing.T, open Open) {
 	must(l.Allow(t.Context(), "e"))
 	faults.LoseReply("EVALSHA")
 	_, err := l.AllowN(t.Context(), "e", 3)
-	if !errors.Is(err, window.ErrUncertain) || errors.Is(err, window.ErrExceedsLimit) || !strings.Contains(err.Error(), "nor does the Fallback decide: ") {
+	if !errors.Is(err, window.ErrUncertain) || errors.Is(err, window.ErrExceedsLimit) || !strings.Contains(err.Error(), "the Fallback failed, too: ") {
 		t.Errorf("%v", err)
 	}
 	if used := must(l.Inspect(t.Context(), "e")).Limits[0].Used; used != 4 {
@@ -710,7 +709,7 @@ func FallbackFails(t *testing.T, open Open) {
 	}
 }
 
-// WaitWhileDegraded checks that Wait asks Redis again before the Fallback would admit.
+// WaitWhileDegraded checks that Wait asks Redis again before the Fallback would allow the attempt.
 func WaitWhileDegraded(t *testing.T, open Open) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -731,7 +730,7 @@ func WaitWhileDegraded(t *testing.T, open Open) {
 }
 
 // AbandonedCallsAreBounded checks that callers that keep retrying a Redis that hangs, without
-// waiting, cannot accumulate calls without end.
+// waiting, cannot accumulate an unlimited number of calls.
 func AbandonedCallsAreBounded(t *testing.T, open Open) {
 	server := redistest.Start(t)
 	l := must(window.New(open(t, server.Options(nil)), window.Config{Name: "bounded", Limits: parsed("1000000/1h"), Timeout: time.Minute}))
@@ -751,7 +750,7 @@ func AbandonedCallsAreBounded(t *testing.T, open Open) {
 		})
 	}
 	callers.Wait()
-	if n := runtime.NumGoroutine(); n > 4096+64+1100 { // and those of rueidis
+	if n := runtime.NumGoroutine(); n > 4096+64+1100 { // plus those of rueidis
 		t.Errorf("%d goroutines", n)
 	}
 	server.Resume(t)

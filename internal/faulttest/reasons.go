@@ -14,14 +14,14 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// A cause is a reason why Redis does not answer, as one can make it.
+// A cause is a way to make Redis not answer for some reason.
 type cause struct {
 	name   string
 	reason window.Reason
-	says   string   // what the error contains, beside the reason: often what to do
+	says   string   // what the error contains in addition to the reason: often what to do
 	args   []string // of the server
 	begin  func(t *testing.T, s *redistest.Server)
-	client func(o *rueidis.ClientOption) // nil: no other options; otherwise it connects after the begin
+	client func(o *rueidis.ClientOption) // nil means no other options; otherwise the client connects after the start of the fault
 	then   func(t *testing.T, s *redistest.Server)
 	needs  []redistest.Feature
 }
@@ -54,7 +54,7 @@ var causes = []cause{
 	}},
 	{name: "maxmemory", reason: window.ReasonOOM, says: "raise maxmemory", begin: send("CONFIG", "SET", "maxmemory", "1")},
 	{name: "min-replicas", reason: window.ReasonNoReplicas, says: transient, begin: send("CONFIG", "SET", "min-replicas-to-write", "1"), needs: []redistest.Feature{redistest.NoReplicas}},
-	{name: "saving fails", reason: window.ReasonMisconf, says: "what the log of the server says", args: []string{"--dir", "/proc"}, begin: failToSave},
+	{name: "saving fails", reason: window.ReasonMisconf, says: "what the server log says", args: []string{"--dir", "/proc"}, begin: failToSave},
 	{name: "a replica", reason: window.ReasonReadOnly, says: "connect to the master", begin: send("REPLICAOF", "127.0.0.1", "1")},
 	{name: "a replica that serves nothing", reason: window.ReasonMasterDown, says: transient, begin: func(t *testing.T, s *redistest.Server) {
 		send("CONFIG", "SET", "replica-serve-stale-data", "no")(t, s)
@@ -68,7 +68,7 @@ var causes = []cause{
 	{name: "no Lua module", reason: window.ReasonLua, says: "or Valkey with its module lua", args: []string{"--enable-module-command", "yes"}, begin: send("MODULE", "UNLOAD", "lua"), needs: []redistest.Feature{redistest.LuaModule}},
 }
 
-// failToSave makes the server save where it cannot.
+// failToSave makes the server try to save where it cannot.
 func failToSave(t *testing.T, s *redistest.Server) {
 	t.Helper()
 	send("CONFIG", "SET", "save", "900 1")(t, s)
@@ -76,7 +76,7 @@ func failToSave(t *testing.T, s *redistest.Server) {
 	awaitInfo(t, s, "rdb_last_bgsave_status:err")
 }
 
-// keepBusy runs a script that does not end before the server is asked to kill it.
+// keepBusy runs a script that does not end until the server is asked to kill it.
 func keepBusy(t *testing.T, s *redistest.Server) {
 	t.Helper()
 	send("CONFIG", "SET", "lua-time-limit", "1")(t, s)
@@ -108,8 +108,8 @@ func awaitInfo(t *testing.T, s *redistest.Server, line string) {
 	}
 }
 
-// Reasons makes each cause, and checks what callers and observers learn of it, with and without a
-// Fallback. With -v it prints a row of a table for each.
+// Reasons sets up each cause, and checks what callers and observers learn about it, with and
+// without a Fallback. With -v it prints a row of a table for each.
 func Reasons(t *testing.T, open Open) {
 	for _, c := range causes {
 		t.Run(c.name, func(t *testing.T) {
@@ -159,7 +159,7 @@ func (c cause) test(t *testing.T, open Open) {
 // event is easy to find in a text.
 const event = "secret-event"
 
-// connect returns a Connection to a server that does not answer any more.
+// connect returns a Connection to a server that no longer answers.
 func (c cause) connect(t *testing.T, s *redistest.Server, open Open, o rueidis.ClientOption) (conn *window.Connection) {
 	t.Helper()
 	if c.client == nil {
@@ -192,12 +192,12 @@ func (c cause) isOver(t *testing.T, l *window.Limiter) bool {
 	return strings.Contains(err.Error(), "the circuit breaker is open")
 }
 
-// explains reports whether a reason can be that of the cause. First, connections can break.
+// explains reports whether a reason can be that of the cause. At first, connections can break.
 func (c cause) explains(r window.Reason) bool {
 	return r == c.reason || r == window.ReasonClosed && slices.Contains([]window.Reason{window.ReasonRefused, window.ReasonBusy, window.ReasonNoAuth}, c.reason)
 }
 
-// observations collects what Observe gets.
+// observations collects what Observe receives.
 type observations struct{ all []window.Observation }
 
 func (s *observations) observe(_ context.Context, o window.Observation) { s.all = append(s.all, o) }

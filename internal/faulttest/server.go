@@ -17,7 +17,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// ScriptFlush drops the scripts again and again under traffic, and checks that no caller notices.
+// ScriptFlush keeps dropping the scripts under traffic, and checks that no caller notices.
 func ScriptFlush(t *testing.T, open Open) {
 	server := redistest.Start(t)
 	client := server.Client(t)
@@ -39,12 +39,12 @@ func ScriptFlush(t *testing.T, open Open) {
 	close(done)
 	flushing.Wait()
 	if used := must(l.Inspect(t.Context(), "hot")).Limits[0].Used; admitted != int64(8*times) || used != int64(8*times) {
-		t.Fatalf("%d of %d admitted, %d counted", admitted, 8*times, used)
+		t.Fatalf("%d of %d allowed, %d counted", admitted, 8*times, used)
 	}
 }
 
-// attemptAtOnce attempts one event from several goroutines at once, some times each, and returns
-// how often it was admitted.
+// attemptAtOnce attempts one event from several goroutines at once, each the given number of times,
+// and returns how often it was allowed.
 func attemptAtOnce(t *testing.T, l *window.Limiter, goroutines, times int) int64 {
 	t.Helper()
 	var admitted atomic.Int64
@@ -65,8 +65,8 @@ func attemptAtOnce(t *testing.T, l *window.Limiter, goroutines, times int) int64
 }
 
 // Restart kills the server under traffic and starts it again, empty. It checks that calls fail with
-// a correct error meanwhile, and succeed again without help. Every attempt that was acknowledged
-// since is counted.
+// a correct error meanwhile, and succeed again without intervention. Every attempt that was
+// acknowledged since the restart is counted.
 func Restart(t *testing.T, open Open) {
 	server := redistest.Start(t)
 	l := must(window.New(open(t, server.Options(nil)), window.Config{Name: "restart", Limits: parsed("100000/1h"), Timeout: time.Second}))
@@ -102,8 +102,8 @@ func Restart(t *testing.T, open Open) {
 }
 
 // CertainOnSlowRefusal refuses each connection after 27 ms, so that nothing is ever sent. The fifth
-// attempt would begin just before the Timeout ends, and get no reply. The certain answer of the
-// fourth must stay.
+// attempt would start just before the Timeout ends, and get no reply. The certain answer of the
+// fourth must remain.
 func CertainOnSlowRefusal(t *testing.T, open Open) {
 	server := redistest.Start(t)
 	var dead atomic.Bool
@@ -122,8 +122,8 @@ func CertainOnSlowRefusal(t *testing.T, open Open) {
 }
 
 // CertainOnDeadServer checks that every call to a dead server learns that nothing was counted. Each
-// call has a new limiter. Its Timeout is that of many dials: if a single one hangs, because the
-// machine is busy, the outcome of a call is uncertain.
+// call has a new limiter. Its Timeout is long enough for many dials: if a single one hangs, because
+// the machine is busy, the outcome of a call is uncertain.
 func CertainOnDeadServer(t *testing.T, open Open) {
 	t.Parallel()
 	server := redistest.Start(t)

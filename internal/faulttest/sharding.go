@@ -19,7 +19,7 @@ import (
 )
 
 // ShardingUnderLoad checks that limits hold behind a proxy that divides the keys among two servers,
-// and sends a call about several keys to the server of the first.
+// and sends a call for several keys to the server of the first.
 func ShardingUnderLoad(t *testing.T, open Open) {
 	for _, share := range []uint64{500, 50} {
 		t.Run(fmt.Sprint("of a thousand keys ", share), func(t *testing.T) {
@@ -28,13 +28,13 @@ func ShardingUnderLoad(t *testing.T, open Open) {
 			l := must(window.New(open(t, proxy.Options(calls.Count)), sharded(t)))
 			useUp(t, l, proxy)
 			if calls.Marks.Load() == 0 || calls.Several.Load() > 0 {
-				t.Errorf("%d proofs, and then %d calls about several events", calls.Marks.Load(), calls.Several.Load())
+				t.Errorf("%d proofs, and then %d calls for several events", calls.Marks.Load(), calls.Several.Load())
 			}
 		})
 	}
 }
 
-// ShardingBeginsUnderLoad checks that events are decided one a call once a proxy has begun to
+// ShardingBeginsUnderLoad checks that each call decides only one event once a proxy has started to
 // divide the keys, and the next proof has ended. Limits then hold for new events.
 func ShardingBeginsUnderLoad(t *testing.T, open Open) {
 	t.Parallel()
@@ -48,7 +48,7 @@ func ShardingBeginsUnderLoad(t *testing.T, open Open) {
 	before := calls.Several.Load()
 	useUp(t, l, proxy)
 	if after := calls.Several.Load(); after > before {
-		t.Errorf("%d more calls about several events", after-before)
+		t.Errorf("%d more calls for several events", after-before)
 	}
 }
 
@@ -79,7 +79,7 @@ func sharded(t *testing.T) window.Config {
 	return window.Config{Name: redistest.Key(t), Limits: []window.Limit{window.PerHour(sharedMax)}, Timeout: time.Minute}
 }
 
-// AwaitGroups waits until script calls of a limiter are about several events. Calls counts those of
+// AwaitGroups waits until script calls of a limiter are for several events. calls counts those of
 // its client. It asks about events that no test uses.
 func AwaitGroups(t *testing.T, l eachLimiter, calls *redistest.Calls) {
 	t.Helper()
@@ -103,8 +103,8 @@ func asker(t *testing.T, l eachLimiter) func(events []string) {
 	}
 }
 
-// useUp asks about many events far more often than the limit admits, from many callers. It checks
-// that exactly Max units of each event are admitted, and that each event is on one server.
+// useUp asks about many events far more often than the limit allows, from many callers. It checks
+// that exactly Max units of each event are allowed, and that each event is on one server.
 func useUp(t *testing.T, l *window.Limiter, proxy *redistest.Sharder) {
 	t.Helper()
 	const callers = 16 // of each kind
@@ -134,7 +134,7 @@ func useUp(t *testing.T, l *window.Limiter, proxy *redistest.Sharder) {
 	for i, event := range events {
 		s := must(l.Inspect(t.Context(), event))
 		if n := admitted[i].Load(); n != sharedMax || s.Limits[0].Used != n {
-			t.Errorf("%s: %d units admitted, %d counted, want %d", event, n, s.Limits[0].Used, sharedMax)
+			t.Errorf("%s: %d units allowed, %d counted, want %d", event, n, s.Limits[0].Used, sharedMax)
 		}
 		for n, server := range proxy.Servers {
 			exists := must(server.Do(t.Context(), "EXISTS", s.Key).AsInt64()) == 1
@@ -160,7 +160,7 @@ func count(t *testing.T, to *atomic.Int64, d window.Decision, err error) {
 }
 
 // OneNodeOfCluster checks a client that takes one node of a cluster for a single server. Events of
-// that node are decided, one a call. Others end in ErrOutage.
+// that node are decided, one per call. Others end in ErrOutage.
 func OneNodeOfCluster(t *testing.T, open Open) {
 	t.Parallel()
 	calls := &redistest.Calls{}
@@ -192,6 +192,6 @@ func OneNodeOfCluster(t *testing.T, open Open) {
 		t.Error(err)
 	}
 	if calls.Several.Load() > 0 {
-		t.Errorf("%d calls about several events", calls.Several.Load())
+		t.Errorf("%d calls for several events", calls.Several.Load())
 	}
 }

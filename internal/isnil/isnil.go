@@ -10,5 +10,6 @@ func Value(v any) bool {
 	return !value.IsValid() || value.Kind() == reflect.Pointer && value.IsNil()
 }
 
-// OrZero reports whether v is nil, or a pointer to nil or to a zero value, which no constructor returned.
+// OrZero reports whether v is nil, or a pointer to nil or to a zero value, which no constructor
+// returned.
 func OrZero(v any) bool { return Value(v) || reflect.ValueOf(v).Elem().IsZero() }

@@ -1,4 +1,4 @@
-// Package journal logs when a limiter's outages begin and end, each once.
+// Package journal logs when a limiter's outages start and end, each once.
 package journal
 
 import (
@@ -25,13 +25,13 @@ const (
 // of a cluster is down and the others are up, requests meet both states in quick succession.
 const recoveryDelay = 5 * time.Second
 
-// Journal remembers the last state that it logged of a limiter. The zero Journal has logged
+// Journal remembers the state of a limiter that it logged last. The zero Journal has logged
 // nothing. It is safe for concurrent use.
 type Journal struct {
 	logged atomic.Int32
 	mu     sync.Mutex
 	seen   time.Time              // when a request last met the logged state
-	name   atomic.Pointer[string] // of the limiter that gave no answer
+	name   atomic.Pointer[string] // of the limiter that did not answer
 }
 
 // change records the state that a request met. It reports whether to log it as a change.
@@ -53,7 +53,7 @@ func (j *Journal) change(now state) bool {
 }
 
 // Note records how a request was decided, and logs it if the state has changed: by the limiter, or
-// by its Fallback if byFallback is set, or not. The cause is why it was not the limiter. The outage
+// by its Fallback if byFallback is set, or not. The cause is why the limiter did not decide. outage
 // says what happens to requests while nothing decides.
 func (j *Journal) Note(log *slog.Logger, outage string, byFallback bool, cause error) {
 	switch {
@@ -70,11 +70,11 @@ func (j *Journal) Note(log *slog.Logger, outage string, byFallback bool, cause e
 	}
 }
 
-// ErrChoose is the error of a Choose that failed: mostly about all calls, as an outage is.
+// ErrChoose is the error of a Choose that failed: usually for all calls, like an outage.
 var ErrChoose = errors.New("no limiter was found, because Choose failed")
 
-// Failed records that no limiter decided about a "request" or a "call", whose outage says what happens to it. It
-// logs an outage once, and an error of a single key each time.
+// Failed records that no limiter decided on a "request" or a "call". outage says what happens to
+// it. It logs an outage once, and an error of a single key each time.
 func (j *Journal) Failed(log *slog.Logger, outage, about string, err error) {
 	if pipeline.IsOutage(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrChoose) {
 		j.Note(log, outage, false, err)
@@ -83,7 +83,7 @@ func (j *Journal) Failed(log *slog.Logger, outage, about string, err error) {
 	log.Error("slidegate: the limiter cannot decide about a "+about, "outage", outage, "err", err)
 }
 
-// with adds the name of the limiter that gives no answer, or gave none.
+// with adds the name of the limiter that does not, or did not, answer.
 func (j *Journal) with(log *slog.Logger, cause error) *slog.Logger {
 	if failure := pipeline.FailureIn(cause); failure != nil {
 		j.name.Store(&failure.Name)
@@ -94,7 +94,7 @@ func (j *Journal) with(log *slog.Logger, cause error) *slog.Logger {
 	return log
 }
 
-// keyless returns the cause without the key of a request, because an outage is about all of them.
+// keyless returns the cause without the key of a request, because an outage concerns all keys.
 func keyless(cause error) error {
 	if failure := pipeline.FailureIn(cause); failure != nil {
 		return failure

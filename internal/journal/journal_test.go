@@ -13,8 +13,8 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// TestCause checks that the lines about an outage name the limiter, and say why Redis does not answer and what to do, but
-// not which key was asked about.
+// TestCause checks that the lines about an outage name the limiter, say why Redis does not answer
+// and what to do, but do not contain the key of the request.
 func TestCause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal.Journal

@@ -1,5 +1,5 @@
-// Package keyless carries the reasons why a request has no key, from the functions that look for
-// the key to the log. They travel in the context of the request, so clients never see them.
+// Package keyless passes the reasons why a request has no key from the functions that look for the
+// key to the log. They travel in the context of the request, so clients never see them.
 package keyless
 
 import (
@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Reasons represents why a request has no key.
+// Reasons records why a request has no key.
 type Reasons struct {
 	Several bool // a header has several values
 	texts   []string
@@ -22,13 +22,13 @@ func Collect(ctx context.Context) (context.Context, *Reasons) {
 	return context.WithValue(ctx, contextKey{}, reasons), reasons
 }
 
-// Collects reports whether somebody collects Reasons under the context.
+// Collects reports whether Reasons are collected under the context.
 func Collects(ctx context.Context) bool {
 	_, ok := ctx.Value(contextKey{}).(*Reasons)
 	return ok
 }
 
-// Note adds a reason if somebody collects them. It returns "", which is no key.
+// Note adds a reason if reasons are collected. It returns "", which means that there is no key.
 func Note(ctx context.Context, reason string) string {
 	if r, ok := ctx.Value(contextKey{}).(*Reasons); ok {
 		r.texts = append(r.texts, reason)
@@ -44,7 +44,7 @@ func NoteSeveral(ctx context.Context, reason string) string {
 	return Note(ctx, reason)
 }
 
-// String returns the reasons as the log shows them.
+// String formats the reasons for the log.
 func (r *Reasons) String() string {
 	if len(r.texts) == 0 {
 		return "the Key returned an empty string"

@@ -1,4 +1,4 @@
-// Package keys makes the Redis key of an event.
+// Package keys builds the Redis key of an event.
 package keys
 
 import (
@@ -13,7 +13,8 @@ import (
 // event is hashed.
 const Longest = 128
 
-// MinSecret is how many bytes a secret has at least. FIPS mode refuses an HMAC with fewer than 14.
+// MinSecret is the minimum length of a secret in bytes. FIPS mode rejects an HMAC with fewer than
+// 14.
 const MinSecret = 16
 
 const hexDigit = "0123456789ABCDEF"
@@ -66,7 +67,7 @@ func escape(event string) string {
 	return string(tag)
 }
 
-// Event returns the event of a tag, or "" if the tag is a hash, or no tag that Tag makes.
+// Event returns the event of a tag, or "" if the tag is a hash or was not made by Tag.
 func Event(tag string) string {
 	if strings.HasPrefix(tag, "~") {
 		return ""

@@ -6,7 +6,7 @@ import "strings"
 const Slots = 1 << 14
 
 // Slot returns the hash slot of a key of this library, whose tag is between its only braces. It is
-// the CRC-16/XMODEM of the tag, as the cluster specification of Redis defines it.
+// the CRC-16/XMODEM of the tag, as defined in the Redis Cluster specification.
 func Slot(key string) int {
 	tag := key[strings.IndexByte(key, '{')+1 : strings.IndexByte(key, '}')]
 	crc := uint16(0)

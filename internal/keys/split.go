@@ -9,7 +9,7 @@ import (
 // LongestName is the length in bytes of the longest name of a limiter.
 const LongestName = 64
 
-// NameByte reports whether the name of a limiter may have a byte.
+// NameByte reports whether the name of a limiter may contain a byte.
 func NameByte(c byte) bool {
 	switch {
 	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
@@ -18,7 +18,7 @@ func NameByte(c byte) bool {
 	return c == '.' || c == '_' || c == '-' || c == ':'
 }
 
-// Split returns the parts of a key Name:{tag}:k, where k is one letter. It reports false if no
+// Split returns the parts of a key Name:{tag}:k, where k is one letter. It returns false if no
 // limiter makes such a key. A key of another program can look the same.
 func Split(key string) (name, tag string, kind byte, ok bool) {
 	name, rest, found := strings.Cut(key, ":{")
@@ -42,7 +42,7 @@ func isName(name string) bool {
 	return name != "" && len(name) <= LongestName
 }
 
-// hashLength is the length of a tag that is a hash. The decoder of base64 ignores line breaks.
+// hashLength is the length of a tag that is a hash. The base64 decoder ignores line breaks.
 const hashLength = 1 + (8*sha256.Size+5)/6
 
 // isHash reports whether a tag has the form of a hash.

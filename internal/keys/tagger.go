@@ -6,17 +6,17 @@ import (
 	"sync/atomic"
 )
 
-// Tagger makes tags under a secret. It remembers some of the last ones, since an HMAC takes a microsecond
-// and a decision can need the tag twice.
+// Tagger computes tags under a secret. It caches some of the most recent ones, because an HMAC
+// takes a microsecond and a decision can need the tag twice.
 type Tagger struct {
 	secret []byte
 	seed   maphash.Seed
-	last   [256]atomic.Pointer[tagged] // each by the hash of its event
+	last   [256]atomic.Pointer[tagged] // indexed by the hash of the event
 }
 
 type tagged struct{ event, tag string }
 
-// NewTagger returns a Tagger under a secret, or nil if that is nil.
+// NewTagger returns a Tagger under a secret, or nil if the secret is nil.
 func NewTagger(secret []byte) *Tagger {
 	if secret == nil {
 		return nil

@@ -9,7 +9,8 @@ import (
 	"github.com/slidegate/slidegate/internal/keys"
 )
 
-// TestTagger checks that many goroutines get the tags that Tag makes, also of events that share a place.
+// TestTagger checks that many goroutines get the tags that Tag computes, also for events that share
+// a slot in the cache.
 func TestTagger(t *testing.T) {
 	for _, secret := range [][]byte{nil, []byte("sixteen bytes...")} {
 		tagger := keys.NewTagger(secret)
@@ -31,7 +32,8 @@ func TestTagger(t *testing.T) {
 	}
 }
 
-// TestEvent checks that Event returns the event of each tag that is no hash, and of no other text.
+// TestEvent checks that Event returns the event of each tag that is not a hash, and of no other
+// text.
 func TestEvent(t *testing.T) {
 	for _, event := range []string{"alice@example.com", "ü {}%", "~a", "a b+c", strings.Repeat("x", 128), "\x00\xff"} {
 		if got := keys.Event(keys.Tag(nil, event)); got != event {

@@ -17,15 +17,15 @@ import (
 )
 
 // Store holds records of type R. Events are spread over shards, each with its own lock, so that
-// callers on different events do not wait for each other. It starts no goroutine: now and then a
+// callers on different events do not wait for each other. It starts no goroutine: occasionally a
 // call sweeps a few records of the next shard.
 type Store[R any] struct {
 	clock     clock.Clock
-	begin     time.Time // when the store was made
+	begin     time.Time // when the store was created
 	beginNano int64     // the same in ns since 1970
 	forgotten func(r *R, now int64) bool
 	seed      maphash.Seed
-	maxEvents atomic.Int64  // 0: no bound
+	maxEvents atomic.Int64  // 0 means no bound
 	events    atomic.Int64  // the number of records
 	next      atomic.Uint32 // the shard to sweep next
 	sweepAt   atomic.Uint32 // the debt of a shard at which a call sweeps
@@ -36,10 +36,10 @@ type shard[R any] struct {
 	mu     sync.Mutex
 	events map[string]*entry[R]
 	order  []*entry[R] // all entries of events, in any order, for the sweep
-	next   int         // index in order where the next sweep begins
-	peak   int         // the most events since the map was made, because maps do not shrink
+	next   int         // index in order where the next sweep starts
+	peak   int         // the most events since the map was created, because maps do not shrink
 	debt   uint32      // grows with each call, until one sweeps
-	_      [64]byte    // keeps neighbours off one cache line
+	_      [64]byte    // keeps neighbours off the same cache line
 }
 
 type entry[R any] struct {
@@ -49,8 +49,8 @@ type entry[R any] struct {
 }
 
 // New returns an empty store for at most maxEvents; 0 means no bound. Later calls drop the records
-// that forgotten reports as expired. With a clock of a configuration, which may step back to before
-// a record expired, they do so only if the store is full.
+// that forgotten reports as expired. If the clock comes from a configuration, it may step back to
+// before a record expired, so they do that only if the store is full.
 func New[R any](c clock.Clock, maxEvents int, forgotten func(r *R, now int64) bool) *Store[R] {
 	s := &Store[R]{clock: c, begin: time.Now(), forgotten: forgotten, seed: maphash.MakeSeed()}
 	s.beginNano = s.begin.UnixNano()
@@ -104,7 +104,7 @@ func storedName(event string) string {
 	return "~" + hex.EncodeToString(sum[:]) // longer than any event that stands for itself
 }
 
-// Add gives the event a record. It reports false if there is no room.
+// Add creates a record for the event. It returns false if there is no room.
 func (e *Event[R]) Add() bool {
 	if !e.store.reserve(e.shard, e.Now) {
 		return false
@@ -118,7 +118,7 @@ func (e *Event[R]) Add() bool {
 	return true
 }
 
-// reserve counts one more event. If the store is full, it first drops expired records. It reports
+// reserve counts one more event. If the store is full, it first drops expired records. It returns
 // false if there are none.
 func (s *Store[R]) reserve(own *shard[R], now int64) bool {
 	for {
@@ -133,8 +133,8 @@ func (s *Store[R]) reserve(own *shard[R], now int64) bool {
 	}
 }
 
-// makeRoom sweeps the next shards, and the one that is locked, until it has dropped a record or
-// checked sweepSize of them.
+// makeRoom sweeps the next shards, and the locked one, until it has dropped a record or checked
+// sweepSize of them.
 func (s *Store[R]) makeRoom(own *shard[R], now int64) bool {
 	checked := uint32(0)
 	for range s.shards {
@@ -153,7 +153,7 @@ func (s *Store[R]) makeRoom(own *shard[R], now int64) bool {
 	return false
 }
 
-// HasRoom reports whether Add would find room.
+// HasRoom reports whether Add would succeed.
 func (e *Event[R]) HasRoom() bool {
 	most := e.store.maxEvents.Load()
 	return most == 0 || e.store.events.Load() < most || e.store.makeRoom(e.shard, e.Now)
@@ -204,7 +204,7 @@ func (e *Event[R]) Close() {
 	}
 }
 
-// sweep sweeps the next shard, unless another call uses it.
+// sweep sweeps the next shard, unless another call is using it.
 func (s *Store[R]) sweep(now int64) {
 	next := &s.shards[s.next.Add(1)%uint32(len(s.shards))]
 	if next.mu.TryLock() {
@@ -243,7 +243,7 @@ func (s *shard[R]) remove(e *entry[R]) {
 	}
 }
 
-// shrink copies the map and the list, because neither gives back memory by itself.
+// shrink copies the map and the list, because neither releases memory by itself.
 func (s *shard[R]) shrink() {
 	s.events, s.order, s.peak = make(map[string]*entry[R], len(s.order)), slices.Clone(s.order), len(s.order)
 	for _, e := range s.order {

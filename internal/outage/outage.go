@@ -1,4 +1,4 @@
-// Package outage holds the one rule of what a Fallback does, for limiters of every kind.
+// Package outage defines what a Fallback does, for limiters of every kind.
 package outage
 
 import (
@@ -11,15 +11,15 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// maxEvents is the MaxEvents of a Fallback that has none.
+// maxEvents is the MaxEvents of a Fallback that does not set it.
 const maxEvents = 1 << 20
 
-// Use prepares a Fallback for the limiter of that name. It returns what is wrong with the Fallback,
-// and what to do. Nested says that it has a Fallback, too.
+// Use prepares a Fallback for the limiter of the given name. It returns what is wrong with the
+// Fallback, and what to do. nested says that the Fallback itself has a Fallback.
 func Use(name string, fallback *engine.Limiter, nested bool) error {
 	switch {
 	case !fallback.Made():
-		return fmt.Errorf("slidegate: limiter %q has a Fallback that comes neither from New nor from NewLocal; make it by one of them", name)
+		return fmt.Errorf("slidegate: limiter %q has an uninitialized Fallback; create it with New or NewLocal", name)
 	case nested:
 		return fmt.Errorf("slidegate: limiter %q has a Fallback %q that has a Fallback too; leave out one of them", name, fallback.Name)
 	}
@@ -27,18 +27,18 @@ func Use(name string, fallback *engine.Limiter, nested bool) error {
 	return nil
 }
 
-// Needless returns the error about a limiter in memory that has a Fallback.
+// Needless returns the error for a limiter in memory that has a Fallback.
 func Needless(name string) error {
 	return fmt.Errorf("slidegate: limiter %q is in memory and has a Fallback, which it never needs; leave it out", name)
 }
 
-// grace is how long a Fallback may take if the deadline has passed before it is asked, as on a busy
-// machine.
+// grace is how long a Fallback may take if the deadline has already passed when it is asked, as on
+// a busy machine.
 const grace = 20 * time.Millisecond
 
-// Ask asks the Fallback if there is one, if an outage of Redis is the cause, and if the caller has not
-// left. Otherwise, or if the Fallback cannot answer either, it returns the cause, which says whether
-// Redis may have counted the request.
+// Ask asks the Fallback if there is one, if the cause is an outage of Redis, and if the caller has
+// not left. Otherwise, or if the Fallback cannot answer either, it returns the cause, which says
+// whether Redis may have counted the request.
 func Ask[F any](ctx context.Context, cause error, fallback *F, ask func(context.Context, *F) error) error {
 	ended := ctx.Err() != nil
 	if fallback == nil || !pipeline.IsOutage(cause) || ended && !pipeline.IsExpired(cause) {
@@ -50,7 +50,7 @@ func Ask[F any](ctx context.Context, cause error, fallback *F, ask func(context.
 		defer cancel()
 	}
 	if err := ask(ctx, fallback); err != nil {
-		return fmt.Errorf("%w; nor does the Fallback decide: %v", cause, err) //nolint:errorlint // it must match the cause alone
+		return fmt.Errorf("%w; the Fallback failed, too: %v", cause, err) //nolint:errorlint // it must match only the cause
 	}
 	return nil
 }

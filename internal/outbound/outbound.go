@@ -1,5 +1,5 @@
-// Package outbound takes places and turns for the calls of a fleet to somebody else, and pauses the turns
-// if the other side says so.
+// Package outbound takes places and turns for calls of a fleet to external services, and pauses the
+// turns if the other side asks for it.
 package outbound
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/slidegate/slidegate/pace"
 )
 
-// Config is what httplimit and grpclimit let their users choose.
+// Config holds the settings of httplimit and grpclimit.
 type Config struct {
 	Turns    *pace.Limiter
 	Places   *inflight.Limiter
@@ -39,9 +39,9 @@ type Calls struct {
 func New(name string, cfg Config) (*Calls, error) {
 	switch {
 	case cfg.Turns == nil && cfg.Places == nil:
-		return nil, fmt.Errorf("slidegate: %s has neither Turns nor Places; make them by pace.New and inflight.New", name)
+		return nil, fmt.Errorf("slidegate: %s has neither Turns nor Places; create them with pace.New and inflight.New", name)
 	case cfg.Turns != nil && isnil.OrZero(cfg.Turns), cfg.Places != nil && isnil.OrZero(cfg.Places):
-		return nil, fmt.Errorf("slidegate: %s has a zero Limiter as Turns or Places; make it by pace.New or inflight.New", name)
+		return nil, fmt.Errorf("slidegate: %s has an uninitialized Limiter as Turns or Places; create it with pace.New or inflight.New", name)
 	case cfg.MaxPause < 0 || cfg.MaxPause > mostPause:
 		return nil, fmt.Errorf("slidegate: %s has a MaxPause of %v; choose one of up to a day, or 0 for a minute", name, cfg.MaxPause)
 	}
@@ -57,8 +57,8 @@ func New(name string, cfg Config) (*Calls, error) {
 	return c, err
 }
 
-// Begin waits for a place, and then for a turn, because a turn must be used when it comes. Release the
-// place when the call is over. An error means that the call must not be sent.
+// Begin waits for a place, and then for a turn, because a turn must be used when it comes. Release
+// the place when the call is over. If it returns an error, the call must not be sent.
 func (c *Calls) Begin(ctx context.Context, event string) (*place.Held, error) {
 	held, err := c.hold(ctx, event)
 	if err != nil {
@@ -90,13 +90,13 @@ func (c *Calls) await(ctx context.Context, event string) error {
 	}
 	err := c.cfg.Turns.Wait(ctx, event)
 	if err == nil {
-		c.turns.Answered(false, nil) // as far as Wait tells
+		c.turns.Answered(false, nil) // as far as Wait can tell
 	}
 	return c.turns.Judge(ctx, err)
 }
 
-// Pause pauses the turns of an event for as long as the other side says, at most MaxPause. It works after
-// ctx has ended, too.
+// Pause pauses the turns of an event for as long as the other side says, at most MaxPause. It works
+// even after ctx has ended.
 func (c *Calls) Pause(ctx context.Context, event string, d time.Duration) {
 	if c.cfg.Turns == nil || d <= 0 {
 		return

@@ -9,28 +9,28 @@ import (
 // A batch is what a sender sends at once, as one pipeline. It is also the context of the client:
 // Err is non-nil once no caller waits for it, so that nothing more is sent for them.
 type batch struct {
-	context.Context // Background, apart from Err
+	context.Context // Background, except for Err
 
 	conn     *Connection
 	queue    *queue
 	taken    int        // requests taken from the queue
 	shares   []share    // of them
-	requests []*Request // requests whose callers still waited
+	requests []*Request // requests whose callers were still waiting
 	parts    []part
-	byKey    map[string]*part // the last one on a key
+	byKey    map[string]*part // the last part on each key
 	calls    []ScriptCall
-	open     []*ScriptCall // those that more parts can join
+	open     []*ScriptCall // calls that more parts can join
 	keys     []string      // of all calls
 	units    []string      // of all calls
 	pending  []*ScriptCall // not sent yet
-	unknown  []*ScriptCall // pending after these, which bring their scripts
+	unknown  []*ScriptCall // pending after these, which load their scripts
 	unloaded map[*Script]error
 
-	settled  atomic.Int32 // callers that have their replies, or have left
+	settled  atomic.Int32 // number of callers that have their replies, or have left
 	replaced atomic.Bool  // another sender has replaced this one
 }
 
-// A share is how many requests of a lane a batch took.
+// A share is the number of requests that a batch took from a lane.
 type share struct {
 	of *lane
 	n  int
@@ -53,7 +53,7 @@ func (b *batch) Err() error {
 	return nil
 }
 
-// load makes the hashes of all scripts known, or notes why it cannot.
+// load makes the hashes of all scripts known, or records why it cannot.
 func (b *batch) load() {
 	for _, r := range b.requests {
 		if r.Script.known.Load() != nil || b.unloaded[r.Script] != nil {
@@ -68,7 +68,7 @@ func (b *batch) load() {
 	}
 }
 
-// claim keeps the requests whose callers still wait. From now on they may run.
+// claim keeps the requests whose callers are still waiting. From now on they may run.
 func (b *batch) claim() {
 	now := b.conn.elapsed()
 	b.requests = slices.DeleteFunc(b.requests, func(r *Request) bool {
@@ -95,9 +95,9 @@ func (b *batch) send() {
 	}
 }
 
-// repeat makes pending what is sent once more because it did not run, and reports whether there is
-// anything. A call about several keys that a server refused is sent key by key. If a server replied
-// NOSCRIPT, the first call of each script brings the script, and then the others are sent again by
+// repeat makes pending what must be sent again because it did not run, and reports whether there is
+// anything. A call for several keys that a server refused is sent key by key. If a server replied
+// NOSCRIPT, the first call of each script sends its source, and then the others are sent again by
 // its hash.
 func (b *batch) repeat() bool {
 	if len(b.unknown) == 0 && !slices.ContainsFunc(b.pending, (*ScriptCall).repeats) {
@@ -147,8 +147,8 @@ func (b *batch) reset() {
 	b.settled.Store(0)
 }
 
-// abandon notes that a caller has left. When the first caller leaves, another sender replaces this
-// one, which may hang.
+// abandon records that a caller has left. When the first caller leaves, another sender replaces
+// this one, which may hang.
 func (b *batch) abandon() {
 	b.settled.Add(1)
 	if b.replaced.CompareAndSwap(false, true) {

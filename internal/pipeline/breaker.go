@@ -13,21 +13,21 @@ import (
 // stop the others. After three failures in a row the breaker opens: the range gets no requests for
 // a second. Then one request probes the range. If it succeeds, the breaker closes, and requests are
 // sent again. If two masters share a range, its breaker counts the failures of both, and while it
-// is open, neither gets requests of the range. A server that is no cluster is one range.
+// is open, neither gets requests of the range. A server that is not a cluster is one range.
 const (
 	failuresInARow = 3
 
-	// sameCut is how long after a failure a request may begin that belongs to the same failure, if
-	// its connection breaks or its caller has little time. A client has several connections. If all
-	// break at once, it may notice some only when it uses them.
+	// sameCut is how long after a failure a request may start and still belong to the same failure,
+	// if its connection breaks or its caller has little time. A client has several connections. If
+	// all break at once, it may notice some only when it uses them.
 	sameCut = 100 * time.Millisecond
 
 	// RecoveryDelay is the time from the opening of a breaker to the first probe, and between
 	// probes.
 	RecoveryDelay = time.Second
 
-	// successResolution bounds how often a success is recorded, because that writes memory which
-	// all callers share.
+	// successResolution limits how often a success is recorded, because that writes memory that all
+	// callers share.
 	successResolution = 100 * time.Millisecond
 )
 
@@ -41,7 +41,7 @@ type breaker struct {
 	failure     atomic.Pointer[Failure] // the error that callers get while the breaker is open
 
 	mu     sync.Mutex                                 // held while the breaker opens, stays open or closes
-	notify func(ctx context.Context, failed *Failure) // nil: it has closed
+	notify func(ctx context.Context, failed *Failure) // failed is nil if the breaker has closed
 }
 
 // allows reports whether a request may be sent now, and whether it is a probe.
@@ -60,7 +60,7 @@ func (b *breaker) isDue(now time.Duration) bool {
 	return until == 0 || now >= time.Duration(until)
 }
 
-// probeSoon lets the next request probe, if the breaker is open.
+// probeSoon lets the next request probe if the breaker is open.
 func (b *breaker) probeSoon(now time.Duration) {
 	if until := b.until.Load(); until != 0 {
 		b.until.CompareAndSwap(until, max(1, int64(now)))
@@ -72,16 +72,16 @@ func (b *breaker) isOpen() bool { return b.until.Load() != 0 }
 // err returns the error for callers while the breaker is open.
 func (b *breaker) err() error { return b.failure.Load() }
 
-// breakerOpen is the cause of that error. It matches no error of the call that failed last, which
-// was another one.
+// breakerOpen is the cause of that error. It does not match the error of the call that failed last,
+// because that was another call.
 type breakerOpen struct{ last error }
 
 func (o *breakerOpen) Error() string {
-	return fmt.Sprintf("the circuit breaker is open for up to %v, since the last calls failed; the last one: %v", RecoveryDelay, o.last)
+	return fmt.Sprintf("the circuit breaker is open, with the next probe within %v; last error: %v", RecoveryDelay, o.last)
 }
 
-// record updates the breaker by the outcome of a request. It counts failures of Redis, but neither
-// a request that its caller ended, nor one that the script refused, nor one that a test wants to fail.
+// record updates the breaker with the outcome of a request. It counts failures of Redis, but not a
+// request that its caller ended, one that the script refused, or one that a test makes fail.
 func (b *breaker) record(ctx context.Context, began, now time.Duration, err error) {
 	if isWell(err) {
 		b.succeeded(ctx, now)
@@ -108,17 +108,18 @@ func (b *breaker) succeeded(ctx context.Context, now time.Duration) {
 	}
 }
 
-// failed counts a failure. It ignores a request that began before the last success, because it
+// failed counts a failure. It ignores a request that started before the last success, because it
 // proves nothing new. It also ignores one that fails together with others, because its connection
-// broke or it waited only for as long as its caller could, if it began before the last failure or
-// within sameCut of it: connections that break at once, and a short stall of Redis, are one failure.
+// broke or it waited only as long as its caller could, if it started before the last failure or
+// within sameCut of it: connections that break at once, and a short stall of Redis, are one
+// failure.
 func (b *breaker) failed(ctx context.Context, began, now time.Duration, err error, together bool) {
 	last := b.lastFailure.Load()
 	if int64(began) < b.lastSuccess.Load() || together && last != 0 && int64(began) < last+int64(sameCut) {
 		return
 	}
 	if !b.lastFailure.CompareAndSwap(last, int64(now)) && together {
-		return // another one was first
+		return // another request was first
 	}
 	until := int64(now + RecoveryDelay)
 	if old := b.until.Load(); old != 0 {
@@ -132,7 +133,7 @@ func (b *breaker) failed(ctx context.Context, began, now time.Duration, err erro
 	}
 }
 
-// stays notes that a probe has failed.
+// stays records that a probe has failed.
 func (b *breaker) stays(ctx context.Context) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

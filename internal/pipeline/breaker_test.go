@@ -15,8 +15,8 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
-// TestOutagesAreReportedInOrder checks that an outage is reported to begin before it ends, even if
-// many requests end at once.
+// TestOutagesAreReportedInOrder checks that the start of an outage is reported before its end, even
+// if many requests end at once.
 func TestOutagesAreReportedInOrder(t *testing.T) {
 	open, reports := false, 0
 	b := &breaker{notify: func(_ context.Context, failure *Failure) { // never two at once
@@ -24,7 +24,7 @@ func TestOutagesAreReportedInOrder(t *testing.T) {
 			open = failure != nil
 			reports++
 		} else {
-			t.Errorf("report %d: it closed, and was not open", reports)
+			t.Errorf("report %d: it closed, but was not open", reports)
 		}
 	}}
 	var callers sync.WaitGroup
@@ -38,7 +38,7 @@ func TestOutagesAreReportedInOrder(t *testing.T) {
 	}
 	callers.Wait()
 	if reports < 100 {
-		t.Errorf("a poor test: %d reports", reports)
+		t.Errorf("weak test: %d reports", reports)
 	}
 }
 
@@ -52,7 +52,7 @@ func TestBreaker(t *testing.T) {
 			wantError(t, "broken", askOne(t, l, "a").err, ErrOutage)
 		}
 		s.Next(servertest.Action{})
-		mustCount(t, l, "a") // the failures are not in a row
+		mustCount(t, l, "a") // so that the failures are not in a row
 		servertest.Pass(time.Second)
 		for range 3 {
 			wantEqual(t, "reports so far", l.log.read(), nil)
@@ -80,7 +80,7 @@ func TestBreaker(t *testing.T) {
 	})
 }
 
-// testProbe checks that one of five callers is sent, and gets this action.
+// testProbe checks that exactly one of five callers is sent, and gets this action.
 func testProbe(t *testing.T, s *servertest.Server, l *line, f servertest.Action) {
 	t.Helper()
 	sent := len(s.Received())
@@ -95,8 +95,8 @@ func testProbe(t *testing.T, s *servertest.Server, l *line, f servertest.Action)
 	wantEqual(t, "sent", len(s.Received()), sent+1)
 }
 
-// TestProbeThatLeaves checks that a probe whose caller leaves closes the breaker once its reply comes,
-// if that is within the timeout. Otherwise, the next probe comes a second later.
+// TestProbeThatLeaves checks that a probe whose caller leaves closes the breaker once its reply
+// comes, if that is within the timeout. Otherwise, the next probe comes a second later.
 func TestProbeThatLeaves(t *testing.T) {
 	for _, test := range []struct {
 		late   time.Duration
@@ -150,8 +150,8 @@ func TestFaultsThatOpenTheBreaker(t *testing.T) {
 	}
 }
 
-// TestNoFailures checks that requests that their callers ended, or the script refused, do not open
-// the breaker.
+// TestNoFailures checks that requests that their callers ended, or that the script refused, do not
+// open the breaker.
 func TestNoFailures(t *testing.T) {
 	for _, test := range []struct {
 		name string

@@ -14,17 +14,17 @@ type call struct {
 	conn     *Connection
 	pipeline *Pipeline
 	ctx      context.Context
-	timeout  time.Duration // below 0: it never passes
+	timeout  time.Duration // negative: it never passes
 	patience patience
 	requests []*Request
 	done     chan *Request // requests whose batch is done; nil when the timeout has passed
 
-	waiting int   // how many requests are not settled
-	crowd   int64 // how many callers waited when it began, this one among them
+	waiting int   // number of requests that are not settled
+	crowd   int64 // number of callers that were waiting when it started, including this one
 	began   time.Duration
-	end     time.Duration // when the caller leaves, as far as is known
+	end     time.Duration // when the caller leaves, as far as known
 	timer   *time.Timer   // sends nil to done at the end
-	timed   bool          // the timer runs, or may have sent
+	timed   bool          // the timer is running, or may have fired
 	left    bool          // the caller left requests behind, which a sender may still hold
 
 	retries retries
@@ -50,8 +50,8 @@ func (c *Connection) singleCall() *call {
 	return of
 }
 
-// free makes a single call available for other uses, unless a sender or the timer may still hold a
-// part of it.
+// free makes a single call available for reuse, unless a sender or the timer may still hold a part
+// of it.
 func (c *call) free() {
 	if c.left || c.timed {
 		return
@@ -75,7 +75,8 @@ func (c *call) start(ctx context.Context, p *Pipeline, timeout time.Duration) {
 	c.endBy(newPatience(ctx, timeout, least, silent))
 }
 
-// weight returns as how many callers the call counts. Many requests of one cost this process less.
+// weight returns how many callers the call counts as. Many requests of one caller cost this process
+// less than the same number from many callers.
 func (c *call) weight() int64 { return int64(1 + len(c.requests)/16) }
 
 // endBy sets when the caller leaves, and starts the timer for it unless the context ends the wait.
@@ -134,8 +135,9 @@ func (c *call) wait() {
 	c.conn.callers.Add(-c.weight())
 }
 
-// causeOfEnd returns why the caller leaves when its context has ended: if it is the deadline, and
-// Redis is silent, that is a failure although the timer came late or found others served.
+// causeOfEnd returns why the caller leaves when its context has ended. If the deadline has passed
+// and Redis is silent, that is a failure, even if the timer came late or found that others got
+// replies.
 func (c *call) causeOfEnd() error {
 	err := c.ctx.Err()
 	if c.patience.least > 0 && err == context.DeadlineExceeded {
@@ -147,8 +149,8 @@ func (c *call) causeOfEnd() error {
 }
 
 // isFailing reports whether it is a failure that the call has no replies when its patience ends: a
-// request did not run before, or Redis has been silent for too long. First it lets others run: if they
-// are many, the call is late, and replies may only have been noticed late.
+// request did not run before, or Redis has been silent for too long. It first yields to other
+// callers: if there are many, the call is late, and replies may only have been noticed late.
 func (c *call) isFailing() bool {
 	runtime.Gosched()
 	now := c.conn.elapsed()
@@ -157,8 +159,8 @@ func (c *call) isFailing() bool {
 }
 
 // receive takes the outcome of a request from its sender. It retries a request that certainly did
-// not run, while there is time. It does not retry a probe, because a caller would wait for the whole
-// timeout each second, although the server refuses connections at once.
+// not run, while there is time. It does not retry a probe, because a caller would wait for the
+// whole timeout each second, although the server refuses connections at once.
 func (c *call) receive(r *Request) {
 	r.state.Store(idle)
 	if r.cause != nil && !r.probe && notRun(r.cause) && c.retriesLater(r) {
@@ -190,7 +192,7 @@ func (c *call) leave(cause error) {
 	for _, r := range c.retries.take() {
 		c.settle(r, now)
 	}
-	for _, r := range c.requests { // before a sent one is abandoned, since another sender may then take what is queued
+	for _, r := range c.requests { // before abandoning a sent one, since another sender may then take what is queued
 		if r.state.CompareAndSwap(queued, left) {
 			c.left = true
 			r.lane.queue.forget(r.lane)
@@ -202,7 +204,7 @@ func (c *call) leave(cause error) {
 			c.abandon(r, now, cause)
 		}
 	}
-	for c.waiting > 0 { // these came just now
+	for c.waiting > 0 { // these arrived just now
 		if r := <-c.done; r != nil {
 			r.state.Store(idle)
 			c.settle(r, now)

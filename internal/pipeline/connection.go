@@ -12,24 +12,24 @@ import (
 )
 
 // Connection is the connection of limiters to Redis: a client, or one that connects later, so that
-// a service can start while Redis is down. Make it with Dial, On, OnRueidis or Refused. Any number
-// of limiters can share it. It is safe for concurrent use.
+// a service can start while Redis is down. Create it with Dial, On, OnRueidis or Refused. Any
+// number of limiters can share it. It is safe for concurrent use.
 type Connection struct {
 	refusal error // why no limiter can use it; nil if they can
 	dial    func(context.Context) (rueidis.Client, error)
 	made    time.Time
 	up      atomic.Pointer[connected] // nil until there is a client
-	ready   chan struct{}             // closed once there is one
+	ready   chan struct{}             // closed once there is a client
 	tried   <-chan struct{}           // closed once the first dial has ended, and by Close
-	ended   <-chan struct{}           // closed by Close; nil if nothing is dialled
+	ended   <-chan struct{}           // closed by Close; nil if there is no dial
 	cancel  context.CancelFunc
 
 	mu     sync.Mutex
 	closed bool
 	err    error // of the last dial; nil if there was none
 
-	losses  atomic.Int64 // calls that got no reply
-	callers atomic.Int64 // that wait
+	losses  atomic.Int64 // number of calls that got no reply
+	callers atomic.Int64 // number of waiting callers
 	proofs  proofs
 	uses    uses
 	queues  [Ranges]queue
@@ -41,16 +41,16 @@ type Connection struct {
 // connected holds a client.
 type connected struct {
 	Client
-	tracker Tracker // the same client; nil if it is no Tracker
-	cluster Cluster // the same client; nil if it is no Cluster
+	tracker Tracker // the same client; nil if it is not a Tracker
+	cluster Cluster // the same client; nil if it is not a Cluster
 }
 
 // redialPause is the time between two dials of a Connection.
 const redialPause = time.Second
 
 var (
-	errNone     = errors.New("the Connection is nil; make one by window.Dial, or use NewLocal")
-	errZero     = errors.New("the Connection is zero; make it by window.Dial")
+	errNone     = errors.New("the Connection is nil; create one with window.Dial, or use NewLocal")
+	errZero     = errors.New("the Connection is uninitialized; create it with window.Dial")
 	errNil      = errors.New("the client of the Connection is nil; pass one from rueidis.NewClient, or use window.Dial")
 	errNoClient = errors.New("dial returned neither a client nor an error; return one from rueidis.NewClient")
 	errNotYet   = errors.New("there is no connection yet")
@@ -59,7 +59,7 @@ var (
 
 // Dial returns a Connection that dials in the background. It dials again a second after each
 // failure, until dial returns a client. The context of dial ends with Close. Log failures in dial,
-// or read them by Err. Close of the Connection closes the client.
+// or get them from Err. Close of the Connection closes the client.
 func Dial(dial func(context.Context) (rueidis.Client, error)) *Connection {
 	ctx, cancel := context.WithCancel(context.Background())
 	first, end := context.WithCancel(ctx)
@@ -76,7 +76,7 @@ func On(client Client) *Connection {
 	return c
 }
 
-// OnRueidis returns a Connection with a client of rueidis. Its Close leaves the client open.
+// OnRueidis returns a Connection with a rueidis client. Its Close leaves the client open.
 func OnRueidis(client rueidis.Client) *Connection {
 	if client == nil {
 		return Refused(errNil)
@@ -113,13 +113,13 @@ func (c *Connection) Refusal() error {
 	return c.refusal
 }
 
-// client returns the client, which must be there.
+// client returns the client, which must exist.
 func (c *Connection) client() Client { return c.up.Load().Client }
 
-// elapsed returns the time since the Connection was made.
+// elapsed returns the time since the Connection was created.
 func (c *Connection) elapsed() time.Duration { return time.Since(c.made) }
 
-// use sets the client that limiters ask from now on.
+// use sets the client that limiters use from now on.
 func (c *Connection) use(client Client) {
 	tracker, _ := client.(Tracker)
 	cluster, _ := client.(Cluster)
@@ -149,7 +149,7 @@ func (c *Connection) run(ctx context.Context, tried func()) {
 }
 
 // awaitTry waits until the first dial has ended, for as long as a call waits for Redis. It returns
-// what is left of the timeout, or why the call waits no longer.
+// what is left of the timeout, or the reason to stop waiting.
 func (c *Connection) awaitTry(ctx context.Context, timeout time.Duration) (left time.Duration, err error) {
 	p := newPatience(ctx, timeout, slowness*assumedUsual, c.elapsed())
 	over, stop := p.timer()
@@ -197,9 +197,9 @@ func (c *Connection) Err() error {
 }
 
 // Wait waits until there is a client or ctx ends, so that a service can give Redis a moment when it
-// starts. If there is a client, Wait returns nil, even if ctx has ended. Its error matches that of
-// ctx, and quotes that of the last dial. If there is a Refusal, it returns that at once. Close ends
-// the wait, too.
+// starts. If there is a client, Wait returns nil, even if ctx has ended. Otherwise the error
+// matches that of ctx, and quotes that of the last dial. If there is a Refusal, it returns that at
+// once. Close ends the wait, too.
 func (c *Connection) Wait(ctx context.Context) error {
 	if err := c.Refusal(); err != nil {
 		return fmt.Errorf("slidegate: %w", err)
@@ -220,7 +220,7 @@ func (c *Connection) Wait(ctx context.Context) error {
 }
 
 // Close stops dialling, and closes what the client opened. It does not wait for a dial in progress:
-// the client of that dial is closed when it comes. It does nothing if there is a Refusal.
+// the client of that dial is closed when it arrives. It does nothing if there is a Refusal.
 func (c *Connection) Close() {
 	if c.Refusal() != nil {
 		return
@@ -236,8 +236,8 @@ func (c *Connection) Close() {
 	c.cancel()
 }
 
-// notConnected returns why calls fail while there is no client: the Connection is closed, the last dial
-// failed, or a call waited for the first one in vain.
+// notConnected returns why calls fail while there is no client: the Connection is closed, the last
+// dial failed, or a call waited in vain for the first one.
 func (c *Connection) notConnected(waited error) error {
 	err := c.Err()
 	switch {
@@ -251,8 +251,8 @@ func (c *Connection) notConnected(waited error) error {
 	return &UnsentError{Cause: fmt.Errorf("%w: %w", errNotYet, waited)}
 }
 
-// A dialError is the error of a dial. It matches no error of a context, because a call that quotes
-// it has a context of its own.
+// A dialError is the error of a dial. It does not match an error of a context, because a call that
+// quotes it has its own context.
 type dialError struct{ error }
 
 // Is reports whether the error matches target.

@@ -52,7 +52,7 @@ func connect(ctx context.Context, l *line, timeout time.Duration) *connecting {
 }
 
 // TestFirstDial checks that calls wait for the first dial, and have what is left of their timeout
-// afterwards. If there is no client then, they get an error, and later ones at once.
+// afterwards. If there is no client then, they get an error, and later calls get it at once.
 func TestFirstDial(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l, results := dialling(t)
@@ -84,7 +84,7 @@ func TestFirstDial(t *testing.T) {
 			if later.took != 0 {
 				t.Errorf("after %s: %+v", what, later)
 			}
-			results <- dialled{client: s.Client(t)} // of the next dial, or still the first
+			results <- dialled{client: s.Client(t)} // of the next dial, or of the first one if it still runs
 			synctest.Wait()
 			if c := connect(t.Context(), l, time.Second); c.err != nil || len(l.log.read()) != 2 {
 				t.Errorf("after %s: %+v", what, c)
@@ -93,8 +93,9 @@ func TestFirstDial(t *testing.T) {
 	}
 }
 
-// TestDeadlineInTheFirstDial checks that a caller with a deadline waits for the first dial until shortly
-// before that, and that its error matches that of its context. One with little time merely leaves.
+// TestDeadlineInTheFirstDial checks that a caller with a deadline waits for the first dial until
+// shortly before the deadline, and that its error matches that of its context. A caller with little
+// time just leaves.
 func TestDeadlineInTheFirstDial(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, _ *servertest.Server) {
 		l, results := dialling(t)
@@ -115,8 +116,8 @@ func TestDeadlineInTheFirstDial(t *testing.T) {
 	})
 }
 
-// TestLeaveTheFirstDial checks that a caller whose context ends during the first dial gets the error
-// of that, and that there is no outage.
+// TestLeaveTheFirstDial checks that a caller whose context ends during the first dial gets the
+// error of the context, and that there is no outage.
 func TestLeaveTheFirstDial(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, _ *servertest.Server) {
 		l, results := dialling(t)
@@ -132,7 +133,7 @@ func TestLeaveTheFirstDial(t *testing.T) {
 }
 
 // TestDialError checks that errors of calls and of Wait quote the error of a dial without matching
-// its context, but that they can be asked for its type.
+// its context, but that errors.As finds its type.
 func TestDialError(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, _ *servertest.Server) {
 		l, results := dialling(t)
@@ -155,7 +156,7 @@ func TestDialError(t *testing.T) {
 }
 
 // TestCloseWhileDialling checks that Close ends Wait and the wait for the first dial, that a client
-// that comes afterwards is closed, and that nothing dials again.
+// that arrives afterwards is closed, and that nothing dials again.
 func TestCloseWhileDialling(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l, results := dialling(t)
@@ -180,8 +181,8 @@ func TestCloseWhileDialling(t *testing.T) {
 	})
 }
 
-// TestCallAfterClose checks that calls after Close of a connection fail at once, certainly, and say
-// why, also once the circuit breaker is open.
+// TestCallAfterClose checks that calls after Close of a connection fail at once, with certainty,
+// and say why, even once the circuit breaker is open.
 func TestCallAfterClose(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l, results := dialling(t)

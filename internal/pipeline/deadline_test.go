@@ -14,7 +14,7 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
-// hangs are ways in which Redis does not answer in time.
+// hangs lists ways in which Redis does not answer in time.
 var hangs = []struct {
 	name  string
 	begin func(*testing.T, *servertest.Server, *line)
@@ -63,7 +63,7 @@ func testTimeouts(t *testing.T, l *line) {
 		name string
 		ctx  context.Context //nolint:containedctx // it is what differs
 		took time.Duration
-		too  error // that the error matches, too
+		too  error // the error must match this one, too
 	}{
 		{"cancelled", leaves, 200 * time.Millisecond, context.Canceled},
 		{"no deadline", t.Context(), time.Second, ErrUncertain},
@@ -82,7 +82,7 @@ func testTimeouts(t *testing.T, l *line) {
 	}
 }
 
-// TestOwnContextEndsCallsWithoutTimeout checks that under a negative Timeout, only the context ends
+// TestOwnContextEndsCallsWithoutTimeout checks that with a negative Timeout, only the context ends
 // a call: shortly before its deadline.
 func TestOwnContextEndsCallsWithoutTimeout(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
@@ -97,7 +97,7 @@ func TestOwnContextEndsCallsWithoutTimeout(t *testing.T) {
 	})
 }
 
-// TestDeadlineAffectsNobodyElse checks one script call of three callers, two of whom leave. The
+// TestDeadlineAffectsNobodyElse checks one script call of three callers, two of which leave. The
 // third gets its answer, and the connection stays open.
 func TestDeadlineAffectsNobodyElse(t *testing.T) {
 	for _, pipelining := range []bool{true, false} {
@@ -120,8 +120,8 @@ func TestDeadlineAffectsNobodyElse(t *testing.T) {
 			s.Release()
 			servertest.Pass(200 * time.Millisecond)
 			leave()
-			wantError(t, "the one with a deadline", a.wait().err, ErrUncertain)
-			wantError(t, "the one that leaves", b.wait().err, ErrUncertain)
+			wantError(t, "the caller with a deadline", a.wait().err, ErrUncertain)
+			wantError(t, "the caller that leaves", b.wait().err, ErrUncertain)
 			c.wait()
 			wantEqual(t, "took", c.took, 500*time.Millisecond)
 			wantEqual(t, "used", c.count, 3)
@@ -134,8 +134,8 @@ func TestDeadlineAffectsNobodyElse(t *testing.T) {
 	}
 }
 
-// TestLeaversAreCertainlyNotSent checks that a caller that leaves before its batch is built was not
-// sent, and that its error says so.
+// TestLeaversAreCertainlyNotSent checks that nothing was sent for a caller that leaves before its
+// batch is built, and that its error says so.
 func TestLeaversAreCertainlyNotSent(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t), func(l *line) { l.Timeout = -1 })
@@ -176,7 +176,7 @@ func TestLeaversAreCertainlyNotSent(t *testing.T) {
 	})
 }
 
-// TestWhatDidNotRunStaysCertain checks a caller whose request was sent and did not run, and that
+// TestWhatDidNotRunStaysCertain checks a caller whose request was sent but did not run, and that
 // leaves before the retry. It gets the reason.
 func TestWhatDidNotRunStaysCertain(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
@@ -229,7 +229,7 @@ func TestManyConnections(t *testing.T) {
 // TestContextThatEndsWithTheTimeout checks that if context and timeout end at once, the error
 // matches one of them.
 func TestContextThatEndsWithTheTimeout(t *testing.T) {
-	for range 8 { // since either can be noticed first
+	for range 8 { // because either can be noticed first
 		servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 			l := newLine(t, s.Client(t), func(l *line) { l.Timeout = -1 })
 			occupySenders(t, s, l)

@@ -12,11 +12,11 @@ import (
 var (
 	// ErrOutage says that Redis could not answer, and that nothing was counted.
 	ErrOutage = errors.New("nothing was counted, since Redis cannot answer")
-	// ErrUncertain says that no reply came, so that nobody knows whether the units were counted.
+	// ErrUncertain says that there was no reply, so it is unknown whether the units were counted.
 	ErrUncertain = errors.New("no reply from Redis, so this may or may not have been counted; do not simply repeat it")
 
 	// ErrOnPurpose is the error of a Client that loses replies for a test.
-	ErrOnPurpose = errors.New("the reply is lost, as windowtest.Unanswered wants it")
+	ErrOnPurpose = errors.New("the reply is lost on purpose: see windowtest.Unanswered")
 
 	// ErrLeft is the error of a caller whose context ended before anything was sent.
 	ErrLeft = errors.New("nothing was sent")
@@ -39,11 +39,11 @@ func IsOutage(err error) bool { return errors.Is(err, ErrOutage) || errors.Is(er
 func NotSent(cause error) error { return fmt.Errorf("%w: %w", ErrLeft, cause) }
 
 // A ReplyError is an error reply of a server, as the client returned it. If an event failed among
-// others in a script call, its Cause is only the text.
+// others in a script call, its Cause is only the string.
 type ReplyError struct{ Cause error }
 
 // Error returns the text of the reply, without the arguments that a server repeats if it does not
-// know a command: among them is the key. It also leaves out a dot at the end, because a remedy
+// know a command, because they include the key. It also omits a trailing dot, because a remedy
 // follows.
 func (e *ReplyError) Error() string {
 	text, _, _ := strings.Cut(e.Cause.Error(), ", with args beginning with")
@@ -53,7 +53,7 @@ func (e *ReplyError) Error() string {
 // Unwrap returns the client's own error.
 func (e *ReplyError) Unwrap() error { return e.Cause }
 
-// begins reports whether the reply begins with a word. Some servers write ERR before it.
+// begins reports whether the reply starts with a word. Some servers write ERR before it.
 func (e *ReplyError) begins(word string) bool {
 	return strings.HasPrefix(strings.TrimPrefix(e.Error(), "ERR "), word)
 }
@@ -65,7 +65,7 @@ func (e *ReplyError) fromScript() bool { return e.begins("WRONGTYPE") || e.begin
 // An UnsentError says why a client certainly did not send a call.
 type UnsentError struct {
 	Cause  error
-	Reason string // of the failure; empty: Refused
+	Reason string // reason of the failure; empty means refused
 }
 
 // Error returns the text of the cause.
@@ -80,7 +80,7 @@ func replied(err error) (reply *ReplyError, ok bool) {
 	return reply, ok
 }
 
-// unrunReplies are the first words of replies that prove that the script did not run, and that it
+// unrunReplies lists the first words of replies that prove that the script did not run, and that it
 // may run if it is sent again.
 var unrunReplies = []string{"TRYAGAIN", "NOSCRIPT", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MOVED", "ASK"}
 
@@ -119,13 +119,13 @@ func refusesKeys(err error) bool {
 // isAnswer reports whether a server replied.
 func isAnswer(err error) bool {
 	if err == nil {
-		return true // without an allocation
+		return true // avoids an allocation
 	}
 	_, isReply := replied(err)
 	return isReply
 }
 
-// isWell reports whether the script ran, so that Redis is well, although the script may have refused.
+// isWell reports whether the script ran, so that Redis is healthy even if the script refused.
 func isWell(err error) bool {
 	if err == nil {
 		return true
@@ -134,7 +134,7 @@ func isWell(err error) bool {
 	return isReply && reply.fromScript()
 }
 
-// explain adds to the error of a request about a key whether the script may have run.
+// explain adds to the error of a request for a key whether the script may have run.
 func explain(err error, key string, reads bool) error {
 	reply, isReply := replied(err)
 	switch {

@@ -17,19 +17,19 @@ import (
 // A Failure is the error of a request that Redis did not answer.
 type Failure struct {
 	Name    string // of the limiter
-	Key     string // of the request; empty if the error is about several
+	Key     string // of the request; empty if the error concerns several
 	Counted error  // ErrOutage or ErrUncertain
-	Cause   error  // why; it holds no key
+	Cause   error  // the reason; it contains no key
 }
 
-// failureOf returns the Failure of a request about a key, which begins with the name of the limiter.
+// failureOf returns the Failure of a request for a key, which starts with the name of the limiter.
 func failureOf(key string, counted, cause error) *Failure {
 	name, _, _ := strings.Cut(key, ":{")
 	return &Failure{name, key, counted, cause}
 }
 
-// Error says whether anything was counted, why, and what to do: in one line, although some errors of
-// clients have several.
+// Error says whether anything was counted, why, and what to do: in one line, although some client
+// errors have several.
 func (f *Failure) Error() string {
 	text := strings.ReplaceAll(fmt.Sprintf("%v: %v", f.Counted, f.Cause), "\n", "; ")
 	if f.Key != "" {
@@ -73,31 +73,31 @@ func (f *Failure) remedy() string {
 	case ReasonOOM:
 		return "raise maxmemory, and leave maxmemory-policy at noeviction"
 	case ReasonMisconf:
-		return "repair what the log of the server says about saving"
+		return "fix what the server log says about saving"
 	case ReasonReadOnly:
-		return "connect to the master, or by Sentinel or the nodes of the cluster"
+		return "connect to the master, or through Sentinel or the cluster nodes"
 	case ReasonLua:
 		return "use a server that runs Lua scripts: Redis, or Valkey with its module lua"
 	}
 	return "try again later, or decide without it"
 }
 
-// mistakes are mistakes in an address or in the options of a client, by what their errors contain,
-// and what to do about them. They never heal by themselves.
+// mistakes lists mistakes in an address or in the options of a client, by what their errors
+// contain, and what to do about them. They never resolve themselves.
 var mistakes = []struct {
 	text   *regexp.Regexp
 	remedy string
 }{
-	{regexp.MustCompile("cluster support disabled"), "name one server alone, because several addresses are nodes of one cluster"},
+	{regexp.MustCompile("cluster support disabled"), "name only one server, because several addresses mean the nodes of a cluster"},
 	{regexp.MustCompile("DB index is out of range"), "choose a database that this Redis has, such as 0"},
 	{regexp.MustCompile("SELECT is not allowed in cluster"), "leave out the database, because a cluster has only database 0"},
 	{regexp.MustCompile("invalid port"), "choose a port from 1 to 65535"},
 	{regexp.MustCompile("(?i)unknown command .?SENTINEL"), "name the address of a Sentinel, or leave out the name of the master"},
-	{regexp.MustCompile("TLS handshake"), "if the server speaks no TLS, connect without it: by redis:// in place of rediss://"},
+	{regexp.MustCompile("TLS handshake"), "if the server does not speak TLS, connect without it: use redis:// instead of rediss://"},
 	{regexp.MustCompile(regexp.QuoteMeta(errClosed.Error())), "close it after its last use"},
 }
 
-// correction returns what to do about a mistake, or "" if the cause is another one.
+// correction returns what to do about a mistake, or "" if the cause is something else.
 func correction(cause error) string {
 	text := cause.Error()
 	for _, m := range mistakes {
@@ -146,8 +146,8 @@ const (
 	ReasonOther       = "other"
 )
 
-// replyReasons are the reasons of error replies, by what they contain. A script that fails repeats
-// the reply of its command: after a dash, or as a sentence.
+// replyReasons maps what error replies contain to reasons. A script that fails repeats the reply of
+// its command: after a dash, or as a sentence.
 var replyReasons = []struct{ text, reason string }{
 	{"NOPERM", ReasonNoPerm},
 	{"ACL failure in script", ReasonNoPerm},
@@ -218,7 +218,7 @@ func reasonIn(text string) string {
 	return ReasonOther
 }
 
-// noLua matches the reply of a server that runs no scripts: one that lacks the commands, or Valkey
+// noLua matches the reply of a server that does not run scripts: it lacks the commands, or is Valkey
 // without its module lua.
 var noLua = regexp.MustCompile("(?i)unknown command .?(EVAL|SCRIPT)|could not find scripting engine")
 

@@ -15,8 +15,8 @@ import (
 
 func errorReply(text string) error { return &ReplyError{errors.New(text)} }
 
-// TestReasonOf checks the reasons of causes that Reasons of faulttest cannot make, or that servers
-// write in several ways.
+// TestReasonOf checks the reasons of causes that faulttest.Reasons cannot produce, or that servers
+// express in several ways.
 func TestReasonOf(t *testing.T) {
 	for _, test := range []struct {
 		cause error
@@ -64,8 +64,8 @@ func TestReasonOf(t *testing.T) {
 	}
 }
 
-// TestRemedy checks what the text of an ErrOutage says to do, and that it is one line without a dot
-// before that.
+// TestRemedy checks the remedy in the text of an ErrOutage, and that the text is one line without a
+// dot before the remedy.
 func TestRemedy(t *testing.T) {
 	for _, test := range []struct {
 		cause error
@@ -85,7 +85,7 @@ func TestRemedy(t *testing.T) {
 	}
 }
 
-// TestFailureHasNoKey checks that what observers get has no key, even if a server repeats it.
+// TestFailureHasNoKey checks that what observers receive has no key, even if a server repeats it.
 func TestFailureHasNoKey(t *testing.T) {
 	err := failureOf("api:{secret}:w", ErrOutage, &ReplyError{errors.New("ERR unknown command 'EVALSHA', with args beginning with: '4f0f' '1' 'api:{secret}:w'")})
 	if text := FailureIn(err).Error(); strings.Contains(text, "secret") || !strings.Contains(text, "unknown command 'EVALSHA'; use a server") {

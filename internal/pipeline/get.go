@@ -10,7 +10,7 @@ import (
 // A cachedGet is a Read in its own goroutine, so that its caller can leave while the client waits
 // for a connection.
 type cachedGet struct {
-	context.Context // Background, apart from Err
+	context.Context // Background, except for Err
 
 	conn  *Connection
 	slots *slotRange
@@ -31,10 +31,10 @@ func (g *cachedGet) Err() error {
 	return nil
 }
 
-// Get returns what a key holds, from the cache of the client if it has it. The client must be a
-// Tracker, and keeps the copy for at most ttl. Get returns no copy if the breaker of the slot
-// range is open, if the key holds a value of another kind, as a script will report what is wrong, or if
-// the reply is late without being a failure. Its error is ErrLeft if ctx ended.
+// Get returns the contents of a key, from the client's cache if possible. The client must be a
+// Tracker, and caches the copy for at most ttl. Get returns no copy if the breaker of the slot
+// range is open, if the key holds a value of another kind (a script will report what is wrong), or
+// if the reply is late without being a failure. Its error is ErrLeft if ctx ended.
 func (p *Pipeline) Get(ctx context.Context, read Read, key string, timeout, ttl time.Duration) (Copy, error) {
 	i := p.Range(key)
 	slots := &p.ranges[i]
@@ -74,8 +74,8 @@ func (g *cachedGet) run(read Read, key string, ttl time.Duration) {
 	}
 }
 
-// await waits for the reply until the patience or ctx ends, and reports whether it came. If it is merely
-// late, there is no error.
+// await waits for the reply until the patience or ctx ends, and reports whether it came. If it is
+// only late, there is no error.
 func (g *cachedGet) await(ctx context.Context, p patience) (came bool, err error) {
 	over, stop := p.timer()
 	defer stop()
@@ -90,7 +90,7 @@ func (g *cachedGet) await(ctx context.Context, p patience) (came bool, err error
 		err = NotSent(ctx.Err())
 	}
 	g.slots.abandoned.Add(1)
-	if !g.over.CompareAndSwap(false, true) { // it came just now
+	if !g.over.CompareAndSwap(false, true) { // it arrived just now
 		g.slots.abandoned.Add(-1)
 		<-g.done
 		return true, g.err

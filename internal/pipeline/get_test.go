@@ -36,8 +36,8 @@ func TestGet(t *testing.T) {
 	})
 }
 
-// TestGetEnds checks that a Get ends by its timeout or shortly before a deadline, which is an outage,
-// or by the end of its context, which is not. None leaves anything behind.
+// TestGetEnds checks that a Get ends by its timeout or shortly before a deadline, which is an
+// outage, or by the end of its context, which is not. None leaves anything behind.
 func TestGetEnds(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := withCache(t, s)
@@ -67,7 +67,7 @@ func TestGetEnds(t *testing.T) {
 	})
 }
 
-// TestGetWhileTheBreakerIsOpen checks that nothing is asked of a slot range that does not answer.
+// TestGetWhileTheBreakerIsOpen checks that nothing is sent to a slot range that does not answer.
 func TestGetWhileTheBreakerIsOpen(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := withCache(t, s)

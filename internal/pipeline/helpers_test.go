@@ -17,7 +17,7 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
-// A line sends the requests of a test: each counts one unit of an event.
+// A line sends the requests of a test, each of which counts one unit of an event.
 type line struct {
 	*Pipeline
 	Timeout time.Duration
@@ -39,20 +39,20 @@ func newLine(t *testing.T, client rueidis.Client, change ...func(*line)) *line {
 // Key returns the key of an event.
 func (l *line) Key(event string) string { return "test:{" + event + "}" }
 
-// fill makes a request one for one unit of an event.
+// fill turns a request into one for one unit of an event.
 func (l *line) fill(r *Request, event string) {
 	r.Script, r.Key, r.Verb, r.Units, r.Group, r.Merged = l.script, l.Key(event), servertest.Tally, 1, "units", servertest.Tally
 }
 
 // A caller asks in its own goroutine.
 type caller struct {
-	count int64 // units of the event after that of the caller
+	count int64 // units of the event after the caller's own
 	err   error
 	took  time.Duration
 	over  chan struct{}
 }
 
-// start starts a caller. Callers that start one after the other arrive in any order.
+// start starts a caller. Callers started one after the other can arrive in any order.
 func start(ctx context.Context, l *line, event string) *caller {
 	c := &caller{over: make(chan struct{})}
 	go func() {
@@ -79,7 +79,7 @@ func (c *caller) take(r *Request) {
 	}
 }
 
-// arrive starts a caller, and returns once it waits or is done. It therefore comes before callers
+// arrive starts a caller, and returns once it waits or is done. It therefore arrives before callers
 // that start later.
 func arrive(ctx context.Context, l *line, event string) *caller {
 	c := start(ctx, l, event)
@@ -135,7 +135,7 @@ func askMany(ctx context.Context, l *line, events []string) (callers []*caller) 
 }
 
 // occupySenders makes the server hold commands, and each sender wait for the reply to one request.
-// Later requests are queued, and become one batch once the server releases the commands.
+// Later requests are queued, and form one batch once the server releases the commands.
 func occupySenders(t *testing.T, s *servertest.Server, l *line) (occupiers []*caller) {
 	t.Helper()
 	s.Hold()
@@ -225,7 +225,7 @@ func (d *reportLog) recorder() func(context.Context, Report) {
 	}
 }
 
-// read returns the reports since the last read.
+// read returns the reports since the last call of read.
 func (d *reportLog) read() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

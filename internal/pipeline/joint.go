@@ -9,18 +9,19 @@ import (
 	"github.com/slidegate/slidegate/internal/keys"
 )
 
-// A Joint is what a request about several keys has beside its own, which is the first one. One script
-// call decides about all of them. It never merges, but those of one Group, which are about as many
-// keys each, can share a call. Its outcome counts in the circuit breakers of all limiters.
+// A Joint holds the additional parts of a request for several keys; the first key is that of the
+// request itself. One script call decides on all of them. It never merges, but those of one Group,
+// which have the same number of keys, can share a call. Its outcome counts in the circuit breakers
+// of all limiters.
 type Joint struct {
 	Keys   []string
-	Units  []string       // of each key, as many as of each other one
-	Each   bool           // each key is decided by itself, so that one can fail alone
-	Others []*Pipeline    // those of the other limiters, each once
-	Texts  map[int]string // that the script replied in place of integers
+	Units  []string       // the same number for each key
+	Each   bool           // each key is decided separately, so that one can fail alone
+	Others []*Pipeline    // the pipelines of the other limiters, each once
+	Texts  map[int]string // strings that the script replied instead of integers
 }
 
-// size returns about how many keys the request is.
+// size returns the number of keys of the request.
 func (r *Request) size() int {
 	if r.Joint == nil {
 		return 1
@@ -28,8 +29,8 @@ func (r *Request) size() int {
 	return len(r.Joint.Keys)
 }
 
-// groups reports whether the request can share a script call with requests about other keys. For a Joint
-// it is proved, except on a cluster.
+// groups reports whether the request can share a script call with requests for other keys. A Joint
+// is already proved, so it can, except on a cluster.
 func (r *Request) groups() bool {
 	if r.Joint != nil {
 		return r.lane.pipeline.conn.up.Load().cluster == nil
@@ -37,7 +38,7 @@ func (r *Request) groups() bool {
 	return r.lane.pipeline.proof.holds()
 }
 
-// units returns how many arguments the units of the request are.
+// units returns the number of arguments for the units of the request.
 func (r *Request) units() int {
 	switch {
 	case r.Joint != nil:
@@ -48,7 +49,7 @@ func (r *Request) units() int {
 	return 1
 }
 
-// others returns the keys apart from the first one.
+// others returns the keys except the first one.
 func (j *Joint) others() []string {
 	if j == nil {
 		return nil
@@ -56,12 +57,12 @@ func (j *Joint) others() []string {
 	return j.Keys[1:]
 }
 
-// apartTime is how long keys are asked about one by one after a call about several was refused.
+// apartTime is how long keys are sent one by one after a call for several was refused.
 const apartTime = time.Second
 
-// Joins reports whether one script call can now be about keys of both limiters that share a slot. Apart
-// from a cluster, it must be proved that one server has the keys of both. If it is time for a proof,
-// one begins in the background.
+// Joins reports whether one script call can currently serve keys of both limiters that share a
+// slot. Outside a cluster, that needs a proof that one server has the keys of both. If a proof is
+// due, Joins starts one in the background.
 func (p *Pipeline) Joins(other *Pipeline) bool {
 	switch {
 	case int64(p.conn.elapsed()) < p.apart.Load():
@@ -72,7 +73,7 @@ func (p *Pipeline) Joins(other *Pipeline) bool {
 		return p.proof.holds()
 	}
 	holds := true
-	for _, proof := range p.conn.proofs.about(p.name, other.name) { // all of them, since that begins them
+	for _, proof := range p.conn.proofs.about(p.name, other.name) { // all of them, since this starts them
 		holds = proof.holds() && holds
 	}
 	return holds
@@ -83,38 +84,38 @@ func (p *Pipeline) SharesClient(other *Pipeline) bool {
 	return p.conn == other.conn && p.conn.up.Load() != nil
 }
 
-// SharesSlot reports whether one script call may be about two keys: on a cluster, if they are in one
+// SharesSlot reports whether one script call may serve two keys: on a cluster, if they are in one
 // hash slot. There must be a client.
 func (p *Pipeline) SharesSlot(a, b string) bool {
 	return p.conn.up.Load().cluster == nil || keys.Slot(a) == keys.Slot(b)
 }
 
-// SetApart notes that a server refused a request because it is about several keys. For a second, Joins then
-// reports that keys do not join.
+// SetApart records that a server refused a request because it is for several keys. For a second,
+// Joins then reports that keys do not join.
 func (p *Pipeline) SetApart() { p.apart.Store(int64(p.conn.elapsed() + apartTime)) }
 
-// IsApart reports whether the request did not run because it is about several keys: a server refused it
-// for that reason, or it was not sent, and the next connection may lead to another server, where
-// nothing is proved. That says nothing about the health of a server.
+// IsApart reports whether the request did not run because it is for several keys: a server refused
+// it for that reason, or it was not sent, and the next connection may lead to another server, for
+// which nothing is proved. That says nothing about the health of a server.
 func (r *Request) IsApart() bool {
 	return r.Joint != nil && r.cause != nil && (refusesKeys(r.cause) || isTryAgain(r.cause) || isUnsent(r.cause))
 }
 
-// mayWait reports whether a request that did not run can be sent again: one about several keys, while a
-// slot moves, for a quarter of the timeout.
+// mayWait reports whether a request that did not run can be sent again: one for several keys, while
+// a slot moves, for a quarter of the timeout.
 func (r *Request) mayWait(now time.Duration) bool {
 	return !r.IsApart() || isTryAgain(r.cause) && (r.call.timeout < 0 || now-r.began <= r.call.timeout/4)
 }
 
-// proofs are what proves that one server has the keys of two limiters, by their names: a proof about
-// both or, if there are such, the proofs about each of them and a third limiter.
+// proofs holds what proves that one server has the keys of two limiters, by their names: a proof
+// for both or, if they exist, the proofs for each of them and a third limiter.
 type proofs struct {
 	conn *Connection
 	mu   sync.Mutex
 	of   map[[2]string][]*proof
 }
 
-// about returns what proves it for two limiters. From the first call on, that stays.
+// about returns what proves it for two limiters. The result of the first call never changes.
 func (s *proofs) about(a, b string) []*proof {
 	pair := pairOf(a, b)
 	s.mu.Lock()
@@ -141,14 +142,14 @@ func (s *proofs) find(a, b string) []*proof {
 
 func pairOf(a, b string) [2]string { return [2]string{min(a, b), max(a, b)} }
 
-// uses counts who has keys in use, among those who ask about several.
+// uses counts which keys are in use by callers that ask about several.
 type uses struct {
 	mu sync.Mutex
 	of map[string]int
 }
 
-// Use notes that keys are in use until release is called. It reports whether nobody had one of them
-// in use. Attempts on a key that many have in use are better merged than decided jointly.
+// Use marks keys as in use until release is called. It reports whether none of them was in use.
+// Attempts on a key that many are using are better merged than decided jointly.
 func (p *Pipeline) Use(keys []string) (first bool, release func()) {
 	u := &p.conn.uses
 	u.mu.Lock()
@@ -171,7 +172,7 @@ func (u *uses) release(keys []string) {
 	}
 }
 
-// ErrOf returns the error of a request as that of one of its keys alone.
+// ErrOf returns the error of a request as an error of one of its keys alone.
 func (r *Request) ErrOf(key string) error {
 	var f *Failure
 	if errors.As(r.Err, &f) && f.Key != "" {
@@ -180,7 +181,7 @@ func (r *Request) ErrOf(key string) error {
 	return r.Err
 }
 
-// TextOf returns the text that the script replied about one of its keys, in a place, as an error, or nil.
+// TextOf returns the string at an index of the reply as an error of one of its keys, or nil.
 func (r *Request) TextOf(key string, place int) error {
 	if text, failed := r.Joint.Texts[place]; failed {
 		return explain(&ReplyError{errors.New(text)}, key, r.Reads)

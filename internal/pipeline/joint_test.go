@@ -8,7 +8,7 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
-// onTwoLines runs a test with two limiters on one Connection to a server that takes several keys.
+// onTwoLines runs a test with two limiters on one Connection to a server that accepts several keys.
 func onTwoLines(t *testing.T, test func(t *testing.T, s *servertest.Server, a, b *line)) {
 	t.Helper()
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
@@ -20,7 +20,7 @@ func onTwoLines(t *testing.T, test func(t *testing.T, s *servertest.Server, a, b
 	})
 }
 
-// together returns a request about the event e of both limiters.
+// together returns a request for the event e of both limiters.
 func together(a, b *line) *Request {
 	r := a.NewRequest()
 	a.fill(r, "e")
@@ -29,8 +29,9 @@ func together(a, b *line) *Request {
 	return r
 }
 
-// TestJointProof checks that keys of two limiters join once a proof about both was found, which the
-// first question begins, and not for a second after a server refused several keys.
+// TestJointProof checks that keys of two limiters join once a proof for both was found, which the
+// first question starts, and that they do not join for a second after a server refused several
+// keys.
 func TestJointProof(t *testing.T) {
 	onTwoLines(t, func(t *testing.T, s *servertest.Server, a, b *line) {
 		wantEqual(t, "joins at first", a.Joins(b.Pipeline), false)
@@ -50,8 +51,8 @@ func TestJointProof(t *testing.T) {
 	})
 }
 
-// TestThirdProves checks that two limiters need no proof of their own if one server has the keys of each
-// and of a third one, for as long as both proofs hold.
+// TestThirdProves checks that two limiters need no proof of their own if one server has the keys of
+// each and of a third one, for as long as both proofs hold.
 func TestThirdProves(t *testing.T) {
 	onTwoLines(t, func(t *testing.T, s *servertest.Server, a, b *line) {
 		third := New(a.conn, "third", b.log.recorder())
@@ -69,11 +70,11 @@ func TestThirdProves(t *testing.T) {
 	})
 }
 
-// TestJointKeepsItsPlace checks that a request about several keys is one script call, between those of
-// others on its keys that came before and after it in the batch.
+// TestJointKeepsItsPlace checks that a request for several keys is one script call, between those
+// of others on its keys that came before and after it in the batch.
 func TestJointKeepsItsPlace(t *testing.T) {
 	onTwoLines(t, func(t *testing.T, s *servertest.Server, a, b *line) {
-		askTogether(t, s, a, []string{"x", "y"}) // begins a proof
+		askTogether(t, s, a, []string{"x", "y"}) // starts a proof
 		synctest.Wait()
 		var requests []*Request
 		for _, event := range []string{"e", "free", "e"} {
@@ -99,8 +100,8 @@ func TestJointKeepsItsPlace(t *testing.T) {
 	})
 }
 
-// TestJointFailsForAll checks that a failure counts in the circuit breakers of all limiters, and that
-// the open breaker of one holds back a request about keys of several.
+// TestJointFailsForAll checks that a failure counts in the circuit breakers of all limiters, and
+// that the open breaker of one holds back a request for keys of several.
 func TestJointFailsForAll(t *testing.T) {
 	onTwoLines(t, func(t *testing.T, s *servertest.Server, a, b *line) {
 		s.Always(servertest.Refusal("ERR broken"))
@@ -108,7 +109,7 @@ func TestJointFailsForAll(t *testing.T) {
 			r := together(a, b)
 			a.Do(t.Context(), a.Timeout, r)
 			wantError(t, "broken", r.Err, ErrOutage)
-			wantEqual(t, "key", r.Err.(*Failure).Key, "test:{e}, other:{e}") //nolint:errorlint,forcetypeassert // it is what Do sets
+			wantEqual(t, "key", r.Err.(*Failure).Key, "test:{e}, other:{e}") //nolint:errorlint,forcetypeassert // that is what Do sets
 			r.Free()
 		}
 		wantEqual(t, "reports", append(a.log.read(), b.log.read()...), []string{"0s: outage began 0", "0s: outage began 0"})
@@ -116,7 +117,7 @@ func TestJointFailsForAll(t *testing.T) {
 		servertest.Pass(RecoveryDelay)
 		mustCount(t, a, "alone")
 		sent, r := len(s.Received()), together(a, b)
-		b.ranges[0].allows(b.conn.elapsed()) // another probe is under way
+		b.ranges[0].allows(b.conn.elapsed()) // another probe is in flight
 		a.Do(t.Context(), a.Timeout, r)
 		wantError(t, "held back", r.Err, ErrOutage)
 		wantEqual(t, "sent", len(s.Received()), sent)
@@ -128,7 +129,7 @@ func TestJointFailsForAll(t *testing.T) {
 	})
 }
 
-// TestJointRefused checks what a server refuses because it is about several keys: no circuit breaker
+// TestJointRefused checks what a server refuses because it is for several keys: no circuit breaker
 // counts it. While a slot moves it is sent again, for a quarter of the timeout.
 func TestJointRefused(t *testing.T) {
 	for reply, most := range map[string]time.Duration{
@@ -163,8 +164,8 @@ func TestUse(t *testing.T) {
 	})
 }
 
-// TestJointProbesTogether checks that a request about keys of two limiters, whose circuit breakers opened
-// one after the other, probes both as soon as both are due.
+// TestJointProbesTogether checks that a request for keys of two limiters, whose circuit breakers
+// opened one after the other, probes both as soon as both are due.
 func TestJointProbesTogether(t *testing.T) {
 	onTwoLines(t, func(t *testing.T, s *servertest.Server, a, b *line) {
 		breakRange(t, s, a, "e")
@@ -183,8 +184,8 @@ func TestJointProbesTogether(t *testing.T) {
 	})
 }
 
-// TestJointUnsent checks that a request about several keys that was not sent is not repeated, as the next
-// connection may lead to another server.
+// TestJointUnsent checks that a request for several keys that was not sent is not repeated, because
+// the next connection may lead to another server.
 func TestJointUnsent(t *testing.T) {
 	onTwoLines(t, func(t *testing.T, s *servertest.Server, a, b *line) {
 		mustCount(t, a, "before")

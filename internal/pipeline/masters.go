@@ -10,16 +10,16 @@ import (
 	"github.com/slidegate/slidegate/internal/keys"
 )
 
-// masters says which slot ranges of a cluster share a queue: those of one master. So batches are
-// large, and a master that hangs delays no other one's requests. A slot range that two masters
-// share has a queue of its own, and so has each one until the masters are known. Old knowledge does
-// no harm but that: the client knows where to send.
+// masters records which slot ranges of a cluster share a queue: those of one master. So batches are
+// large, and a master that hangs does not delay requests of another. A slot range that two masters
+// share has its own queue, and so does each one until the masters are known. Outdated knowledge
+// does no other harm: the client knows where to send.
 type masters struct {
 	queues [Ranges]atomic.Int32 // for each slot range, the index of its queue
-	next   atomic.Int64         // when to ask again, since the Connection was made
+	next   atomic.Int64         // when to ask again, relative to the creation of the Connection
 }
 
-// mastersRenewal is the time between two questions for the masters.
+// mastersRenewal is the time between two queries for the masters.
 const mastersRenewal = 10 * time.Second
 
 // queueOf returns the index of the queue of a slot range.

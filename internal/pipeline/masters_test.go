@@ -13,8 +13,8 @@ import (
 )
 
 // TestSetMasters checks that the slot ranges of a master share the queue of the first of them, and
-// that a range that two masters share, or nobody has, keeps its own. So does each range if the
-// masters have no IDs.
+// that a range that two masters share, or that has no master, keeps its own. So does each range if
+// the masters have no IDs.
 func TestSetMasters(t *testing.T) {
 	const width = keys.Slots / Ranges
 	c := newConnection(func() {})
@@ -84,7 +84,7 @@ func TestMastersAreFollowed(t *testing.T) {
 }
 
 // TestHungMasterDelaysNoOther checks that on a cluster, requests of one master travel together, and
-// that a master that hangs delays no other one's.
+// that a master that hangs does not delay requests of another.
 func TestHungMasterDelaysNoOther(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, _ *servertest.Server) {
 		nodes := servertest.NewCluster(2)

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// A Report is what a limiter reports beside decisions, mostly about an outage. That begins when the
-// first slot range is out, and ends when none has been out for a second.
+// A Report is what a limiter reports in addition to decisions, mostly about an outage. An outage
+// starts when the first slot range is out, and ends when none has been out for a second.
 type Report struct {
 	Kind      string   // about an outage: OutageBegan, OutageChanged or OutageEnded
-	SlotRange int      // which one went out or came back last
+	SlotRange int      // the one that went out or came back last
 	Out       int      // how many are out
 	Failure   *Failure // why the range went out; nil if it came back
 }
@@ -23,12 +23,13 @@ const (
 )
 
 const (
-	// calmTime is how long no slot range must be out for an outage to end: during one, some come
+	// calmTime is how long no slot range may be out before an outage ends: during one, some come
 	// back and go out again.
 	calmTime = time.Second
 
-	// idleTime is how long ago a slot range that is out must have failed to be left out of account,
-	// once another one has come back. Nobody asks about its events: each second, one call would.
+	// idleTime is how long ago a slot range that is out must have failed to be ignored once another
+	// one has come back. No caller asks about its events: otherwise there would be a call each
+	// second.
 	idleTime = 5 * time.Second
 )
 
@@ -37,12 +38,12 @@ type outage struct {
 	report func(context.Context, Report)
 
 	mu     sync.Mutex        // held during report, so that observers see reports in order
-	failed [Ranges]time.Time // when a slot range that is out last failed; zero: it is not out
-	lasts  bool              // its beginning was reported, and its end not
+	failed [Ranges]time.Time // when a slot range that is out last failed; zero if it is not out
+	lasts  bool              // its start was reported, but not its end
 	ending *time.Timer
 }
 
-// changed notes that a slot range went out or failed again, or came back if there is no failure.
+// changed records that a slot range went out or failed again, or came back if failure is nil.
 func (o *outage) changed(ctx context.Context, slotRange int, failure *Failure) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -65,7 +66,7 @@ func (o *outage) changed(ctx context.Context, slotRange int, failure *Failure) {
 	o.report(ctx, Report{kind, slotRange, after, failure})
 }
 
-// connected notes that there is a client at last, and ends the outage at once.
+// connected records that there is finally a client, and ends the outage at once.
 func (o *outage) connected(ctx context.Context) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -75,7 +76,7 @@ func (o *outage) connected(ctx context.Context) {
 	}
 }
 
-// note notes when a slot range failed, or that it came back and which others are idle.
+// note records when a slot range failed, or that it came back and which others are idle.
 func (o *outage) note(slotRange int, failed bool) {
 	now := time.Now()
 	if failed {

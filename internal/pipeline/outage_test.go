@@ -38,7 +38,7 @@ func TestOneOutage(t *testing.T) {
 	})
 }
 
-// TestIdleSlotRanges checks that slot ranges about which nobody asks do not make an outage last. If
+// TestIdleSlotRanges checks that slot ranges that no caller asks about do not prolong an outage. If
 // they fail later, they are out.
 func TestIdleSlotRanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

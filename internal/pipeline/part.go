@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// A part is what a script call does about one key: for one request, or for several merged ones.
+// A part is what a script call does for one key: for one request, or for several merged ones.
 type part struct {
 	first, last *Request
-	units       int64 // of all of them
+	units       int64 // total of all requests
 	merged      bool  // by Request.Merged
 	crowded     bool  // the batch has other parts on the key
 
 	call  *ScriptCall
-	place int // of the part in the call
+	place int // index of the part in the call
 }
 
 const (
 	maxMerged = 4096 // the most units in one part
-	maxParts  = 64   // the most parts in one script call; with more, each gains little
+	maxParts  = 64   // the most parts in one script call; with more, the gain is small
 	maxOpen   = 4    // the most script calls that parts can join at a time
 )
 
-// add merges a request into the part, which may be nil. It reports whether it can.
+// add merges a request into the part, which may be nil. It reports whether it could.
 func (p *part) add(r *Request) bool {
 	if p == nil || p.first.Merged == "" || r.Merged == "" || !r.fits(p.first) || p.units+r.Units > maxMerged {
 		return false
@@ -52,7 +52,7 @@ func (b *batch) merge() {
 	}
 }
 
-// isLast notes that a part is the last one on a key.
+// isLast records that a part is the last one on a key.
 func (b *batch) isLast(p *part, key string) {
 	if before := b.byKey[key]; before != nil {
 		before.crowded, p.crowded = true, true
@@ -60,7 +60,7 @@ func (b *batch) isLast(p *part, key string) {
 	b.byKey[key] = p
 }
 
-// group makes script calls of the parts, and sets their arguments. They are pending, except those
+// group makes script calls from the parts, and sets their arguments. They are pending, except those
 // whose script is not loaded.
 func (b *batch) group() {
 	b.calls = slices.Grow(b.calls, len(b.parts))
@@ -93,8 +93,8 @@ func callOf(p *part) ScriptCall {
 	return ScriptCall{first: p.first, joint: joint != nil, each: joint != nil && joint.Each}
 }
 
-// callFor returns the script call of the same limiter that a part joins, or nil if it begins one. A
-// key with several parts has calls of its own, so that these stay in order.
+// callFor returns the script call of the same limiter that a part joins, or nil if it starts a new
+// one. A key with several parts has separate calls, so that these stay in order.
 func (b *batch) callFor(p *part) *ScriptCall {
 	if len(b.open) == 0 || p.merged || p.crowded || p.first.OneKey {
 		return nil
@@ -180,13 +180,13 @@ func (p *part) deliver(now time.Duration) (left bool) {
 	return left
 }
 
-// repeats reports whether the script call did not run and can be sent once more: by its source, or
-// key by key.
+// repeats reports whether the script call did not run and can be sent once more: with its source,
+// or key by key.
 func (c *ScriptCall) repeats() bool {
 	return c.err != nil && !c.repeated && (isNoScript(c.err) || c.parts > 1 && refusesKeys(c.err))
 }
 
-// brings reports whether the call brings a script.
+// brings reports whether the call sends the source of a script.
 func (c *ScriptCall) brings(s *Script) bool { return c.Command == "EVAL" && c.first.Script.same(s) }
 
 // divide makes a script call for each part of those calls that could not be sent as one. Their

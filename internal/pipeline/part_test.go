@@ -11,7 +11,7 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
-// prove makes the server take several keys, and returns once that is proved.
+// prove makes the server accept several keys, and returns once that is proved.
 func prove(t *testing.T, s *servertest.Server, l *line) {
 	t.Helper()
 	s.SetKeys(servertest.AllKeys)
@@ -34,7 +34,7 @@ func askTogether(t *testing.T, s *servertest.Server, l *line, events []string) (
 	return callers
 }
 
-// sizes returns how many keys the last n script calls were about.
+// sizes returns how many keys each of the last n script calls was for.
 func sizes(s *servertest.Server, n int) (all []int) {
 	received := s.Received()
 	for _, c := range received[max(0, len(received)-n):] {
@@ -43,7 +43,8 @@ func sizes(s *servertest.Server, n int) (all []int) {
 	return all
 }
 
-// onProvedServer runs a test on fake time with a line that knows that there is one server.
+// onProvedServer runs a test on fake time with a line for which it is proved that there is one
+// server.
 func onProvedServer(t *testing.T, test func(t *testing.T, s *servertest.Server, l *line)) {
 	t.Helper()
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
@@ -53,8 +54,8 @@ func onProvedServer(t *testing.T, test func(t *testing.T, s *servertest.Server, 
 	})
 }
 
-// TestEventsShareACall checks that events of a batch become one script call, up to maxParts of them,
-// and that each caller gets the reply about its own event.
+// TestEventsShareACall checks that events of a batch become one script call, up to maxParts of
+// them, and that each caller gets the reply for its own event.
 func TestEventsShareACall(t *testing.T) {
 	onProvedServer(t, func(t *testing.T, s *servertest.Server, l *line) {
 		events := numbered(maxParts + 1)
@@ -73,8 +74,9 @@ func TestEventsShareACall(t *testing.T) {
 	})
 }
 
-// TestOthersShareNoCall checks what has script calls of its own: requests with another script, verb,
-// time or group, those without a group, and those on one key that do not merge, which stay in order.
+// TestOthersShareNoCall checks what has separate script calls: requests with another script, verb,
+// time or group, those without a group, and those on one key that do not merge, which stay in
+// order.
 func TestOthersShareNoCall(t *testing.T) {
 	onProvedServer(t, func(t *testing.T, s *servertest.Server, l *line) {
 		other := NewScript("return 'another script'")
@@ -130,8 +132,8 @@ func askInOneBatch(t *testing.T, s *servertest.Server, l *line, requests []*Requ
 	<-done
 }
 
-// TestFailingEvent checks that if an event of a call fails, its caller gets the text as the error of
-// the script, and the others get their replies.
+// TestFailingEvent checks that if an event of a call fails, its caller gets the string as the error
+// of the script, and the others get their replies.
 func TestFailingEvent(t *testing.T) {
 	onProvedServer(t, func(t *testing.T, s *servertest.Server, l *line) {
 		s.Choose(func(c servertest.Command) servertest.Action {
@@ -148,7 +150,7 @@ func TestFailingEvent(t *testing.T) {
 	})
 }
 
-// TestStrangeReplies checks replies to a call about several keys that no script of ours sends.
+// TestStrangeReplies checks replies to a call for several keys that no script of ours sends.
 func TestStrangeReplies(t *testing.T) {
 	for reply, errs := range map[string][3]error{
 		"*0":                                     {ErrUncertain, ErrUncertain, ErrUncertain},
@@ -172,8 +174,8 @@ func TestStrangeReplies(t *testing.T) {
 	}
 }
 
-// TestRefusedKeys checks that if a server refuses a call about several keys, they are sent one by
-// one at once, and later ones too.
+// TestRefusedKeys checks that if a server refuses a call for several keys, they are sent one by one
+// at once, and later ones too.
 func TestRefusedKeys(t *testing.T) {
 	for _, refusal := range []string{"CROSSSLOT Keys in request don't hash to the same slot", "NOPERM this user has no permissions to access one of the keys"} {
 		onProvedServer(t, func(t *testing.T, s *servertest.Server, l *line) {
@@ -195,8 +197,8 @@ func TestRefusedKeys(t *testing.T) {
 }
 
 // TestCertainRepliesDoNotWait checks that callers get their replies before other calls of the batch
-// are sent again: key by key, or by the source of their script. If the server hangs at these, only
-// their callers are uncertain.
+// are sent again: key by key, or with the source of their script. If the server hangs at these,
+// only their callers are uncertain.
 func TestCertainRepliesDoNotWait(t *testing.T) {
 	for _, refusal := range []string{"NOPERM", "NOSCRIPT"} {
 		onProvedServer(t, func(t *testing.T, s *servertest.Server, l *line) {
@@ -225,7 +227,7 @@ func TestCertainRepliesDoNotWait(t *testing.T) {
 }
 
 // TestGroupOfUnknownScript checks that a server that does not know the script gets it once, by the
-// same call about several keys.
+// same call for several keys.
 func TestGroupOfUnknownScript(t *testing.T) {
 	onProvedServer(t, func(t *testing.T, s *servertest.Server, l *line) {
 		s.Choose(func(c servertest.Command) servertest.Action {
@@ -239,8 +241,8 @@ func TestGroupOfUnknownScript(t *testing.T) {
 	})
 }
 
-// TestOneOfAGroupLeaves checks that a caller that leaves while its call is in flight has an uncertain
-// answer, and the others get theirs.
+// TestOneOfAGroupLeaves checks that a caller that leaves while its call is in flight gets
+// ErrUncertain, and the others get their answers.
 func TestOneOfAGroupLeaves(t *testing.T) {
 	onProvedServer(t, func(t *testing.T, s *servertest.Server, l *line) {
 		occupySenders(t, s, l)
@@ -264,7 +266,7 @@ func TestOneOfAGroupLeaves(t *testing.T) {
 	})
 }
 
-// TestNoGroupsOnACluster checks that on a cluster, each script call is about one key.
+// TestNoGroupsOnACluster checks that on a cluster, each script call is for one key.
 func TestNoGroupsOnACluster(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, _ *servertest.Server) {
 		nodes := servertest.NewCluster(2)

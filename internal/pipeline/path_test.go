@@ -15,7 +15,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// A witness is a Client that notes who calls Send.
+// A witness is a Client that records who calls Send.
 type witness struct{ callers []string }
 
 func (*witness) Load(context.Context, string) (string, error) { return "", nil }

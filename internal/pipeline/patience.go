@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// patience says how long a caller waits for Redis: for the timeout, or until the deadline of its
-// context. If that comes first, the caller looks a little before whether Redis is silent, and then
-// leaves, so that it can still decide without Redis: a tenth of its time before, from minMargin to
-// maxMargin. A caller that has less than minPatience, or no time until a silence would last long
-// enough, does not look. Otherwise clients that choose their deadlines could have the Fallback decide
-// although Redis is well.
+// patience is how long a caller waits for Redis: for the timeout, or until the deadline of its
+// context. If the deadline comes first, the caller checks shortly before it whether Redis is
+// silent, and then leaves, so that it can still decide without Redis: a tenth of its time before,
+// from minMargin to maxMargin. A caller that has less than minPatience, or no time until a silence
+// would last long enough, does not check. Otherwise clients that choose their deadlines could make
+// the Fallback decide although Redis is healthy.
 type patience struct {
-	left  time.Duration // until the caller leaves, or looks
-	timed bool          // a timer ends the wait, and not the context
+	left  time.Duration // until the caller leaves, or checks
+	timed bool          // a timer ends the wait, not the context
 	early bool          // it ends before the deadline of the context, if Redis is silent
 	over  bool          // the deadline has passed
 
-	deadline time.Duration // until that of the context; if it is early
-	least    time.Duration // how long a silence must last; if it is early
+	deadline time.Duration // time until the deadline of the context, if early
+	least    time.Duration // how long a silence must last, if early
 }
 
 const (
@@ -30,8 +30,8 @@ const (
 	minPatience = 5 * time.Millisecond
 )
 
-// newPatience returns the patience of a call whose context and timeout these are. A timeout below 0
-// never passes. Least says how long a silence must last, and silent how long one has lasted.
+// newPatience returns the patience of a call with this context and timeout. A negative timeout
+// never passes. least is how long a silence must last, and silent how long one has lasted.
 func newPatience(ctx context.Context, timeout, least, silent time.Duration) patience {
 	deadline, dated := ctx.Deadline()
 	if !dated {
@@ -48,14 +48,14 @@ func newPatience(ctx context.Context, timeout, least, silent time.Duration) pati
 // until returns the patience of a call that waits for the timeout, or until its context ends, which
 // is at a deadline or never.
 func until(timeout, deadline time.Duration) patience {
-	if timeout >= 0 && (timeout <= deadline || deadline <= 0) { // a deadline that passed may have ended nothing
+	if timeout >= 0 && (timeout <= deadline || deadline <= 0) { // a deadline that has passed may not have ended the context yet
 		return patience{left: timeout, timed: true}
 	}
 	return patience{left: deadline}
 }
 
-// timer returns a channel that gets the time when a timer ends the patience, and a function that stops
-// the timer.
+// timer returns a channel that receives the time when a timer ends the patience, and a function
+// that stops the timer.
 func (p patience) timer() (over <-chan time.Time, stop func()) {
 	if !p.timed {
 		return nil, func() {}
@@ -77,8 +77,8 @@ func (p patience) atDeadline() patience {
 	return p
 }
 
-// leastWhen returns how long a silence must last to be a failure when the patience has ended, after
-// this time. If that is late, the process is so busy that it notices replies late, too.
+// leastWhen returns how long a silence must have lasted to be a failure when the patience ended
+// after elapsed. If that is late, the process is so busy that it notices replies late, too.
 func (p patience) leastWhen(elapsed time.Duration) time.Duration {
 	return p.least + slowness*(elapsed-p.left)
 }
@@ -87,7 +87,7 @@ func (p patience) leastWhen(elapsed time.Duration) time.Duration {
 type expired struct {
 	after  time.Duration
 	early  bool // it ended because of the deadline of the context
-	over   bool // which has passed
+	over   bool // that deadline has passed
 	unsent bool
 }
 
@@ -95,7 +95,7 @@ type expired struct {
 func (p patience) expired() *expired { return &expired{after: p.left, early: p.early, over: p.over} }
 
 func (e *expired) Error() string {
-	what, why := "no reply came", "the timeout"
+	what, why := "no reply", "the timeout"
 	if e.unsent {
 		what = "it was not sent"
 	}
@@ -108,13 +108,13 @@ func (e *expired) Error() string {
 	return fmt.Sprintf("%s within %v, %s", what, Rounded(e.after), why)
 }
 
-// Is reports that the end of the context is the cause, if it is.
+// Is reports whether target is context.DeadlineExceeded and the context's deadline is the cause.
 func (e *expired) Is(target error) bool { return e.early && target == context.DeadlineExceeded }
 
-// Timeout reports that it is a timeout, as for the errors of package net.
+// Timeout returns true: this is a timeout, as for the errors of package net.
 func (e *expired) Timeout() bool { return true }
 
-// IsExpired reports whether err says that a patience ended, and not that a caller left.
+// IsExpired reports whether err says that a patience ended, as opposed to a caller that left.
 func IsExpired(err error) bool {
 	var e *expired
 	return errors.As(err, &e)

@@ -10,7 +10,7 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
-// early returns the patience of a caller who looks before its deadline.
+// early returns the patience of a caller that checks before its deadline.
 func early(left, deadline, least time.Duration) patience {
 	return patience{left: left, timed: true, early: true, deadline: deadline, least: least}
 }
@@ -20,7 +20,7 @@ func TestPatience(t *testing.T) {
 	const ms = time.Millisecond
 	for _, test := range []struct {
 		name                             string
-		deadline, timeout, least, silent time.Duration // a deadline of 0 is none
+		deadline, timeout, least, silent time.Duration // 0 means no deadline
 		want                             patience
 	}{
 		{"the timeout", 0, 250 * ms, 5 * ms, 0, patience{left: 250 * ms, timed: true}},
@@ -51,8 +51,8 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// TestShortDeadlinesFailTogether checks that callers with little time who wait at once are one
-// failure, so that a short stall does not open the breaker. A Redis that hangs does.
+// TestShortDeadlinesFailTogether checks that simultaneous callers with little time are one failure,
+// so that a short stall does not open the breaker. A Redis that hangs does.
 func TestShortDeadlinesFailTogether(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))

@@ -11,40 +11,40 @@ import (
 	"github.com/slidegate/slidegate/lua"
 )
 
-// A proof shows that one server has all keys of a limiter. Only then does a script call about
-// several of them count each where calls about it alone look for it. A proxy can divide the keys
-// among servers, and still send such a call to the server of its first key, without an error. It
-// can do so for limiters of some names alone. So nothing is assumed: see probe.lua.
+// A proof shows that one server has all keys of a limiter. Only then does a script call for several
+// of them count each where calls for it alone look for it. A proxy can divide the keys among
+// servers, and still send such a call to the server of its first key, without an error. It can do
+// so only for limiters of some names. So nothing is assumed: see probe.lua.
 //
-// A proof about two names shows that one server has the keys of both, for calls about keys of several
+// A proof for two names shows that one server has the keys of both, for calls for keys of several
 // limiters.
 type proof struct {
 	conn  *Connection
 	names []string // of limiters
 
 	mu      sync.Mutex
-	found   bool          // the last one succeeded
-	losses  int64         // that the Connection had when it began
-	running bool          // one is being made
-	next    time.Duration // when the next one may begin, since the Connection was made
+	found   bool          // the last attempt succeeded
+	losses  int64         // the number of the Connection's losses when it started
+	running bool          // an attempt is running
+	next    time.Duration // when the next attempt may start, relative to the creation of the Connection
 	pause   time.Duration // before next, after a failure
 }
 
 const (
-	proofRenewal  = 10 * time.Second // a proof is renewed after this time, and holds as long again
+	proofRenewal  = 10 * time.Second // a proof is renewed after this time, and holds for the same time again
 	minProofPause = time.Second      // after a failure; doubled each time
 	maxProofPause = time.Minute
 
 	// If one of many servers has a twentieth of the keys, 64 keys miss it in 4 % of all proofs, and
-	// 256 in 2 of a million. A renewal takes fewer, as it has new ones each time.
+	// 256 in 2 of a million. A renewal needs fewer, because it uses new ones each time.
 	firstProbes   = 256
 	renewalProbes = 64
 )
 
 var probeScript = NewScript(lua.Probe)
 
-// holds reports whether it is proved that one server has all keys. If it is time for a proof, one
-// begins in the background.
+// holds reports whether it is proved that one server has all keys. If a proof is due, holds starts
+// one in the background.
 func (p *proof) holds() bool {
 	if p.conn.up.Load().cluster != nil {
 		return false
@@ -63,7 +63,7 @@ func (p *proof) holds() bool {
 	return holds
 }
 
-// make makes a proof. It does not hold if a connection was lost since a number of losses.
+// make attempts a proof. It fails if a connection was lost since the count was losses.
 func (p *proof) make(renews bool, losses int64) {
 	n := firstProbes
 	if renews {
@@ -86,8 +86,9 @@ func (p *proof) fail(now time.Duration) {
 	p.found, p.next = false, now+p.pause
 }
 
-// noteLoss ends proofs after a call: all of the Connection if it got no reply, since the next
-// connection may lead elsewhere, and that of the limiter if a server refused it because of its keys.
+// noteLoss ends proofs after a call: all proofs of the Connection if it got no reply, since the
+// next connection may lead elsewhere, and those of the limiter if a server refused it because of
+// its keys.
 func (c *ScriptCall) noteLoss(conn *Connection) {
 	switch {
 	case c.err == nil || errors.Is(c.err, context.Canceled):
@@ -98,15 +99,15 @@ func (c *ScriptCall) noteLoss(conn *Connection) {
 	}
 }
 
-// refuted notes that a server refused a call because of its keys.
+// refuted records that a server refused a call because of its keys.
 func (p *proof) refuted() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fail(p.conn.elapsed())
 }
 
-// findsProbes marks n new keys of limiters of these names by one script call, and reports whether calls
-// about each of them find the marks.
+// findsProbes marks n new keys of limiters of these names with one script call, and reports whether
+// calls for each of them find the marks.
 func (c *Connection) findsProbes(names []string, n int) bool {
 	ctx, client, value := context.Background(), c.client(), rand.Text()
 	if probeScript.load(ctx, client) != nil {

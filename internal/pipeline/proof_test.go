@@ -21,7 +21,7 @@ func askGrouped(t *testing.T, s *servertest.Server, l *line) bool {
 	return slices.ContainsFunc(sizes(s, 3), func(size int) bool { return size == 3 })
 }
 
-// TestProofOnlyForGroups checks that neither single callers nor requests without a group begin a
+// TestProofOnlyForGroups checks that neither single callers nor requests without a group start a
 // proof.
 func TestProofOnlyForGroups(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
@@ -42,8 +42,8 @@ func TestProofOnlyForGroups(t *testing.T) {
 	})
 }
 
-// TestProofIsRenewed checks that a proof is made before events share a call, and renewed after 10 s,
-// while it holds. One that nobody renewed within 20 s holds no longer.
+// TestProofIsRenewed checks that a proof is made before events share a call, and renewed after 10
+// s, while it holds. A proof that is not renewed within 20 s no longer holds.
 func TestProofIsRenewed(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))
@@ -68,8 +68,9 @@ func TestProofIsRenewed(t *testing.T) {
 	})
 }
 
-// TestProofFails checks that while the keys are divided, or the server takes no two keys, no events
-// share a call, and that proofs become rarer. If a renewal fails, no more events share one.
+// TestProofFails checks that while the keys are divided, or the server does not accept two keys, no
+// events share a call, and that proofs become rarer. If a renewal fails, events no longer share
+// one.
 func TestProofFails(t *testing.T) {
 	for _, keys := range []servertest.Keys{servertest.OneKey, servertest.Divided} {
 		onProvedServer(t, func(t *testing.T, s *servertest.Server, l *line) {
@@ -94,13 +95,13 @@ func TestProofFails(t *testing.T) {
 			s.SetKeys(servertest.AllKeys)
 			servertest.Pass(maxProofPause)
 			askGrouped(t, s, l)
-			wantEqual(t, "shared at last", askGrouped(t, s, l), true)
+			wantEqual(t, "shared at the end", askGrouped(t, s, l), true)
 		})
 	}
 }
 
-// TestErrorEndsProof checks that after a call without a reply, no events share a call until there is
-// a new proof. An error reply ends nothing.
+// TestErrorEndsProof checks that after a call without a reply, no events share a call until there
+// is a new proof. An error reply ends nothing.
 func TestErrorEndsProof(t *testing.T) {
 	for _, test := range []struct {
 		action servertest.Action
@@ -123,8 +124,9 @@ func TestErrorEndsProof(t *testing.T) {
 	}
 }
 
-// TestProofIsOfOneLimiter checks that the proof of a limiter is none for another one on the same
-// Connection, and that events of two limiters share no call: a proxy may send them to two servers.
+// TestProofIsOfOneLimiter checks that the proof of a limiter does not hold for another one on the
+// same Connection, and that events of two limiters share no call: a proxy may send them to two
+// servers.
 func TestProofIsOfOneLimiter(t *testing.T) {
 	onProvedServer(t, func(t *testing.T, s *servertest.Server, l *line) {
 		other := beside(l, l.Timeout)
@@ -146,8 +148,8 @@ func TestProofIsOfOneLimiter(t *testing.T) {
 	})
 }
 
-// TestErrorVoidsProof checks that a proof does not count if an error came while it was made: it may
-// be about another server.
+// TestErrorVoidsProof checks that a proof does not count if an error occurred while it was made: it
+// may concern another server.
 func TestErrorVoidsProof(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))

@@ -7,54 +7,53 @@ import (
 	"time"
 )
 
-// A few senders serve a queue. Each takes all queued requests, so that requests made at the
-// same time share a batch. If others are in flight, or if nothing is queued, a sender first yields
-// and lets callers run. Large batches cost the client and the server less, and keeping a sender
-// costs less than starting one. More senders would make smaller batches. With only one, client and
-// server would wait for each other. Each further limiter with requests adds one, so that calls to
-// several limiters at once share a round trip.
+// A few senders serve a queue. Each takes all queued requests, so that requests made at the same
+// time share a batch. If others are in flight, or if nothing is queued, a sender first yields and
+// lets callers run. Large batches cost the client and the server less, and keeping a sender costs
+// less than starting one. More senders would make smaller batches. With only one, client and server
+// would wait for each other. Each further limiter with requests adds one, so that calls to several
+// limiters at once share a round trip.
 const (
 	maxSenders     = 4   // while one limiter has requests
 	mostSenders    = 16  // however many limiters have requests
-	yieldThreshold = 3   // a sender yields from this many requests on, queued or in flight
-	maxBatch       = 128 // requests, so that the server soon looks at others, and replies soon come
+	yieldThreshold = 3   // a sender yields if at least this many requests are queued or in flight
+	maxBatch       = 128 // requests, so that the server soon serves others, and replies come soon
 )
 
-// While other goroutines use all cores, a sender that yields waits for each of them,
-// and the callers of the next batch wait with it. After a slow yield, senders do not yield for some
-// time.
+// While other goroutines use all cores, a sender that yields waits for each of them, and the
+// callers of the next batch wait with it. After a slow yield, senders do not yield for some time.
 const (
-	slowYield  = 15 * time.Millisecond // Go lets a goroutine that does not wait run for 10 ms at a time
+	slowYield  = 15 * time.Millisecond // Go lets a busy goroutine run for 10 ms at a time
 	yieldPause = 20                    // senders do not yield for this many times the duration of a slow yield
 )
 
-// A queue has the lanes whose requests wait for a sender: those of the slot ranges of one master, or
-// of one slot range while its master is not known. Senders are goroutines that end when nothing
+// A queue holds the lanes whose requests wait for a sender: those of the slot ranges of one master,
+// or of one slot range while its master is not known. Senders are goroutines that end when nothing
 // waits.
 type queue struct {
 	conn  *Connection
-	serve func() // run, bound once, so that a sender costs no allocation
+	serve func() // the method run, bound once so that starting a sender allocates nothing
 
 	mu       sync.Mutex
 	lanes    []*lane // with waiting requests, in the order in which senders take from them
-	waiting  int     // requests in these
-	inFlight int     // how many requests senders have taken, except senders that were replaced
-	busy     int     // how many lanes have requests that wait or are in flight
+	waiting  int     // requests in these lanes
+	inFlight int     // number of requests that senders have taken, except senders that were replaced
+	busy     int     // number of lanes that have requests waiting or in flight
 	senders  int
-	yielding int           // how many senders let callers run, and then take what is queued
+	yielding int           // number of senders that let callers run, and then take what is queued
 	yieldAt  time.Duration // when senders may yield again
 
 	silence silence
 
-	_ [64]byte // keeps neighbours off one cache line
+	_ [64]byte // keeps neighbours off the same cache line
 }
 
-// A lane has the requests of a limiter that wait in a queue. The mutex of the queue guards it.
+// A lane holds the requests of a limiter that wait in a queue. The mutex of the queue guards it.
 type lane struct {
 	pipeline *Pipeline
 	queue    *queue
-	waiting  []*Request // that no sender has taken
-	leavers  int        // how many callers of waiting requests have left
+	waiting  []*Request // requests that no sender has taken
+	leavers  int        // number of callers of waiting requests that have left
 	busy     int        // requests that wait or that senders have taken
 }
 
@@ -74,7 +73,7 @@ func (q *queue) put(r *Request) {
 	q.startSender()
 }
 
-// occupy adds to the requests of a lane that wait or are in flight.
+// occupy adds n to the requests of a lane that wait or are in flight.
 func (q *queue) occupy(l *lane, n int) {
 	if l.busy == 0 {
 		q.busy++
@@ -99,12 +98,12 @@ func (q *queue) run() {
 	b := q.conn.newBatch(q)
 	for q.take(b) {
 		q.conn.followMasters()
-		b.load() // before the claim: until then, callers that leave were not sent
+		b.load() // before the claim: until then, nothing is sent for callers that leave
 		b.claim()
 		b.merge()
 		b.group()
 		replaced := false
-		for again := true; again; { // what is certain is delivered before anything is sent again
+		for again := true; again; { // certain replies are delivered before anything is sent again
 			b.send()
 			again = b.repeat()
 			replaced = b.deliver() || replaced
@@ -141,7 +140,7 @@ func (q *queue) take(b *batch) bool {
 	return true
 }
 
-// finish notes that what a batch took is no longer in flight.
+// finish records that the requests of a batch are no longer in flight.
 func (q *queue) finish(b *batch) {
 	q.inFlight -= b.taken
 	for _, s := range b.shares {
@@ -151,7 +150,7 @@ func (q *queue) finish(b *batch) {
 }
 
 // takeShare moves at most n requests of the first lane, which then becomes the last one. So a
-// limiter with many requests delays no other one.
+// limiter with many requests does not delay others.
 func (q *queue) takeShare(b *batch, n int) {
 	l := q.lanes[0]
 	n = min(n, len(l.waiting))
@@ -164,7 +163,7 @@ func (q *queue) takeShare(b *batch, n int) {
 	}
 }
 
-// yield lets callers run, unless the last yield was slow and a short time ago.
+// yield lets callers run, unless the last yield was slow and only a short time ago.
 func (q *queue) yield() {
 	began := q.conn.elapsed()
 	if began < q.yieldAt {
@@ -177,7 +176,7 @@ func (q *queue) yield() {
 	q.mu.Lock()
 	q.yielding--
 	if took := now - began; took > slowYield {
-		q.yieldAt = now + yieldPause*min(took, time.Second) // a machine that was suspended takes longer
+		q.yieldAt = now + yieldPause*min(took, time.Second) // a suspended machine takes longer
 	}
 }
 
@@ -200,8 +199,8 @@ func (q *queue) replace(b *batch) {
 	q.startSender()
 }
 
-// forget notes that the caller of a waiting request has left. While Redis hangs, this bounds a lane
-// by the number of callers that still wait.
+// forget records that the caller of a waiting request has left. While Redis hangs, this bounds a
+// lane by the number of callers that still wait.
 func (q *queue) forget(l *lane) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -22,7 +22,7 @@ func senders() int {
 	return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte("pipeline.(*queue).run("))
 }
 
-// TestNoGoroutinesAtRest checks that no goroutine is left without requests, even after callers
+// TestNoGoroutinesAtRest checks that no goroutine remains without requests, even after callers
 // left.
 func TestNoGoroutinesAtRest(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
@@ -121,9 +121,9 @@ func TestHungSendersAreReplaced(t *testing.T) {
 		servertest.Pass(100 * time.Millisecond)
 		s.Release()
 		wantEqual(t, "took", waits.wait().took, 200*time.Millisecond)
-		wantError(t, "the one that waited", waits.err, nil)
+		wantError(t, "the caller that waited", waits.err, nil)
 		wantEqual(t, "took", comes.wait().took, 100*time.Millisecond)
-		wantError(t, "the one that came later", comes.err, nil)
+		wantError(t, "the caller that came later", comes.err, nil)
 		synctest.Wait()
 		wantIdle(t, l)
 	})
@@ -148,9 +148,9 @@ func TestPartlyLeftBatch(t *testing.T) {
 		s.Release()
 		servertest.Pass(5 * time.Millisecond)
 		cancel()
-		wantError(t, "the one that leaves", leaves.wait().err, ErrUncertain)
+		wantError(t, "the caller that leaves", leaves.wait().err, ErrUncertain)
 		for _, c := range stay {
-			wantError(t, "one that stays", c.wait().err, nil)
+			wantError(t, "a caller that stays", c.wait().err, nil)
 			wantEqual(t, "took", c.took, 10*time.Millisecond)
 		}
 		synctest.Wait()
@@ -180,9 +180,9 @@ func TestMemoryIsBoundedWhileRedisHangs(t *testing.T) {
 			t.Errorf("%d senders", n)
 		}
 		if !full {
-			t.Fatalf("%d are abandoned, and none was refused", slots.abandoned.Load())
+			t.Fatalf("%d are abandoned, but none was refused", slots.abandoned.Load())
 		}
-		for range 3 { // that one was refused is a failure
+		for range 3 { // the refusal counts as a failure
 			servertest.Pass(sameCut)
 			callBriefly(t, l, 1)
 		}
@@ -225,24 +225,24 @@ func TestLeaversMakeRoomInTheQueue(t *testing.T) {
 			}
 		}
 		s.Release()
-		wantError(t, "the one that stays", stays.wait().err, nil)
+		wantError(t, "the caller that stays", stays.wait().err, nil)
 		synctest.Wait()
 		wantEqual(t, "executed", s.Executed(), maxSenders+1)
 		wantIdle(t, l)
 	})
 }
 
-// beside returns a line on the Connection of another one.
+// beside returns a line on the same Connection.
 func beside(l *line, timeout time.Duration) *line {
 	return &line{Pipeline: New(l.conn, "test", l.log.recorder()), Timeout: timeout, script: l.script, log: l.log}
 }
 
-// TestManyRequestsDelayNoOtherLimiter checks that requests of a limiter join the next batch, although
-// another one has many more that came before.
+// TestManyRequestsDelayNoOtherLimiter checks that requests of a limiter join the next batch,
+// although another one has many more that came before.
 func TestManyRequestsDelayNoOtherLimiter(t *testing.T) {
 	conn := On(nil)
 	many, few, q := New(conn, "many", nil), New(conn, "few", nil), &conn.queues[0]
-	q.senders = mostSenders // none is started
+	q.senders = mostSenders // so that none is started
 	for range 16 * maxBatch {
 		q.put(&Request{lane: &many.lanes[0]})
 	}
@@ -258,8 +258,8 @@ func TestManyRequestsDelayNoOtherLimiter(t *testing.T) {
 	wantEqual(t, "taken", []int{taken[&many.lanes[0]], taken[&few.lanes[0]]}, []int{maxBatch - 2, 2})
 }
 
-// TestAbandonedRequestsRefuseNoOtherLimiter checks that callers of one limiter who left do not keep
-// another one from sending.
+// TestAbandonedRequestsRefuseNoOtherLimiter checks that callers of one limiter that left do not
+// keep another one from sending.
 func TestAbandonedRequestsRefuseNoOtherLimiter(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))

@@ -22,7 +22,7 @@ type tally struct {
 
 type entry struct {
 	attempts, answered, uncertain, refused int
-	counts                                 map[int64]bool // that callers were answered
+	counts                                 map[int64]bool // counts that callers got
 }
 
 // add adds the numbers of another entry.
@@ -69,8 +69,8 @@ type chaos struct {
 }
 
 // TestRandomFaults checks two things under random faults. No call takes longer than it may. And the
-// tally of all attempts is right: the server executed all answered attempts, at most the uncertain
-// ones besides, and no others.
+// tally of all attempts is correct: the server executed all answered attempts, at most the
+// uncertain ones in addition, and no others.
 func TestRandomFaults(t *testing.T) {
 	var all entry
 	shared := 0
@@ -106,11 +106,11 @@ func TestRandomFaults(t *testing.T) {
 	}
 	t.Logf("%+v, and %d events shared the script call of another", all, shared)
 	if all.answered == 0 || all.uncertain == 0 || all.refused == 0 || shared == 0 {
-		t.Errorf("a poor test: %+v, %d", all, shared)
+		t.Errorf("weak test: %+v, %d", all, shared)
 	}
 }
 
-// runCallers starts callers for three seconds, under ever new faults.
+// runCallers starts callers for three seconds, under constantly changing faults.
 func (s *chaos) runCallers(t *testing.T) {
 	t.Helper()
 	for step := range 100 {
@@ -125,7 +125,7 @@ func (s *chaos) runCallers(t *testing.T) {
 	}
 }
 
-// faults are the actions for some commands.
+// faults lists the actions for some commands.
 var faults = []servertest.Action{
 	{Delay: time.Millisecond},
 	{Delay: 50 * time.Millisecond},
@@ -138,7 +138,7 @@ var faults = []servertest.Action{
 	{Reply: "_"},
 }
 
-// injectFault changes what the server does with commands and dials. Mostly it changes nothing.
+// injectFault changes what the server does with commands and dials. Usually it changes nothing.
 func (s *chaos) injectFault() {
 	bad := faults[s.rng.IntN(len(faults))]
 	switch s.rng.IntN(50) {

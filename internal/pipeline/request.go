@@ -7,33 +7,33 @@ import (
 
 // A Request asks a script about one key.
 type Request struct {
-	// Its maker sets these before Do, and nobody changes them.
+	// The maker of the request sets these before Do, and they do not change.
 
 	Script *Script
 	Key    string
 	Verb   string
-	Time   string   // for the script; empty: the clock of the server
-	Units  int64    // how many it is about; 0 if the script takes no such argument
+	Time   string   // for the script; empty means the clock of the server
+	Units  int64    // number of units; 0 if the script takes no such argument
 	Rest   []string // the last arguments
 	Reads  bool     // it changes nothing, so it can always be repeated
 
-	// Requests of a Group can share a script call if Script, Verb and Time agree. Those of one Group
-	// have the same Rest. Those on one key merge if they have Merged: it is the verb about all their
-	// Units, in order of arrival. Those of one limiter on several keys share a call where one server
-	// has all keys. A request without a Group is a script call of its own.
+	// Requests of a Group can share a script call if Script, Verb and Time agree. Those of one
+	// Group have the same Rest. Those on one key merge if they have Merged: the verb for all their
+	// Units, in order of arrival. Those of one limiter on several keys share a call if one server
+	// has all keys. A request without a Group is a separate script call.
 	Group  string
 	Merged string
 	OneKey bool // the script takes one key at a time, so requests on several keys share no call
-	InText bool // the reply can hold texts, in place of integers
+	InText bool // the reply can contain strings instead of integers
 
-	Joint *Joint // of a request about several keys; nil for others
+	Joint *Joint // for a request for several keys; nil for others
 
-	// Do sets these, and they stay.
+	// Do sets these, and they do not change afterwards.
 
 	call  *call
 	slots *slotRange
 	lane  *lane
-	began time.Duration // when its call began, as all times since the Connection was made
+	began time.Duration // when its call started; all times are relative to the creation of the Connection
 	probe bool          // the circuit breaker is open, and this request probes
 
 	state atomic.Int32 // see the constants
@@ -42,18 +42,18 @@ type Request struct {
 
 	next *Request // the next one merged into the same part, in order of arrival
 
-	// The sender sets batch and claimed before it moves the request to sent, and the rest when it is done. From
-	// then on they belong to the call, and after Do to the maker of the request. If the call leaves
-	// first, it sets cause, and the sender sets nothing more.
+	// The sender sets batch and claimed before it moves the request to sent, and the rest when it
+	// is done. From then on they belong to the call, and after Do to the maker of the request. If
+	// the call leaves first, it sets cause, and the sender sets nothing more.
 
 	batch   *batch
 	claimed time.Duration
 	doneAt  time.Duration
 	cause   error // why there is no Reply
 
-	Reply []int64        // of the script, about the key: to all requests that merged
-	Texts map[int]string // of the Reply, by their places, if InText
-	First int64          // how many units of others come before those of this request in a merged call
+	Reply []int64        // of the script, for the key: shared by all requests that merged
+	Texts map[int]string // strings in the Reply, by their indices, if InText
+	First int64          // how many units of other requests come before those of this one in a merged call
 	Trace Trace
 	Err   error // why there is no Reply, and whether the script may have run
 }
@@ -62,9 +62,9 @@ type Request struct {
 type Trace struct {
 	SlotRange int           // which sixty-fourth of the hash slots
 	InRedis   time.Duration // from sending to reply
-	Merged    bool          // one reply answers several units of one each, by Request.Merged
+	Merged    bool          // one reply answers several requests of one unit each, by Request.Merged
 	Batch     int           // requests in the batch
-	Failure   *Failure      // why Redis did not answer; nil if it did; the caller of Do sets it
+	Failure   *Failure      // why Redis did not answer; nil if it did; set by the caller of Do
 }
 
 // The states of a request. The call moves it from idle to queued, and from done to idle. A sender
@@ -86,7 +86,7 @@ func (r *Request) Sent() string {
 	return r.Verb
 }
 
-// Free returns a request of NewRequest for other uses, unless a sender may still hold it.
+// Free returns a request of NewRequest for reuse, unless a sender may still hold it.
 func (r *Request) Free() { r.call.free() }
 
 // Explain adds to an error of the request whether the script may have run. The scripts write last
@@ -110,9 +110,9 @@ func (r *Request) isUnanswered(now, least time.Duration) bool {
 	return false
 }
 
-// arriveLate notes the outcome of a request whose caller has left. A reply within the timeout is a
-// success, although the caller had less time. After a later one, a probe shows whether replies come in
-// time again.
+// arriveLate records the outcome of a request whose caller has left. A reply within the timeout is
+// a success, even if the caller had less time. After a later one, a probe shows whether replies
+// come in time again.
 func (r *Request) arriveLate(err error, now time.Duration) {
 	r.slots.abandoned.Add(-1)
 	c := r.call
@@ -140,9 +140,9 @@ func (r *Request) ranges(yield func(*slotRange) bool) {
 	}
 }
 
-// isAllowed reports whether the circuit breakers let the request through. Otherwise it sets the error. A
-// Joint probes those that are open once all of them are due: a probe of one would be lost while it
-// waits for another.
+// isAllowed reports whether the circuit breakers let the request through. Otherwise it sets the
+// error. A Joint probes those that are open once all of them are due: a probe of one would be lost
+// while it waits for another.
 func (r *Request) isAllowed() bool {
 	for slots := range r.ranges {
 		if !slots.isDue(r.began) {

@@ -12,17 +12,17 @@ const (
 	maxRetryTime = time.Second           // a call does not retry for longer
 )
 
-// retries are the retries of a call.
+// retries holds the retries of a call.
 type retries struct {
-	unrun   []*Request       // did not run, and are sent again after the backoff
-	backoff time.Duration    // the next one
+	unrun   []*Request       // requests that did not run, and are sent again after the backoff
+	backoff time.Duration    // the next backoff
 	sentAt  time.Duration    // when requests were last sent
-	slowest time.Duration    // the longest time of a request that did not run
-	timer   *time.Timer      // made for the first backoff
+	slowest time.Duration    // the longest time that a request took that did not run
+	timer   *time.Timer      // created for the first backoff
 	due     <-chan time.Time // when the backoff ends; nil while there is nothing to retry
 }
 
-// begin prepares for a call that begins now.
+// begin prepares for a call that starts now.
 func (t *retries) begin(now time.Duration) {
 	t.unrun, t.backoff, t.sentAt, t.slowest = nil, minBackoff, now, 0
 }
@@ -67,15 +67,15 @@ func (t *retries) stop() {
 	}
 }
 
-// take returns the requests that wait for a retry, which they no longer do.
+// take removes and returns the requests that wait for a retry.
 func (t *retries) take() []*Request {
 	unrun := t.unrun
 	t.unrun = nil
 	return unrun
 }
 
-// retry sends again what did not run, unless another request has opened the breaker of the slot
-// range.
+// retry sends requests again that did not run, unless another request has opened the breaker of the
+// slot range.
 func (c *call) retry() {
 	now := c.conn.elapsed()
 	c.retries.due, c.retries.sentAt = nil, now

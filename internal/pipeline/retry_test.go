@@ -76,8 +76,8 @@ func TestRetryEnds(t *testing.T) {
 	}
 }
 
-// TestProbeIsNotRetried checks that a probe of a server that refuses at once fails at once, since every second a
-// caller would wait for the whole timeout.
+// TestProbeIsNotRetried checks that a probe of a server that refuses at once also fails at once,
+// because otherwise a caller would wait for the whole timeout every second.
 func TestProbeIsNotRetried(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))
@@ -99,8 +99,8 @@ func TestProbeIsNotRetried(t *testing.T) {
 	})
 }
 
-// TestEachRequestIsRetriedByItself checks that only those requests of a batch are retried that did
-// not run.
+// TestEachRequestIsRetriedByItself checks that only the requests of a batch that did not run are
+// retried.
 func TestEachRequestIsRetriedByItself(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))
@@ -144,7 +144,7 @@ func TestEachRequestIsRetriedByItself(t *testing.T) {
 	})
 }
 
-// TestNothingIsSentTwice breaks connections under many requests, at every place of the pipeline.
+// TestNothingIsSentTwice breaks connections under many requests, at every point of the pipeline.
 func TestNothingIsSentTwice(t *testing.T) {
 	for place := range 12 {
 		servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
@@ -224,8 +224,8 @@ func TestDeathInFlight(t *testing.T) {
 	})
 }
 
-// TestConnectionsThatBreakWhileABatchIsWritten checks that the commands of a batch stay as they
-// are, because rueidis may still write a batch after reading its replies has failed.
+// TestConnectionsThatBreakWhileABatchIsWritten checks that the commands of a batch are not
+// modified, because rueidis may still be writing a batch after reading its replies has failed.
 func TestConnectionsThatBreakWhileABatchIsWritten(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))
@@ -233,7 +233,7 @@ func TestConnectionsThatBreakWhileABatchIsWritten(t *testing.T) {
 		for range 8 {
 			callers := occupySenders(t, s, l)
 			first := arrive(t.Context(), l, "first")
-			for i := range 200 { // more than a buffer holds
+			for i := range 200 { // more than fits in a buffer
 				callers = append(callers, start(t.Context(), l, fmt.Sprint(long, i)))
 			}
 			s.Choose(func(c servertest.Command) servertest.Action { return servertest.Action{Cut: c.Key == l.Key("first")} })

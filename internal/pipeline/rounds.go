@@ -12,10 +12,10 @@ import (
 // Connected.
 type Rounds struct {
 	pipeline *Pipeline
-	ended    [Ranges]error // why a slot range gets no more requests; nil if it does
+	ended    [Ranges]error // why a slot range gets no more requests; nil if it still does
 }
 
-// NewRounds returns a series that has not begun.
+// NewRounds returns a series that has not started.
 func (p *Pipeline) NewRounds() *Rounds { return &Rounds{pipeline: p} }
 
 // Do sends requests, and waits until all have a Reply or an Err, the timeout passes, or ctx ends.
@@ -45,7 +45,7 @@ func (s *Rounds) open(requests []*Request) (open []*Request) {
 	return open
 }
 
-// end ends the slot ranges that shall get no more requests.
+// end ends the slot ranges that must get no more requests.
 func (s *Rounds) end(requests []*Request) {
 	var ran [Ranges]bool
 	for _, r := range requests {
@@ -64,5 +64,5 @@ func (s *Rounds) end(requests []*Request) {
 }
 
 func (s *Rounds) failure(why string, cause error) *Failure {
-	return &Failure{Name: s.pipeline.name, Counted: ErrOutage, Cause: fmt.Errorf("it was not sent, as %s: %w", why, cause)}
+	return &Failure{Name: s.pipeline.name, Counted: ErrOutage, Cause: fmt.Errorf("it was not sent, because %s: %w", why, cause)}
 }

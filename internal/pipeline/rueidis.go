@@ -12,15 +12,15 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// rueidisClient is the Client of a rueidis.Client.
+// rueidisClient is the Client for a rueidis.Client.
 type rueidisClient struct {
 	rueidis.Client
 	own     bool        // Close closes the Client
 	closed  atomic.Bool // Close has closed it
-	buffers sync.Pool   // of *rueidis.Commands that nobody uses
+	buffers sync.Pool   // unused *rueidis.Commands
 }
 
-// rueidisCluster is the Client of a rueidis.Client of a cluster.
+// rueidisCluster is the Client for a rueidis.Client of a cluster.
 type rueidisCluster struct{ rueidisClient }
 
 func newRueidisClient(client rueidis.Client, own bool) Client {
@@ -38,8 +38,8 @@ func (r *rueidisClient) Close() {
 	}
 }
 
-// Send sends script calls as one pipeline for each server, and answers each of them. After Close, it
-// sends nothing. The error of a closed rueidis.Client would not say so.
+// Send sends script calls as one pipeline for each server, and answers each of them. After Close,
+// it sends nothing, because the error of a closed rueidis.Client would not say so.
 func (r *rueidisClient) Send(ctx context.Context, calls []*ScriptCall) {
 	if r.closed.Load() {
 		for _, c := range calls {
@@ -75,8 +75,8 @@ func (r *rueidisClient) build(c *ScriptCall) rueidis.Completed {
 	return r.B().Arbitrary(c.Command, c.Script, strconv.Itoa(len(c.Keys))).Keys(c.Keys...).Args(c.Verb, c.Time).Args(c.Units...).Args(c.Rest...).Build()
 }
 
-// answer gives a script call the integers and texts of a reply. RedisResult.AsIntSlice would accept
-// a null or an array in place of an integer.
+// answer gives a script call the integers and strings of a reply. RedisResult.AsIntSlice would
+// accept a null or an array instead of an integer.
 func answer(c *ScriptCall, result rueidis.RedisResult) {
 	values, err := result.ToArray()
 	raw := make([]int64, len(values))
@@ -97,8 +97,8 @@ func (r *rueidisClient) Load(ctx context.Context, source string) (string, error)
 	return hash, translate(err)
 }
 
-// Shares returns which master has which slots. The reply to CLUSTER SLOTS lists first and last slot,
-// and for each node its address, port and ID, the master first.
+// Shares returns which master has which slots. The reply to CLUSTER SLOTS lists first and last
+// slot, and for each node its address, port and ID, the master first.
 func (r *rueidisCluster) Shares(ctx context.Context) ([]Share, error) {
 	all, err := r.Do(ctx, r.B().ClusterSlots().Build()).ToArray()
 	shares := make([]Share, len(all))
@@ -123,7 +123,7 @@ func shareOf(m rueidis.RedisMessage) (Share, error) {
 	return Share{int(first), int(last), id}, err
 }
 
-// Get returns a copy of what a key holds.
+// Get returns a copy of the contents of a key.
 func (r *rueidisClient) Get(ctx context.Context, read Read, key string, ttl time.Duration) (c Copy, err error) {
 	if r.closed.Load() {
 		return c, &UnsentError{errClosed, ReasonClosed}
@@ -147,7 +147,7 @@ func (r *rueidisClient) Get(ctx context.Context, read Read, key string, ttl time
 	return c, translate(err)
 }
 
-// translate converts an error of rueidis to the errors of Client.
+// translate converts a rueidis error to one of the errors of Client.
 func translate(err error) error {
 	if err == nil {
 		return nil

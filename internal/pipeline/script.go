@@ -8,13 +8,13 @@ import (
 	"github.com/slidegate/slidegate/lua"
 )
 
-// A Script is a Lua script, which servers know by its hash.
+// A Script is a Lua script, which servers identify by its hash.
 type Script struct {
 	source string
 	known  atomic.Pointer[string] // its hash; nil in FIPS mode, until a server has computed it
 }
 
-// NewScript returns the script with a source.
+// NewScript returns the script with the given source.
 func NewScript(source string) *Script {
 	s := &Script{source: source}
 	if hash := lua.Hash(source); hash != "" {

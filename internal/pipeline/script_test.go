@@ -99,7 +99,7 @@ func TestHashDoesNotCome(t *testing.T) {
 }
 
 // TestScriptsOfABatchForgotten checks that limiters with different scripts share a batch, and that
-// each script is brought once to a server that knows neither.
+// each script is sent once to a server that knows neither.
 func TestScriptsOfABatchForgotten(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// A silence tells a server that does not reply from one whose replies this process has not noticed
-// yet, and from callers that wait for their turn. It belongs to a queue.
+// A silence distinguishes a server that does not reply from one whose replies this process has not
+// noticed yet, and from callers that wait for their turn. It belongs to a queue.
 type silence struct {
 	mu      sync.Mutex
-	awaited int           // how many times something was sent that is not over
-	since   time.Duration // when something was last sent while nothing else was awaited, or a reply came
-	usual   time.Duration // how long a reply takes, a moving average
-	replies int           // so far; the first one is no sample, as the client may connect for it
-	enough  atomic.Int64  // how long a silence must last to be a failure; 0 while replies are no sample
+	awaited int           // number of batches in flight
+	since   time.Duration // when something was last sent while nothing else was awaited, or when a reply came
+	usual   time.Duration // how long a reply takes, as a moving average
+	replies int           // number of replies; the first one is not a sample, because the client may connect for it
+	enough  atomic.Int64  // how long a silence must last to be a failure; 0 until there is a sample
 }
 
 const (
@@ -23,16 +23,16 @@ const (
 	// need five round trips, to connect and to load the script.
 	assumedUsual = 50 * time.Millisecond
 
-	// slowness is how many times as long as usual a silence must last to be a failure, and
-	// slowReply how many times as long as that a single reply can be late while others come.
+	// slowness is how many times as long as usual a silence must last to be a failure. slowReply is
+	// how many times that long a single reply can be late while others come.
 	slowness  = 4
 	slowReply = 10
 
-	// crowdTime is for how long a caller may keep this process so busy that it notices replies late.
+	// crowdTime is how long one caller may keep this process so busy that it notices replies late.
 	crowdTime = 100 * time.Microsecond
 )
 
-// begin notes that something is sent.
+// begin records that something is sent.
 func (s *silence) begin(now time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,7 +41,7 @@ func (s *silence) begin(now time.Duration) {
 	}
 }
 
-// end notes that what was sent at a time is over, and whether a server replied.
+// end records that what was sent at a time is over, and whether a server replied.
 func (s *silence) end(began, now time.Duration, replied bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +54,7 @@ func (s *silence) end(began, now time.Duration, replied bool) {
 	}
 }
 
-// sample adds to the moving average how long a reply took. The newest counts an eighth. One that took
+// sample adds the time of a reply to the moving average. The newest counts an eighth. One that took
 // much longer than usual counts less, so that a single stall is soon forgotten.
 func (s *silence) sample(took time.Duration) {
 	if s.replies == 2 {
@@ -69,7 +69,7 @@ func (s *silence) least() time.Duration {
 	return cmp.Or(time.Duration(s.enough.Load()), slowness*assumedUsual)
 }
 
-// lasts returns how long a reply has been awaited and none has come.
+// lasts returns how long a reply has been awaited while none has come.
 func (s *silence) lasts(now time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,8 +79,8 @@ func (s *silence) lasts(now time.Duration) time.Duration {
 	return now - s.since
 }
 
-// isSilent reports whether no server has replied for least, and for crowdTime more for each caller that
-// waits, or that did so when the one who asks came.
+// isSilent reports whether no server has replied for least, plus crowdTime for each caller that
+// waits now, or that was waiting when this caller arrived.
 func (q *queue) isSilent(now, least time.Duration, crowd int64) bool {
 	lasts := q.silence.lasts(now)
 	return lasts > 0 && lasts >= least+time.Duration(max(crowd, q.conn.callers.Load()))*crowdTime

@@ -10,8 +10,9 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
-// TestSilence checks from when on nothing is heard of a server, and how long that must last to be a
-// failure: the first reply is no sample of how long replies take, and one after a stall counts little.
+// TestSilence checks when a server counts as silent, and how long a silence must last to be a
+// failure: the first reply is not a sample of how long replies take, and one after a stall counts
+// little.
 func TestSilence(t *testing.T) {
 	const ms = time.Millisecond
 	s := &silence{}
@@ -52,8 +53,8 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// TestBusyIsNotSilent checks that callers who wait for their turn, while Redis replies to others, are
-// no failure, although their time is up.
+// TestBusyIsNotSilent checks that callers that wait for their turn, while Redis replies to others,
+// are not a failure, although their time is up.
 func TestBusyIsNotSilent(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))
@@ -76,13 +77,13 @@ func TestBusyIsNotSilent(t *testing.T) {
 		}
 		wantEqual(t, "failures", l.ranges[0].failures.Load(), 0)
 		if late == 0 {
-			t.Error("a poor test: nobody was late")
+			t.Error("weak test: no caller was late")
 		}
 	})
 }
 
-// TestSilenceAmongReplies checks that a request whose own reply does not come is a failure, although
-// others of its queue get theirs.
+// TestSilenceAmongReplies checks that a request whose own reply does not come is a failure,
+// although others in its queue get theirs.
 func TestSilenceAmongReplies(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t, servertest.AlwaysPipelining(false)))
@@ -104,8 +105,8 @@ func TestSilenceAmongReplies(t *testing.T) {
 	})
 }
 
-// TestSilenceFoundLate checks that a caller who finds Redis not silent shortly before its deadline
-// looks again at the deadline, and that the timeout ends the wait if it comes before that.
+// TestSilenceFoundLate checks that a caller that finds Redis not silent shortly before its deadline
+// checks again at the deadline, and that the timeout ends the wait if it comes before that.
 func TestSilenceFoundLate(t *testing.T) {
 	for timeout, want := range map[time.Duration]time.Duration{time.Second: 40 * time.Millisecond, 38 * time.Millisecond: 38 * time.Millisecond} {
 		servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {

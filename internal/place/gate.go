@@ -20,15 +20,15 @@ type Gate struct {
 	judge  *Judge
 
 	mu   sync.Mutex
-	mean time.Duration // how long requests held a place, of late
+	mean time.Duration // how long requests recently held a place
 }
 
-// NewGate returns a gate where a request waits at most so long for a place. The errors name the type that
-// is configured.
+// NewGate returns a gate at which a request waits at most this long for a place. The errors name
+// the type that is configured.
 func NewGate(name string, places *inflight.Limiter, wait time.Duration, outage string, log *slog.Logger) (*Gate, error) {
 	switch {
 	case isnil.OrZero(places):
-		return nil, fmt.Errorf("slidegate: %s has no Places, or a zero Limiter there; make them by inflight.New", name)
+		return nil, fmt.Errorf("slidegate: %s has no Places, or an uninitialized Limiter there; create it with inflight.New", name)
 	case wait < 0:
 		return nil, fmt.Errorf("slidegate: %s has a Wait of %v; choose 0 or more", name, wait)
 	}
@@ -36,8 +36,9 @@ func NewGate(name string, places *inflight.Limiter, wait time.Duration, outage s
 	return &Gate{places: places, wait: wait, judge: judge}, err
 }
 
-// Enter takes a place for a request. It returns nil without an error if none is free in time. A request that
-// may go on in an outage holds no place. An error means that it may not, or that its context has ended.
+// Enter takes a place for a request. It returns nil without an error if none is free in time. A
+// request that may proceed in an outage holds no place. An error means that it may not, or that its
+// context has ended.
 func (g *Gate) Enter(ctx context.Context, event string) (*Held, error) {
 	lease, full, err := g.acquire(ctx, event)
 	if err = g.judge.Judge(ctx, err); err != nil || full {
@@ -53,8 +54,8 @@ func (g *Gate) Enter(ctx context.Context, event string) (*Held, error) {
 	return held, nil
 }
 
-// acquire takes a place, or reports that none is free in time. If no answer came in time, it asks once more,
-// as without a wait: only a denial says that no place is free.
+// acquire takes a place, or reports that none is free in time. If no answer came in time, it asks
+// once more without a wait: only a denial says that no place is free.
 func (g *Gate) acquire(ctx context.Context, event string) (lease *inflight.Lease, full bool, err error) {
 	if g.wait > 0 {
 		within, cancel := context.WithTimeout(ctx, g.wait)
@@ -77,7 +78,7 @@ func (g *Gate) acquire(ctx context.Context, event string) (lease *inflight.Lease
 	return lease, lease == nil && err == nil, err
 }
 
-// note counts how long a request held its place: about the last eight count.
+// note records how long a request held its place: about the last eight count.
 func (g *Gate) note(held time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -87,8 +88,8 @@ func (g *Gate) note(held time.Duration) {
 	g.mean += (held - g.mean) / 8
 }
 
-// RetryAfter says when a request that got no place should try again: after as long as requests of this
-// process held places of late, at least a second and at most a minute.
+// RetryAfter returns when a request that got no place should try again: after the time that
+// requests of this process recently held places, at least a second and at most a minute.
 func (g *Gate) RetryAfter() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -1,4 +1,5 @@
-// Package place holds a lease of package inflight for a call or a request, until that is really over.
+// Package place holds a lease of package inflight for a call or a request, until that is really
+// over.
 package place
 
 import (
@@ -13,20 +14,20 @@ import (
 
 // Held is the place of a call.
 type Held struct {
-	// Context is for the call. It ends with its parent, with the cause inflight.ErrLost if the lease is
-	// lost, and on Release. Unlike that of Lease.Context, the end of its parent does not give the place
-	// back, because the call may not have noticed yet.
+	// Context is for the call. It ends with its parent, with the cause inflight.ErrLost if the
+	// lease is lost, and on Release. Unlike with Lease.Context, the end of its parent does not
+	// release the place, because the call may not have noticed yet.
 	Context context.Context
 
 	lease    context.Context // ends with the lease; nil without one
-	goesOn   bool            // although the lease is lost in an outage
+	goesOn   bool            // even if the lease is lost in an outage
 	giveBack func()
 	end      context.CancelCauseFunc
 }
 
-// Hold holds a lease for a call whose context is parent. A nil lease is no place: then the context is
-// parent, and Release does nothing. With FailOpen, the call goes on if the lease is lost because Redis does
-// not answer, as calls go on that begin in the outage.
+// Hold holds a lease for a call whose context is parent. A nil lease means that there is no place:
+// then the context is parent, and Release does nothing. With FailOpen, the call continues if the
+// lease is lost because Redis does not answer, like calls that start during the outage.
 func (j *Judge) Hold(parent context.Context, lease *inflight.Lease) *Held {
 	if lease == nil {
 		return &Held{Context: parent, giveBack: func() {}, end: func(error) {}}
@@ -41,19 +42,20 @@ func (j *Judge) Hold(parent context.Context, lease *inflight.Lease) *Held {
 	return h
 }
 
-// GiveBack gives the place back, once, and lets the context be.
+// GiveBack releases the place, once, without ending the context.
 func (h *Held) GiveBack() { h.giveBack() }
 
-// End ends the context, and lets the place be.
+// End ends the context, without releasing the place.
 func (h *Held) End() { h.end(nil) }
 
-// Release gives the place back, and ends the context.
+// Release releases the place, and ends the context.
 func (h *Held) Release() {
 	h.GiveBack()
 	h.End()
 }
 
-// OnLost calls f with the cause if the lease is lost, unless the call goes on, or stop was called before.
+// OnLost calls f with the cause if the lease is lost, unless the call continues, or stop was called
+// before.
 func (h *Held) OnLost(f func(cause error)) (stop func() bool) {
 	if h.lease == nil {
 		return func() bool { return true }

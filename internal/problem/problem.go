@@ -16,7 +16,7 @@ type Details struct {
 }
 
 // Write writes Details, or a struct with more fields. It removes the headers that described another
-// body, and forbids caches to store the response.
+// body, and forbids caching the response.
 func Write(w http.ResponseWriter, status int, details any) {
 	h := w.Header()
 	for _, name := range []string{"Content-Length", "Content-Encoding", "Etag", "Last-Modified"} {

@@ -16,11 +16,11 @@ import (
 // Calls counts the script calls that a client sends. Pass its Count to NewClient. One Calls may
 // serve several connections.
 type Calls struct {
-	Scripts atomic.Int64 // about events
-	Events  atomic.Int64 // in them
-	Several atomic.Int64 // script calls about several events
+	Scripts atomic.Int64 // script calls for events
+	Events  atomic.Int64 // events in them
+	Several atomic.Int64 // script calls for several events
 	Marks   atomic.Int64 // script calls that mark the keys of a proof: see lua/probe.lua
-	Finds   atomic.Int64 // script calls that look for the mark of one of them
+	Finds   atomic.Int64 // script calls that look for the mark on one of them
 
 	dial func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error)
 }
@@ -63,7 +63,7 @@ func (c *Calls) add(keys []string, verb string) {
 type counted struct {
 	net.Conn
 	calls *Calls
-	begun []byte // of a command whose end is not written yet
+	begun []byte // of a command whose end has not been written yet
 }
 
 // Write counts the commands that end in b, and sends b.
@@ -79,8 +79,8 @@ func (c *counted) Write(b []byte) (int, error) {
 	}
 }
 
-// AwaitProof waits until the next proof that Redis is one server begins. The first one comes at
-// once, and each is renewed after ten seconds. Ask asks about new events, all at once.
+// AwaitProof waits until the next proof that Redis is one server starts. The first one starts at
+// once, and each is renewed after ten seconds. ask asks about new events, all at once.
 func (c *Calls) AwaitProof(tb testing.TB, ask func(events []string)) {
 	tb.Helper()
 	before := c.Marks.Load()
@@ -92,20 +92,20 @@ func (c *Calls) AwaitProof(tb testing.TB, ask func(events []string)) {
 	})
 }
 
-// AwaitSeveral waits until the client sends script calls about several events, which it does once
-// it is proved that Redis is one server. Ask asks about new events, all at once.
+// AwaitSeveral waits until the client sends script calls for several events, which it does once it
+// is proved that Redis is one server. ask asks about new events, all at once.
 func (c *Calls) AwaitSeveral(tb testing.TB, ask func(events []string)) {
 	tb.Helper()
 	before := c.Several.Load()
-	c.await(tb, "no script call about several events", ask, func() bool { return c.Several.Load() > before })
+	c.await(tb, "no script call for several events", ask, func() bool { return c.Several.Load() > before })
 }
 
-// AwaitSingles waits until three rounds in a row send no script call about several events. Ask asks
+// AwaitSingles waits until three rounds in a row send no script call for several events. ask asks
 // about new events, all at once.
 func (c *Calls) AwaitSingles(tb testing.TB, ask func(events []string)) {
 	tb.Helper()
 	before, rounds := c.Several.Load(), 0
-	c.await(tb, "still script calls about several events", ask, func() bool {
+	c.await(tb, "still script calls for several events", ask, func() bool {
 		if rounds++; c.Several.Load() > before {
 			before, rounds = c.Several.Load(), 0
 		}
@@ -128,7 +128,7 @@ func (c *Calls) await(tb testing.TB, what string, ask func(events []string), ove
 	}
 }
 
-// newEvents returns 64 events of a round.
+// newEvents returns 64 events for a round.
 func newEvents(round int) (events []string) {
 	for i := range 64 {
 		events = append(events, "round-"+strconv.Itoa(round)+"."+strconv.Itoa(i))

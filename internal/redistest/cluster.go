@@ -17,7 +17,7 @@ const (
 	slots   = 16384
 )
 
-// plain returns the one cluster without replicas of the test binary.
+// plain returns the test binary's only cluster without replicas.
 var plain = sync.OnceValues(func() (*Nodes, error) { return newNodes(0) })
 
 var plainClient = sync.OnceValues(func() (rueidis.Client, error) {
@@ -33,7 +33,7 @@ var plainClient = sync.OnceValues(func() (rueidis.Client, error) {
 })
 
 // Cluster returns a client of a Redis Cluster of three masters without replicas. All tests of the
-// binary share it: use different keys by [Key], and do not close it.
+// binary share it: use different keys, from [Key], and do not close it.
 func Cluster(tb testing.TB) rueidis.Client {
 	tb.Helper()
 	c, err := plainClient()
@@ -49,11 +49,11 @@ func ClusterOptions(tb testing.TB) rueidis.ClientOption {
 	return n.Options(nil)
 }
 
-// replicated returns the one cluster with replicas of the test binary.
+// replicated returns the test binary's only cluster with replicas.
 var replicated = sync.OnceValues(func() (*Nodes, error) { return newNodes(1) })
 
 // Replicated returns a healthy Redis Cluster of three masters with a replica each. All tests of the
-// binary share it: use different keys by [Key], and do not break it in parallel tests. It needs
+// binary share it: use different keys, from [Key], and do not break it in parallel tests. It needs
 // [QuickMoves].
 func Replicated(tb testing.TB) *Nodes {
 	tb.Helper()
@@ -64,8 +64,8 @@ func Replicated(tb testing.TB) *Nodes {
 	return n
 }
 
-// nodeArgs make a new replica get its data at once, and no node consider another dead only because
-// the machine is busy.
+// nodeArgs makes a new replica get its data at once, and keeps nodes from considering another one
+// dead only because the machine is busy.
 var nodeArgs = []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "5000", "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}
 
 // newNodes starts a cluster with this number of replicas of each master, and returns once it is
@@ -113,7 +113,7 @@ func startServers(h host, n int) (servers []*Server, err error) {
 // form assigns the slots to the first three nodes, introduces all nodes to each other, and makes
 // the others replicas.
 func (n *Nodes) form(ctx context.Context) (err error) {
-	for i, s := range n.All { // all of them before any meets another: then it is too late
+	for i, s := range n.All { // all of them before any meets another: then it would be too late
 		if s.id, err = s.Do(ctx, "CLUSTER", "MYID").ToString(); err == nil {
 			err = s.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)).Error()
 		}
@@ -158,7 +158,7 @@ func (s *Server) meet(ctx context.Context, others []*Server) error {
 	return nil
 }
 
-// replicate makes a node a replica, once it knows its master.
+// replicate makes a node a replica once it knows its master.
 func (n *Nodes) replicate(ctx context.Context, s, master *Server) error {
 	return until(ctx, s.Addr()+" becomes a replica of "+master.Addr(), func() (bool, error) {
 		err := s.Do(ctx, "CLUSTER", "REPLICATE", master.id).Error()

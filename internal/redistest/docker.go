@@ -50,20 +50,20 @@ func (d docker) node(port int, l launch) node {
 	return &container{docker: d, port: port, launch: l}
 }
 
-// cluster makes a network for the nodes. Ports of the Docker host lead to them through another
+// cluster creates a network for the nodes. Ports of the Docker host lead to them through another
 // network, so tests still reach a node that leaves this one.
 func (d docker) cluster() (host, error) {
 	return d, d.helper.Call("Docker.Network", struct{}{}, &d.network)
 }
 
-// container is a server in a container. Each start makes a new container, on the same port of the
+// container is a server in a container. Each start creates a new container, on the same port of the
 // Docker host.
 type container struct {
 	docker docker
 	port   int
 	launch launch
 
-	ip atomic.Value // a string: its address on the network of a cluster, which each start and rejoin can change
+	ip atomic.Value // a string: its address on the cluster's network, which each start and rejoin can change
 }
 
 func (c *container) addr() string { return net.JoinHostPort(c.docker.Address, strconv.Itoa(c.port)) }
@@ -118,7 +118,7 @@ type helper struct {
 }
 
 // startHelper builds and runs the program. Go caches the build. All test binaries of one `go test`
-// share one reaper of testcontainers.
+// share one testcontainers reaper.
 func startHelper() (*helper, error) {
 	dir, err := clusterTest()
 	if err != nil {
@@ -163,7 +163,7 @@ func clusterTest() (string, error) {
 			return module, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("%s is in no clone of Slidegate, and so without cluster_test/containers, which asks Docker", startedIn)
+			return "", fmt.Errorf("%s is not in a clone of Slidegate, so cluster_test/containers, which asks Docker, is missing", startedIn)
 		}
 	}
 }

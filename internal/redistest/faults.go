@@ -35,7 +35,7 @@ func (f *Faults) Break(o *rueidis.ClientOption) {
 
 // LoseReply loses one reply: that to the next command whose bytes contain part, such as "EVALSHA".
 // The server gets the whole command and answers it. The answer is dropped and the connection
-// closed, so other replies that wait on the same connection are lost too.
+// closed, so other pending replies on the same connection are lost too.
 func (f *Faults) LoseReply(part string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -56,7 +56,7 @@ func (f *Faults) Delay(d time.Duration) {
 	f.delay = d
 }
 
-// Cut closes all open connections, so that the client has to dial again.
+// Cut closes all open connections, so that the client must dial again.
 func (f *Faults) Cut() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

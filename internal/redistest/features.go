@@ -21,11 +21,11 @@ type Feature struct {
 // never is the version of a server that does not have a Feature in any version.
 const never = math.MaxInt
 
-// The features that not every server of the matrix has.
+// The features that some servers of the matrix lack.
 var (
-	DebugFlag  = Feature{"--enable-debug-command, by which TestTrouble makes a server load its data", 700, 0}
+	DebugFlag  = Feature{"--enable-debug-command, with which TestTrouble makes a server load its data", 700, 0}
 	CJSON      = Feature{"cjson (in Debian's builds), which scripts of other libraries in the bench use", 700, 0}
-	NoReplicas = Feature{"min-replicas-to-write for scripts, by which lua makes writes fail", 700, 0}
+	NoReplicas = Feature{"min-replicas-to-write for scripts, with which lua makes writes fail", 700, 0}
 	QuickMoves = Feature{"a cluster in which all nodes learn at once where a slot moved, on which cluster_test runs", 700, 0}
 	LuaModule  = Feature{"Lua as a module that can be unloaded", never, 901}
 )
@@ -72,7 +72,7 @@ local now, ttl
 repeat now, ttl = ms(), redis.call('PTTL', KEYS[1]) until ms() == now
 return {redis.call('DUMP', KEYS[1]) or '', string.format('%.0f', ttl < 0 and ttl or now + ttl)}`
 
-// Stored returns the value of a key and when it expires, as a text that changes with either.
+// Stored returns the value of a key and when it expires, as a string that changes with either.
 func Stored(tb testing.TB, c rueidis.Client, key string) string {
 	tb.Helper()
 	value, expires := read(tb, c, key)

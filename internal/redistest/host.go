@@ -66,15 +66,15 @@ func findLocal(noDocker error) (host, bool) {
 }
 
 // Program returns the path of the first of the names that is on the PATH. If none is, and
-// SLIDEGATE_INSTALL allows it, it installs the Debian package pkg, which has the first of them. If
-// it may not or cannot install, it skips the test and says what is missing.
+// SLIDEGATE_INSTALL allows it, it installs the Debian package pkg, which contains the first of
+// them. If it may not or cannot install, it skips the test and says what is missing.
 func Program(tb testing.TB, pkg string, names ...string) string {
 	tb.Helper()
 	return Tool(tb, names[0], func() (string, bool) { return findProgram(names) }, pkg)
 }
 
-// Tool returns the path that find returns. It works as [Program] does, for a tool that is more than
-// a program, and may need several packages.
+// Tool returns the path that find returns. It works like [Program], for a tool that is more than a
+// single program, and may need several packages.
 func Tool(tb testing.TB, what string, find func() (path string, ok bool), pkgs ...string) string {
 	tb.Helper()
 	if path, ok := find(); ok {
@@ -106,7 +106,7 @@ func findProgram(names []string) (path string, ok bool) {
 	return "", false
 }
 
-// install makes test binaries that run at the same time install one after the other, and stops a
+// install makes test binaries that run at the same time install one after the other, and keeps a
 // package from starting its own server. Its arguments are the packages. A single one has a program
 // of the same name.
 const install = `
@@ -119,7 +119,7 @@ if [ ! -e $policy ]; then
 fi
 apt-get -q update && apt-get -qy install --no-install-recommends "$@"`
 
-// Why aptInstall did not try.
+// The reasons why aptInstall did not try.
 var (
 	errForbidden = errors.New("apt-get does it as root if SLIDEGATE_INSTALL=1 is set")
 	errUnable    = errors.New("apt-get cannot do it here, or not as this user")

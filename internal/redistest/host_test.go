@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// silent accepts connections and never answers, as a Docker that hangs does.
+// silent accepts connections and never answers, like a Docker that hangs.
 func silent(t *testing.T) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -29,8 +29,8 @@ func silent(t *testing.T) (addr string) {
 
 func TestNoDocker(t *testing.T) {
 	for name, addr := range map[string]string{
-		"nobody listens":       "127.0.0.1:1",
-		"accepts, and is mute": silent(t),
+		"no server listens":          "127.0.0.1:1",
+		"accepts, but never answers": silent(t),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("DOCKER_HOST", "tcp://"+addr)
@@ -45,7 +45,7 @@ func TestDockerRequired(t *testing.T) {
 	t.Setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
 	t.Setenv("SLIDEGATE_REQUIRE_DOCKER", "1")
 	if h, err := pickHost(); err == nil {
-		t.Errorf("took %v, though Docker was required", h)
+		t.Errorf("took %v, although Docker was required", h)
 	}
 }
 
@@ -100,7 +100,7 @@ func TestExplainsOnce(t *testing.T) {
 // TestNothingStaysBehind makes a test binary with its own server die, and looks for that server and
 // its directory.
 func TestNothingStaysBehind(t *testing.T) {
-	Addr(t) // fails where there is no server at all
+	Addr(t) // fails if there is no server at all
 	if _, ok := findLocal(nil); !ok {
 		t.Skip("no redis-server on the PATH")
 	}
@@ -128,7 +128,7 @@ func TestNoContainerStaysBehind(t *testing.T) {
 	})
 }
 
-// dieEachWay runs test binaries that die. Remains counts what is left of their server, and in their
+// dieEachWay runs test binaries that die. remains counts what is left of their server, and in their
 // directory for temporary files: at first alive, and soon nothing.
 func dieEachWay(t *testing.T, alive int, remains func(dir, server string) int, env ...string) {
 	t.Helper()
@@ -137,7 +137,7 @@ func dieEachWay(t *testing.T, alive int, remains func(dir, server string) int, e
 			dir := t.TempDir()
 			server := die(t, way, append(env, "TMPDIR="+dir), func(server string) {
 				if n := remains(dir, server); n != alive {
-					t.Errorf("%d things to begin with, want %d", n, alive)
+					t.Errorf("%d things at first, want %d", n, alive)
 				}
 			})
 			late := time.Now().Add(10 * time.Second)
@@ -158,7 +158,7 @@ func dieEachWay(t *testing.T, alive int, remains func(dir, server string) int, e
 // if it runs in Docker.
 func die(t *testing.T, way string, env []string, before func(server string)) (server string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // so that a hang names itself
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // so that a hang is reported here
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestDying$")
 	cmd.Env = append(append(os.Environ(), "REDISTEST_DIE="+way), env...)

@@ -17,18 +17,18 @@ import (
 // startLimit is how long a server may take until it answers.
 const startLimit = 30 * time.Second
 
-// ready is what Redis and Valkey log when they answer.
+// ready is what Redis and Valkey log once they answer.
 const ready = "Ready to accept connections"
 
 // local runs servers as processes of this machine.
 type local struct {
 	path     string // of redis-server or valkey-server
-	noDocker error  // why not in Docker
+	noDocker error  // why Docker is not used
 	proxy    *proxy // between the nodes of a cluster
 }
 
 func (l local) String() string {
-	return fmt.Sprintf("%s on this machine, as Docker does not answer: %v", l.path, l.noDocker)
+	return fmt.Sprintf("%s on this machine, because Docker does not answer: %v", l.path, l.noDocker)
 }
 
 func (l local) node(port int, how launch) node {
@@ -45,7 +45,7 @@ func (l local) cluster() (host, error) {
 	return l, nil
 }
 
-// process is a server with a guard: a shell that waits on a pipe which only the test binary holds
+// process is a server with a guard: a shell that waits on a pipe that only the test binary holds
 // open. When the test binary closes the pipe, or dies, the guard kills the server and removes its
 // directory.
 type process struct {
@@ -54,7 +54,7 @@ type process struct {
 	launch launch
 
 	guard *exec.Cmd     // nil: not running
-	hold  io.Closer     // closed, it ends the guard
+	hold  io.Closer     // closing it ends the guard
 	pid   string        // the server's
 	ended chan struct{} // closed when the server has ended
 }
@@ -106,8 +106,8 @@ func (p *process) files() (dir string, err error) {
 	return dir, err
 }
 
-// awaitReady reads the server's log until it is ready. It drops later lines. The end of the log is
-// the end of the server.
+// awaitReady reads the server's log until it is ready. It discards later lines. The log ends when
+// the server does.
 func (p *process) awaitReady(log *bufio.Reader) error {
 	late := time.AfterFunc(startLimit, func() { _ = p.hold.Close() })
 	defer late.Stop()
@@ -139,7 +139,7 @@ func (p *process) kill() error {
 	if p.guard == nil {
 		return nil
 	}
-	_ = p.hold.Close() // closed before, if the server was late
+	_ = p.hold.Close() // already closed if the server was late
 	<-p.ended
 	err := p.guard.Wait()
 	p.guard = nil
@@ -155,7 +155,7 @@ func (p *process) rejoin() error  { return errNoCluster }
 // signal uses the shell, because Go has no such signals on Windows.
 func (p *process) signal(name string) error {
 	if p.guard == nil {
-		return errors.New("the server does not run")
+		return errors.New("the server is not running")
 	}
 	return signal(name, p.pid)
 }

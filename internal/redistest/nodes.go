@@ -17,8 +17,8 @@ import (
 
 // Nodes is a Redis Cluster whose slots tests may move, and whose nodes they may break.
 type Nodes struct {
-	All      []*Server // in no order
-	Hung     int       // how many nodes have hung without a test's doing, and were replaced
+	All      []*Server // in no particular order
+	Hung     int       // how many nodes hung although no test stopped them, and were replaced
 	replicas int       // of each master
 }
 
@@ -47,7 +47,7 @@ func (n *Nodes) Options(opt func(*rueidis.ClientOption)) rueidis.ClientOption {
 	return changed(n.options(), opt)
 }
 
-// NewClient returns a client of this cluster, as [NewClient] does for the shared server.
+// NewClient returns a client of this cluster, like [NewClient] for the shared server.
 func (n *Nodes) NewClient(tb testing.TB, opt func(*rueidis.ClientOption)) rueidis.Client {
 	tb.Helper()
 	return newClient(tb, n.options(), opt)
@@ -135,7 +135,7 @@ func (n *Nodes) ReplicaOf(tb testing.TB, master *Server) *Server {
 	return n.find(tb, "a replica of "+master.Addr(), func(m member) bool { return m.healthy && m.master == master.id })
 }
 
-// Failover makes the replica of a master take over, without a loss. It returns the replica when all
+// Failover makes the replica of a master take over, without a loss. It returns the replica once all
 // nodes know.
 func (n *Nodes) Failover(tb testing.TB, master *Server) *Server {
 	tb.Helper()
@@ -168,7 +168,8 @@ func (n *Nodes) AwaitVotes(tb testing.TB) {
 // only once in two node timeouts. A node that was elected asks for votes again only after four.
 // Before that, a failover fails, or worse: for two node timeouts, a replica that was elected, and
 // then replaced, takes its old votes for new ones when its master dies. The others ignore it, so
-// its slots have no master until somebody intervenes (https://github.com/redis/redis/issues/8752).
+// its slots have no master until an operator intervenes
+// (https://github.com/redis/redis/issues/8752).
 func (s *Server) awaitVotes(ctx context.Context, master *Server) error {
 	config, err := s.Do(ctx, "CONFIG", "GET", "cluster-node-timeout").AsStrMap()
 	if err != nil {
@@ -227,7 +228,7 @@ func (n *Nodes) awaitHealthy(tb testing.TB) {
 	check(tb, n.waitHealthy(ctx))
 }
 
-// replaceBroken replaces nodes that were killed, or that hang without a test's doing.
+// replaceBroken replaces nodes that were killed, or that hang although no test stopped them.
 func (n *Nodes) replaceBroken(ctx context.Context, tb testing.TB) {
 	tb.Helper()
 	for _, s := range n.All {
@@ -244,14 +245,14 @@ func (n *Nodes) replaceBroken(ctx context.Context, tb testing.TB) {
 	}
 }
 
-// hangs reports whether the node does not answer for some seconds.
+// hangs reports whether the node has not answered for some seconds.
 func (s *Server) hangs(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	return s.Do(ctx, "PING").Error() != nil
 }
 
-// replace starts a killed node as a new one. The other nodes forget the old one, once it serves no
+// replace starts a killed node as a new one. The other nodes forget the old one once it serves no
 // slots.
 func (n *Nodes) replace(ctx context.Context, s *Server) (err error) {
 	others := slices.DeleteFunc(slices.Clone(n.All), func(o *Server) bool { return o == s || o.state == dead })
@@ -281,7 +282,7 @@ func (n *Nodes) replace(ctx context.Context, s *Server) (err error) {
 	return n.replicate(ctx, s, master)
 }
 
-// forget makes the node forget another, once that serves no slots.
+// forget makes the node forget another once that one serves no slots.
 func (s *Server) forget(ctx context.Context, id string) error {
 	return until(ctx, s.Addr()+" forgets "+id, func() (bool, error) {
 		view, err := s.view(ctx)
@@ -346,7 +347,7 @@ func (s *Server) checkView(ctx context.Context, all []member, replicas int) erro
 		return fmt.Errorf("%s reports %s %s", s.Addr(), state, link)
 	}
 	for _, r := range ranges {
-		if entry, _ := r.ToArray(); len(entry) != 3+replicas { // first, last, and a server each
+		if entry, _ := r.ToArray(); len(entry) != 3+replicas { // first, last, and one entry for each server
 			return fmt.Errorf("%s sends clients %v", s.Addr(), ranges)
 		}
 	}
@@ -370,8 +371,8 @@ func until(ctx context.Context, what string, so func() (bool, error)) error {
 	}
 }
 
-// Move moves a slot and its keys to another master, as redis-cli --cluster reshard does, while both
-// serve requests. It returns when all nodes know.
+// Move moves a slot and its keys to another master, like redis-cli --cluster reshard, while both
+// serve requests. It returns once all nodes know.
 func (n *Nodes) Move(tb testing.TB, slot int, to *Server) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)

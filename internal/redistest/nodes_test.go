@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// TestHungNodeIsReplaced checks that a node that hangs without a test's doing does not break the
+// TestHungNodeIsReplaced checks that a node that hangs although no test stopped it does not break the
 // cluster for later tests.
 func TestHungNodeIsReplaced(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it waits until a node is taken for hung")
+		t.Skip("waits until a node counts as hung")
 	}
 	nodes := Replicated(t)
 	hung := nodes.ReplicaOf(t, nodes.MasterOf(t, 0))
@@ -27,7 +27,7 @@ func TestHungNodeIsReplaced(t *testing.T) {
 // TestKillAfterFailovers kills a master whose replica was elected, and replaced, a moment before.
 func TestKillAfterFailovers(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it waits until the replica can be elected again")
+		t.Skip("waits until the replica can be elected again")
 	}
 	nodes := Replicated(t)
 	setNodeTimeout := func(milliseconds string) {

@@ -13,14 +13,14 @@ import (
 const busOffset = 10000
 
 // A proxy forwards what the processes of one cluster send each other, so that a test can cut some
-// of them off. A process announces a port of the proxy in place of its own.
+// of them off. A process announces a port of the proxy instead of its own.
 type proxy struct {
 	mu   sync.Mutex
 	cut  map[int]bool // nodes, by the port that they announce
 	open map[*link]struct{}
 }
 
-// link is one connection from a node to another. From is 0 if it is unknown, as for a replica's
+// link is one connection from a node to another. from is 0 if it is unknown, as for a replica's
 // connection to its master.
 type link struct {
 	from, to  int
@@ -63,7 +63,7 @@ func (p *proxy) serve(l net.Listener, to, own int, bus bool) {
 	}
 }
 
-// forward forwards a connection until either end closes. Each message on a bus begins with its kind
+// forward forwards a connection until either end closes. Each message on a bus starts with its kind
 // and size. Its bytes 10 and 11 are the port that the sender announces.
 func (p *proxy) forward(c *link, own string, bus bool) {
 	defer c.near.Close()
@@ -111,7 +111,7 @@ func (p *proxy) remove(c *link) {
 	delete(p.open, c)
 }
 
-// isolate cuts a node off, or ends that.
+// isolate cuts a node off, or reconnects it.
 func (p *proxy) isolate(port int, off bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

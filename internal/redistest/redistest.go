@@ -1,11 +1,11 @@
-// Package redistest gives tests real Redis servers.
+// Package redistest provides real Redis servers for tests.
 //
-// A package that uses it says so once:
+// A package that uses it needs this once:
 //
 //	func TestMain(m *testing.M) { redistest.Main(m) }
 //
-// Tests then share one server, and use different keys by [Key]. Nothing ever empties that server.
-// A test that needs its own flags, or breaks its server, calls [Start]. A test that needs several
+// Tests then share one server, and use different keys, from [Key]. That server is never emptied. A
+// test that needs its own flags, or breaks its server, calls [Start]. A test that needs several
 // shards calls [Cluster], and one that moves slots or breaks nodes calls [Replicated].
 //
 // Servers start on first use, so a test binary that only lists its tests starts none. They run in
@@ -17,12 +17,12 @@
 //   - SLIDEGATE_REQUIRE_DOCKER=1 makes tests fail if Docker does not answer.
 //   - SLIDEGATE_INSTALL=1 allows apt-get to install redis-server if there is no other server, and
 //     the packages that [Program] and [Tool] need. Without it, tests fail and say what to install.
-//   - TESTCONTAINERS_... are the variables of testcontainers-go, whose documentation lists them.
+//   - TESTCONTAINERS_... are the variables of testcontainers-go; see its documentation.
 //
 // A test that needs a feature that some servers lack calls [Needs].
 //
-// All servers are removed at the end. If the test binary dies before, servers still end: a guard
-// waits beside each process for that, and the program removes its containers when its input ends.
+// All servers are removed at the end. If the test binary dies earlier, servers still end: a guard
+// next to each process waits for that, and the program removes its containers when its input ends.
 package redistest
 
 import (
@@ -56,8 +56,8 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// MainParallel does the same as [Main], for tests that mostly wait for a server. It runs eight at a
-// time, on any number of cores, unless -parallel says otherwise.
+// MainParallel is like [Main], for tests that mostly wait for a server. It runs eight at a time, on
+// any number of cores, unless -parallel says otherwise.
 func MainParallel(m *testing.M) {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
@@ -73,8 +73,8 @@ func UnlessShort[T any](full, short T) T {
 	return full
 }
 
-// Share returns how many of n calls a random history makes: all of them if SLIDEGATE_LONG is set, as in
-// make matrix, else a third, and a tenth in a short run.
+// Share returns how many of n calls a random history makes: all of them if SLIDEGATE_LONG is set,
+// as in make matrix, otherwise a third, and a tenth in a short run.
 func Share(n int) int {
 	switch {
 	case testing.Short():
@@ -92,7 +92,7 @@ func atEnd(f func()) {
 	started.closers = append(started.closers, f)
 }
 
-// shared returns the one server of the test binary.
+// shared returns the test binary's shared server.
 var shared = sync.OnceValues(func() (*Server, error) {
 	host, err := theHost()
 	if err != nil {
@@ -167,8 +167,8 @@ func (s *Server) options() rueidis.ClientOption {
 
 var keys atomic.Int64
 
-// Key returns a name that no other call in this test binary returns. It fits a limiter's name (at
-// most 64 of A-Z a-z 0-9 . _ : -), and begins like the test's.
+// Key returns a name that no other call in this test binary returns. It is valid as a limiter's
+// name (at most 64 of A-Z a-z 0-9 . _ : -), and starts like the test's name.
 func Key(tb testing.TB) string {
 	tail := fmt.Sprintf("-%d", keys.Add(1))
 	name := strings.Map(nameRune, tb.Name())

@@ -27,7 +27,7 @@ func TestServer(t *testing.T) {
 	}
 	for _, f := range features {
 		if f.lacks(got) {
-			t.Logf("%s lacks %s: these tests are left out", got, f.name)
+			t.Logf("%s lacks %s: these tests are skipped", got, f.name)
 		}
 	}
 	if _, _, err := net.SplitHostPort(Addr(t)); err != nil {
@@ -107,7 +107,7 @@ func TestBadFlags(t *testing.T) {
 	for _, h := range hosts(t) {
 		if s, err := newServer(h, []string{"--no-such-flag", "1"}); err == nil {
 			s.remove()
-			t.Errorf("%s: starts with a flag that does not exist", h)
+			t.Errorf("%s: started with a flag that does not exist", h)
 		}
 	}
 }
@@ -133,7 +133,7 @@ func TestKill(t *testing.T) {
 		s.Kill(t)
 		if c, err := net.Dial("tcp", s.Addr()); err == nil {
 			c.Close()
-			t.Error("a killed server takes connections")
+			t.Error("a killed server accepts connections")
 		}
 		s.Restart(t)
 		mustSet(t, s.Client(t))
@@ -162,7 +162,7 @@ func TestRemovePaused(t *testing.T) {
 		s.remove()
 		if c, err := net.Dial("tcp", s.Addr()); err == nil {
 			c.Close()
-			t.Error("a removed server takes connections")
+			t.Error("a removed server accepts connections")
 		}
 	})
 }

@@ -46,10 +46,10 @@ func readArgument(r LineReader, raw []byte) (more []byte, arg string, err error)
 	return append(append(raw, head...), body...), string(body[:size]), nil
 }
 
-// number returns the number in a line that begins with a kind.
+// number returns the number in a line that starts with a kind.
 func number(line []byte, kind byte) (int, error) {
 	if line[0] != kind {
-		return 0, fmt.Errorf("redistest: %q does not begin with %c", line, kind)
+		return 0, fmt.Errorf("redistest: %q does not start with %c", line, kind)
 	}
 	return strconv.Atoi(strings.TrimSpace(string(line[1:])))
 }
@@ -63,7 +63,7 @@ func copyReply(w io.Writer, r *bufio.Reader) error {
 	if _, err = w.Write(line); err != nil {
 		return err
 	}
-	rest := 0 // replies that belong to this one
+	rest := 0 // number of further replies that belong to this one
 	switch kind := line[0]; kind {
 	case '$', '=', '!', '*', '~', '%', '>', '|':
 		n, err := number(line, kind)
@@ -78,7 +78,7 @@ func copyReply(w io.Writer, r *bufio.Reader) error {
 			rest = n
 		case '%':
 			rest = 2 * n
-		case '>': // and then the reply
+		case '>': // the reply follows
 			rest = n + 1
 		case '|':
 			rest = 2*n + 1

@@ -16,7 +16,7 @@ import (
 // A Pair is a master with a replica, outside a cluster.
 type Pair struct {
 	Master, Replica *Server
-	named           atomic.Pointer[Server] // where new connections of clients go
+	named           atomic.Pointer[Server] // the server that new connections of clients go to
 }
 
 // Replica starts a master and its replica for this test.
@@ -58,8 +58,8 @@ func (s *Server) follow(master *Server) error {
 	})
 }
 
-// AwaitReplica waits until the replica has received all that the master has written so far. WAIT is
-// no help: it waits only for writes of its own connection.
+// AwaitReplica waits until the replica has received everything that the master has written so far.
+// WAIT does not help: it waits only for writes of its own connection.
 func (p *Pair) AwaitReplica(tb testing.TB) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
@@ -93,8 +93,8 @@ func (p *Pair) Promote(tb testing.TB) {
 	check(tb, p.Replica.follow(p.Master))
 }
 
-// Options returns the options of a client that connects to the current master, as by a host name
-// whose address an operator changes.
+// Options returns the options of a client that connects to the current master, as through a host
+// name whose address an operator changes.
 func (p *Pair) Options() rueidis.ClientOption {
 	o := p.Master.options()
 	o.DialCtxFn = func(ctx context.Context, _ string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {

@@ -22,18 +22,18 @@ import (
 type Server struct {
 	node  node
 	state state
-	tls   *tls.Config // of its clients; nil: no TLS
+	tls   *tls.Config // of its clients; nil means no TLS
 
 	id      string    // in a cluster
 	deposed time.Time // when a replica last took over from it
 	elected time.Time // when it last took over
 
 	mu      sync.Mutex
-	admin   rueidis.Client   // made when first asked for
+	admin   rueidis.Client   // created on first use
 	clients []rueidis.Client // of tests
 }
 
-// state is the fault that a test has made in a server and not yet ended.
+// state is the fault that a test has injected into a server and not yet ended.
 type state int
 
 const (
@@ -43,9 +43,9 @@ const (
 	isolated
 )
 
-// node is one place for a server to run: a container, or a local process.
+// node is an environment in which one server runs: a container, or a local process.
 type node interface {
-	// start runs an empty server, always on the same address, and returns when it answers.
+	// start runs an empty server, always on the same address, and returns once it answers.
 	start() error
 	// kill ends the server abruptly, and drops its data.
 	kill() error
@@ -64,10 +64,10 @@ type node interface {
 // launch describes how a server starts.
 type launch struct {
 	args   []string          // flags of redis-server
-	files  map[string]string // what is in its directory
+	files  map[string]string // the contents of its directory
 	config string            // the name of its configuration file, if it has one
 	tls    bool              // its port speaks only TLS
-	ready  string            // what it logs when it answers
+	ready  string            // what it logs once it answers
 }
 
 // portFlags returns the flags that make the server listen on a port.
@@ -96,7 +96,7 @@ type host interface {
 	fmt.Stringer
 }
 
-var errNoCluster = errors.New("the server is in no cluster")
+var errNoCluster = errors.New("the server is not in a cluster")
 
 // quiet makes a server write nothing to disk. Later flags may override it.
 var quiet = []string{"--save", "", "--appendonly", "no"}
@@ -124,8 +124,8 @@ func startNew(tb testing.TB, args []string) *Server {
 	return s
 }
 
-// StartTLS does the same as [Start], for a server that speaks only TLS. It puts files in the
-// server's directory first, for flags such as "--tls-cert-file". Clients use config.
+// StartTLS is like [Start], for a server that speaks only TLS. It puts files in the server's
+// directory first, for flags such as "--tls-cert-file". Clients use config.
 func StartTLS(tb testing.TB, files map[string]string, config *tls.Config, args ...string) *Server {
 	tb.Helper()
 	host, err := theHost()
@@ -179,9 +179,9 @@ const (
 	portBlocks = 60
 )
 
-// ports are those that this test binary has not used yet, of the block that it took last. It listens on
-// the first one of each of its blocks until it ends, and other test binaries take other blocks. So no
-// other server answers on the port of a killed one.
+// ports holds the ports that this test binary has not used yet, of the block that it took last. It
+// listens on the first port of each of its blocks until it ends, and other test binaries take other
+// blocks. So no other server answers on the port of a killed one.
 var ports struct {
 	mu         sync.Mutex
 	next, last int
@@ -255,7 +255,7 @@ func (s *Server) Client(tb testing.TB) rueidis.Client {
 	return s.NewClient(tb, nil)
 }
 
-// NewClient returns a client of this server, as [NewClient] does for the shared one.
+// NewClient returns a client of this server, like [NewClient] for the shared one.
 func (s *Server) NewClient(tb testing.TB, opt func(*rueidis.ClientOption)) rueidis.Client {
 	tb.Helper()
 	c := newClient(tb, s.options(), opt)
@@ -358,7 +358,7 @@ func (s *Server) Rejoin(tb testing.TB) {
 	s.setState(tb, healthy, s.node.rejoin)
 }
 
-// setState makes or ends a fault, and records the state.
+// setState injects or ends a fault, and records the state.
 func (s *Server) setState(tb testing.TB, to state, do func() error) {
 	tb.Helper()
 	check(tb, do())

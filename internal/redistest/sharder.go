@@ -38,8 +38,8 @@ func NewSharder(tb testing.TB, second uint64) *Sharder {
 // Share makes the second server have second of a thousand keys. It moves no key.
 func (s *Sharder) Share(second uint64) { s.second.Store(second) }
 
-// ByName makes all keys with the same text before a hash tag be on one server, as Envoy's
-// prefix_routes do.
+// ByName puts all keys with the same text before a hash tag on one server, like Envoy's
+// prefix_routes.
 func (s *Sharder) ByName() { s.byName.Store(true) }
 
 // Options returns the options of a client of the proxy, changed by opt, which may be nil.

@@ -8,8 +8,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// TestSharder checks that each key is on the server of its share, that a call about two keys goes
-// to the server of the first, and that replies of all kinds keep their order.
+// TestSharder checks that each key is on the server of its share, that a call for two keys goes to
+// the server of the first, and that replies of all kinds keep their order.
 func TestSharder(t *testing.T) {
 	s, calls := NewSharder(t, 500), &Calls{}
 	c, err := rueidis.NewClient(s.Options(calls.Count))
@@ -29,7 +29,7 @@ func TestSharder(t *testing.T) {
 	const script = "return {redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2]), {1, false}}"
 	results := c.DoMulti(t.Context(),
 		c.B().Eval().Script(script).Numkeys(2).Key(keys[0][0], keys[1][0]).Arg("get").Build(),
-		c.B().ConfigGet().Parameter("maxmemory").Build(), // a map of RESP3
+		c.B().ConfigGet().Parameter("maxmemory").Build(), // a RESP3 map
 		c.B().Get().Key("none").Build(),
 		c.B().Eval().Script(script).Numkeys(1).Key(keys[1][0]).Arg("get").Build(), // fails
 		c.B().Get().Key(keys[1][0]).Build(),
@@ -47,6 +47,6 @@ func TestSharder(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	if scripts, events, several := calls.Scripts.Load(), calls.Events.Load(), calls.Several.Load(); scripts != 2 || events != 3 || several != 1 {
-		t.Errorf("%d script calls about %d events, %d of them about several", scripts, events, several)
+		t.Errorf("%d script calls for %d events, %d of them for several", scripts, events, several)
 	}
 }

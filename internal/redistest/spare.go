@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// spare holds servers without flags that tests gave back. Each saves a new container, and so a
+// spare holds servers without flags that tests have returned. Each saves a new container, and so a
 // third of a second of CPU.
 var spare struct {
 	mu       sync.Mutex
@@ -43,7 +43,7 @@ func takeSpare() *Server {
 	return s
 }
 
-// noteSettings notes the settings of the first server, which is new.
+// noteSettings records the settings of the first server, which is new.
 func (s *Server) noteSettings() error {
 	spare.mu.Lock()
 	defer spare.mu.Unlock()
@@ -63,8 +63,8 @@ func removeSpares() {
 }
 
 // giveBack empties the server, and keeps it for later tests. It removes a server whose test failed,
-// or that the test broke or configured. Functions and latency events would stay: a test that makes
-// them starts a server with flags.
+// or that the test broke or configured. Functions and latency events would stay: a test that
+// creates them starts a server with flags.
 func (s *Server) giveBack(failed bool) {
 	if failed || s.state != healthy || s.clean() != nil {
 		s.remove()
@@ -98,8 +98,8 @@ func (s *Server) clean() error {
 	return err
 }
 
-// settings returns the settings and users of a server. It leaves out the port and the directory,
-// which differ between servers.
+// settings returns the settings and users of a server. It omits the port and the directory, which
+// differ between servers.
 func (s *Server) settings(ctx context.Context) (map[string]string, error) {
 	all, err1 := s.Do(ctx, "CONFIG", "GET", "*").AsStrMap()
 	users, err2 := s.Do(ctx, "ACL", "LIST").AsStrSlice()

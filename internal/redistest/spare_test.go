@@ -19,7 +19,7 @@ func TestCleanServerIsUsedAgain(t *testing.T) {
 		addr = s.Addr()
 		check(t, s.Do(t.Context(), "SET", "key", "value").Error())
 		if err := s.Do(t.Context(), "AUTH", "nobody", "wrong").Error(); err == nil {
-			t.Error("a wrong password is right")
+			t.Error("a wrong password is accepted")
 		}
 		var err error
 		old, err = net.Dial("tcp", addr)

@@ -19,11 +19,11 @@ import (
 const exampleRedis = "127.0.0.1:6379"
 
 // TestExamples checks that each Example can be copied: as the program that pkg.go.dev shows, it
-// builds outside this repository and passes go vet. Go runs the Examples in memory beside their
-// package. Those on Redis run here, and print what their comment says.
+// builds outside this repository and passes go vet. Go runs the in-memory Examples with their
+// package. Those on Redis run here, and must print what their comment says.
 func TestExamples(t *testing.T) {
 	if testing.Short() {
-		t.Skip("to compile them and to link some takes ten seconds")
+		t.Skip("compiling them and linking some takes ten seconds")
 	}
 	p, server := newCopies(t), redistest.Start(t)
 	var onRedis []example
@@ -73,7 +73,7 @@ func examples(t *testing.T, pkg string) (all []example) {
 func newExample(t *testing.T, pkg string, e *doc.Example, set *token.FileSet) example {
 	t.Helper()
 	if e.Play == nil {
-		t.Fatalf("Example%s of %s is no program: it uses something of another file", e.Name, pkg)
+		t.Fatalf("Example%s of %s is not a program: it uses something from another file", e.Name, pkg)
 	}
 	var program bytes.Buffer
 	if err := format.Node(&program, set, e.Play); err != nil {
@@ -89,8 +89,8 @@ func printed(program string) string {
 	return strings.TrimSpace(strings.ReplaceAll(text, "\t// ", "")) + "\n"
 }
 
-// newCopies returns a program that requires the modules of this repository, and all that they
-// require, at the same versions.
+// newCopies returns a program that requires the modules of this repository, and everything that
+// they require, at the same versions.
 func newCopies(t *testing.T) program {
 	t.Helper()
 	p := newProgram(t, "window")

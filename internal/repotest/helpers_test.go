@@ -1,5 +1,5 @@
 // Package repotest holds tests of the repository as a whole: what its modules bring to a program,
-// whether its Examples and README can be copied, and where its pages lead.
+// whether its Examples and README can be copied, and where the links of its pages lead.
 package repotest
 
 import (
@@ -18,10 +18,10 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 // root is the directory of the repository.
 const root = "../.."
 
-// A program is the directory of a module that requires this one, as it stands here.
+// A program is the directory of a module that requires this one, in its current state.
 type program string
 
-// newProgram returns a program that imports one package. If the package is a module of its own, the
+// newProgram returns a program that imports one package. If the package is a separate module, the
 // program requires that, too.
 func newProgram(t *testing.T, pkg string) program {
 	t.Helper()
@@ -43,7 +43,7 @@ func newProgram(t *testing.T, pkg string) program {
 	return p
 }
 
-// require makes the program require another module of this repository, as it stands here.
+// require makes the program require another module of this repository, in its current state.
 func (p program) require(t *testing.T, module string) {
 	t.Helper()
 	directory, err := filepath.Abs(filepath.Join(root, module))
@@ -54,7 +54,7 @@ func (p program) require(t *testing.T, module string) {
 	p.run(t, "mod", "edit", "-require="+path+"@v0.1.0", "-replace="+path+"="+directory)
 }
 
-// write writes a file of the program, and makes its directory.
+// write writes a file of the program, and creates its directory.
 func (p program) write(t *testing.T, name, text string) {
 	t.Helper()
 	file := filepath.Join(string(p), name)
@@ -79,7 +79,7 @@ func (p program) run(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// text returns what a file holds.
+// text returns the contents of a file.
 func text(t *testing.T, file string) string {
 	t.Helper()
 	b, err := os.ReadFile(file)

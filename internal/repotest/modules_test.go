@@ -13,8 +13,8 @@ import (
 )
 
 // TestDependencies checks which modules a user of the library compiles: rueidis and what it needs.
-// inflight needs one more, httplimit that and two others, goredisgate those of go-redis, grpclimit those of
-// grpc, and otelgate the API of OpenTelemetry without its SDK, and that of inflight.
+// inflight needs one more, httplimit that and two others, goredisgate those of go-redis, grpclimit
+// those of grpc, and otelgate the OpenTelemetry API without its SDK, and that of inflight.
 func TestDependencies(t *testing.T) {
 	const own, sys, rueidis = "github.com/slidegate/slidegate", "golang.org/x/sys", "github.com/redis/rueidis"
 	for packages, want := range map[string][]string{
@@ -49,7 +49,7 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// TestRooms checks which of our packages another one does not know, apart from its tests.
+// TestRooms checks which of our packages another one must not know, except in its tests.
 func TestRooms(t *testing.T) {
 	for _, room := range []struct{ dir, except, never string }{
 		{"internal/pipeline", "", "window ar1 pace inflight internal/engine internal/denials internal/memory internal/outage"},
@@ -67,8 +67,8 @@ func TestRooms(t *testing.T) {
 	}
 }
 
-// imports returns what the files of a directory import, and one of the files each, apart from tests
-// and one exception.
+// imports returns what the files of a directory import, and one of the files for each, except tests
+// and one given file.
 func imports(t *testing.T, dir, except string) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("../../" + dir + "/*.go")
@@ -113,9 +113,9 @@ func TestLight(t *testing.T) {
 	}
 }
 
-// TestNoUpgrades checks that a program which imports one package keeps its older versions of
-// modules that our own tests and commands need. An adapter requires an old version of what it
-// adapts, and builds with that.
+// TestNoUpgrades checks that a program that imports one package keeps its older versions of modules
+// that our own tests and commands need. An adapter requires an old version of what it adapts, and
+// builds with that.
 func TestNoUpgrades(t *testing.T) {
 	older := []string{
 		"github.com/prometheus/client_golang v1.22.0",

@@ -10,7 +10,7 @@ import (
 	"unicode"
 )
 
-// TestReadmeIsShort checks that a reader gets through the README in a few minutes.
+// TestReadmeIsShort checks that the README can be read in a few minutes.
 func TestReadmeIsShort(t *testing.T) {
 	const most = 110
 	if lines := strings.Count(text(t, root+"/README.md"), "\n"); lines > most {
@@ -28,7 +28,7 @@ func TestIndexOfPages(t *testing.T) {
 	for _, page := range pages {
 		name := filepath.Base(page)
 		if name != "README.md" && !strings.Contains(index, "\n- ["+name+"]("+name+"): ") {
-			t.Errorf("docs/README.md does not list %s: add a line that begins with \"- [%s](%s): \"", name, name, name)
+			t.Errorf("docs/README.md does not list %s: add a line that starts with \"- [%s](%s): \"", name, name, name)
 		}
 	}
 }
@@ -69,7 +69,7 @@ func TestRunbook(t *testing.T) {
 	}
 }
 
-// markdownFiles returns all Markdown files, except those of hidden directories and of other
+// markdownFiles returns all Markdown files, except those in hidden directories and of other
 // projects.
 func markdownFiles(t *testing.T) (files []string) {
 	t.Helper()
@@ -90,7 +90,7 @@ func markdownFiles(t *testing.T) (files []string) {
 	return files
 }
 
-// followLink returns what is wrong with a relative link of a file, or "".
+// followLink returns what is wrong with a relative link in a file, or "".
 func followLink(t *testing.T, file, target string) string {
 	t.Helper()
 	path, anchor, _ := strings.Cut(target, "#")

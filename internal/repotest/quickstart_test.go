@@ -19,11 +19,11 @@ import (
 
 const quickstart = "docs/quickstart.md"
 
-// TestQuickstart runs the program of docs/quickstart.md. Its responses are those of the page: to the
-// first request, and to one too many.
+// TestQuickstart runs the program of docs/quickstart.md. Its responses must be those on the page:
+// to the first request, and to one too many.
 func TestQuickstart(t *testing.T) {
 	if testing.Short() {
-		t.Skip("to compile and link it takes seconds")
+		t.Skip("compiling and linking it takes seconds")
 	}
 	p := startQuickstart(t, redistest.Start(t).Addr(), "cfg.Timeout = time.Minute") // however busy this machine is
 	first := p.curl(t)
@@ -35,11 +35,11 @@ func TestQuickstart(t *testing.T) {
 	}
 }
 
-// TestQuickstartWithoutRedis runs the program while Redis is down. It goes on, and logs the line of
-// the page once.
+// TestQuickstartWithoutRedis runs the program while Redis is down. It must keep running, and log
+// the line on the page once.
 func TestQuickstartWithoutRedis(t *testing.T) {
 	if testing.Short() {
-		t.Skip("to compile and link it takes seconds")
+		t.Skip("compiling and linking it takes seconds")
 	}
 	redis := redistest.Start(t)
 	redis.Kill(t)
@@ -147,7 +147,7 @@ func blocks(t *testing.T, language string) (all []string) {
 	return all
 }
 
-// anyTime replaces what depends on the time in a response.
+// anyTime replaces the parts of a response that depend on the time.
 func anyTime(response string) string {
 	return regexp.MustCompile(`(?m)(^Date: |;t=|^Retry-After: ).*$`).ReplaceAllString(response, "${1}any")
 }

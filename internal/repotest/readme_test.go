@@ -13,13 +13,13 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// readmeBlocks returns the blocks of Go in the README.
+// readmeBlocks returns the Go blocks in the README.
 func readmeBlocks(t *testing.T) []string {
 	t.Helper()
 	return goBlocks(t, "README.md")
 }
 
-// goBlocks returns the blocks of Go in a page.
+// goBlocks returns the Go blocks in a page.
 func goBlocks(t *testing.T, page string) (blocks []string) {
 	t.Helper()
 	for _, block := range strings.Split(text(t, root+"/"+page), "```go\n")[1:] {
@@ -29,7 +29,7 @@ func goBlocks(t *testing.T, page string) (blocks []string) {
 	return blocks
 }
 
-// TestReadme checks that the README begins with the Example of package window.
+// TestReadme checks that the README starts with the Example of package window.
 func TestReadme(t *testing.T) {
 	for _, e := range examples(t, "window") {
 		if e.name == "window" {
@@ -46,7 +46,7 @@ func TestReadme(t *testing.T) {
 // TestReadmeWithoutRedis runs the first program of the README while Redis is down, and then again.
 func TestReadmeWithoutRedis(t *testing.T) {
 	if testing.Short() {
-		t.Skip("to compile and link it takes seconds")
+		t.Skip("compiling and linking it takes seconds")
 	}
 	p, server := newCopies(t), redistest.Start(t)
 	p.write(t, "first/main.go", strings.Replace(readmeBlocks(t)[0], exampleRedis, server.Addr(), 1))
@@ -63,7 +63,7 @@ func TestReadmeWithoutRedis(t *testing.T) {
 // TestReadmeSnippets runs the other blocks of the README as one program. It stops at each error.
 func TestReadmeSnippets(t *testing.T) {
 	if testing.Short() {
-		t.Skip("to compile and link it takes seconds")
+		t.Skip("compiling and linking it takes seconds")
 	}
 	blocks := strings.Replace(strings.Join(readmeBlocks(t)[1:], ""), readmeCluster, redistest.Start(t).Addr(), 1)
 	p, body := newCopies(t), stopAtErrors(t, blocks)
@@ -77,7 +77,7 @@ func TestReadmeSnippets(t *testing.T) {
 // TestPageSnippets compiles the blocks of the pages about one package.
 func TestPageSnippets(t *testing.T) {
 	if testing.Short() {
-		t.Skip("to compile them takes seconds")
+		t.Skip("compiling them takes seconds")
 	}
 	p := newCopies(t)
 	for _, pkg := range []string{"pace", "inflight"} {
@@ -133,7 +133,7 @@ func stopAtErrors(t *testing.T, body string) string {
 // readmeCluster is the cluster in the README.
 const readmeCluster = "10.0.0.1:6379?addr=10.0.0.2:6379&addr=10.0.0.3:6379"
 
-// snippets is the program around the blocks, with what they take from their reader.
+// snippets is the program around the blocks, with what they expect from their reader.
 const snippets = `package main
 
 import (

@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// TestBeforeTheRelease checks that a program outside of this repository builds with each module that
-// programs import, by the commands of docs/compatibility.md, with this repository as the clone.
+// TestBeforeTheRelease checks that a program outside this repository builds with each module that
+// programs import, with the commands of docs/compatibility.md and this repository as the clone.
 func TestBeforeTheRelease(t *testing.T) {
 	if testing.Short() {
-		t.Skip("to compile them takes seconds")
+		t.Skip("compiling them takes seconds")
 	}
 	clone, err := filepath.Abs(root)
 	if err != nil {

@@ -9,8 +9,8 @@ import "net/netip"
 func Client(address netip.Addr) string { return Of(address, 64) }
 
 // Of returns the network of an IPv6 address, such as 2001:db8:1:2::/64, without a zone. It returns
-// an IPv4 address as a whole, also if it is mapped to IPv6, or if NAT64 has translated it. The
-// address must be valid, and bits from 1 to 128.
+// an IPv4 address as a whole, even if it is mapped to IPv6, or translated by NAT64. The address
+// must be valid, and bits from 1 to 128.
 func Of(address netip.Addr, bits int) string {
 	if address = ipv4In(address.WithZone("")); address.Is4() {
 		return address.String()
@@ -20,7 +20,8 @@ func Of(address netip.Addr, bits int) string {
 
 // nat64 is the well-known prefix of NAT64 (RFC 6052). Its last 32 bits are a client's IPv4 address.
 // An operator's own prefix is not known here. The prefix for local use, 64:ff9b:1::/48 (RFC 8215),
-// does not say which bits are the IPv4 address. Under both, an address counts as any IPv6 address.
+// does not say which bits are the IPv4 address. Under both, an address counts like any IPv6
+// address.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
 // ipv4In returns the IPv4 address that an IPv6 address stands for, or any other address unchanged.

@@ -26,7 +26,7 @@ func TestOf(t *testing.T) {
 		{"64:ff9b::192.0.2.1", 128, "192.0.2.1"},
 		{"64:ff9b::1:192.0.2.1", 64, "64:ff9b::/64"},   // another /96
 		{"64:ff9b:1::192.0.2.1", 64, "64:ff9b:1::/64"}, // for local use
-		{"2001:db8::192.0.2.1", 64, "2001:db8::/64"},   // perhaps an operator's own prefix
+		{"2001:db8::192.0.2.1", 64, "2001:db8::/64"},   // possibly an operator's own prefix
 		{"::ffff:0:192.0.2.1", 64, "::/64"},            // translated, but not by NAT64
 	} {
 		if got := Of(netip.MustParseAddr(tt.address), tt.bits); got != tt.want {
@@ -38,7 +38,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// FuzzOneClientOneText checks that two addresses have one text only if they are the same IPv4
+// FuzzOneClientOneText checks that two addresses have the same text only if they are the same IPv4
 // address, or share the first bits.
 func FuzzOneClientOneText(f *testing.F) {
 	f.Add([]byte{192, 0, 2, 1}, []byte{192, 0, 2, 2}, 64)

@@ -8,7 +8,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Script is what the tests send. The server does not read it.
+// Script is what the tests send. The server does not parse it.
 const Script = "return 'a script'"
 
 // OnFakeTime runs a test in a bubble of synctest, with a server. Time passes only while all
@@ -21,7 +21,7 @@ func OnFakeTime(t *testing.T, test func(t *testing.T, s *Server)) {
 // Pass lets time pass.
 func Pass(d time.Duration) { <-time.After(d) }
 
-// close ends everything that the server still does.
+// close ends everything that the server is still doing.
 func (s *Server) close() {
 	s.Choose(nil)
 	s.Next()
@@ -30,7 +30,8 @@ func (s *Server) close() {
 	s.Die()
 }
 
-// AlwaysPipelining sets whether a client sends even a single request by its background goroutines.
+// AlwaysPipelining sets whether a client sends even a single request through its background
+// goroutines.
 func AlwaysPipelining(always bool) func(*rueidis.ClientOption) {
 	return func(o *rueidis.ClientOption) { o.AlwaysPipelining = always }
 }
@@ -59,7 +60,7 @@ func (s *Server) Client(t *testing.T, change ...func(*rueidis.ClientOption)) rue
 	t.Cleanup(func() {
 		s.close()
 		client.Close()
-		Pass(time.Minute) // until the client ends its own retries
+		Pass(time.Minute) // until the client stops its own retries
 	})
 	return client
 }

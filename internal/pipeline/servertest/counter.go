@@ -22,11 +22,11 @@ const (
 	Tally = "tally"
 )
 
-// A Counter plays a script's record of one event. It counts units and never forgets them. A limit
-// admits while all units are at most its Max, and its waits are always its Per.
+// A Counter simulates a script's record of one event. It counts units and never forgets them. A
+// limit allows while all units are at most its Max, and its waits are always its Per.
 type Counter struct {
 	Used     int64
-	Attempts int // that were executed
+	Attempts int // number of attempts that were executed
 }
 
 // execute executes a script call, and returns its reply.
@@ -100,7 +100,7 @@ func (c *Counter) tally(n int64) (reply []int64) {
 	return reply
 }
 
-// room returns how many more units every limit admits.
+// room returns how many more units every limit allows.
 func (c *Counter) room(limits []string) int64 {
 	least := int64(1 << 53)
 	for pair := range slices.Chunk(limits, 2) {
@@ -109,8 +109,8 @@ func (c *Counter) room(limits []string) int64 {
 	return max(0, least)
 }
 
-// reply returns how many attempts were admitted, the time, and a row for each limit, whose waits
-// are for unit more units.
+// reply returns how many attempts were allowed, the time, and a row for each limit, whose waits are
+// for unit more units.
 func (c *Counter) reply(cmd Command, fits, unit int64) []int64 {
 	reply := []int64{fits, time.Now().UnixMilli()}
 	if cmd.Time != "" {
@@ -132,7 +132,7 @@ func (c *Counter) reply(cmd Command, fits, unit int64) []int64 {
 func integerOf(s string) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
-		panic(err) // a defect of what is tested
+		panic(err) // a defect of the tested code
 	}
 	return n
 }

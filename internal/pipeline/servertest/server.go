@@ -1,4 +1,4 @@
-// Package servertest is a server for tests of package pipeline and of package engine.
+// Package servertest provides a fake server for tests of package pipeline and of package engine.
 package servertest
 
 import (
@@ -23,12 +23,12 @@ import (
 // tested on fake time. It counts by a simple rule: see Counter. The tests of window.lua and ar1.lua
 // are elsewhere.
 type Server struct {
-	nodes []*Server // of the same cluster, this one among them; nil: no cluster
+	nodes []*Server // of the same cluster, including this one; nil if it is not a cluster
 
 	mu       sync.Mutex
-	known    map[string]bool // scripts by hash; nil: the server knows all
+	known    map[string]bool // scripts by hash; nil if the server knows all
 	counters map[string]*Counter
-	ran      []Command // the script calls that were executed, in order
+	ran      []Command // script calls that were executed, in order
 	received []Command // all script calls that were received
 	gets     int
 	keys     Keys
@@ -37,14 +37,14 @@ type Server struct {
 	dials    int
 	refuses  bool          // refuses dials
 	slow     time.Duration // how long a dial takes
-	dialing  chan struct{} // a dial waits until it is closed; nil: it does not wait
-	gate     chan struct{} // commands wait until it is closed; nil: they do not wait
+	dialing  chan struct{} // a dial waits until it is closed; nil if it does not wait
+	gate     chan struct{} // commands wait until it is closed; nil if they do not wait
 	actions  []Action      // for the next script calls
 	choose   func(Command) Action
 	conns    map[*serverConn]struct{}
 }
 
-// A Command is a script call, or a GET. Calls of probe.lua are none.
+// A Command is a script call, or a GET. Calls of probe.lua are not included.
 type Command struct {
 	Name   string // EVAL, EVALSHA, SCRIPT or GET
 	Script string // its source or hash
@@ -53,40 +53,40 @@ type Command struct {
 	Time   string
 	Units  int64
 	Rest   []string  // the arguments after the units: in tests with limits, Per and Max of each
-	More   []Command // the same about the other keys of the call
+	More   []Command // the same for the other keys of the call
 }
 
 // An Action is what the server does with a command. The zero Action executes it and replies at
 // once.
 type Action struct {
 	Delay  time.Duration // before everything else
-	Reply  string        // instead of executing it; in RESP, without the last line end
+	Reply  string        // sent instead of executing it; in RESP, without the final line ending
 	Cut    bool          // the connection breaks before the command is executed
 	Hang   bool          // neither the command nor later ones on the connection are ever executed
 	Lose   bool          // the connection breaks after the command was executed, before the reply
-	Forget bool          // the server forgets all scripts before
+	Forget bool          // the server first forgets all scripts
 	Silent bool          // the command is executed, but nothing more is sent on the connection
 }
 
-// Refusal returns an action that replies an error.
+// Refusal returns an action that replies with an error.
 func Refusal(text string) Action { return Action{Reply: "-" + text} }
 
-// New returns a server that is no cluster.
+// New returns a server that is not a cluster.
 func New() *Server {
 	return &Server{counters: map[string]*Counter{}, conns: map[*serverConn]struct{}{}, marks: map[string]string{}}
 }
 
-// Keys says what a server does with calls about several keys.
+// Keys says how a server handles calls for several keys.
 type Keys int
 
 // The kinds of servers.
 const (
 	OneKey  Keys = iota // refuses such calls, as a node of a cluster does
-	AllKeys             // takes them
-	Divided             // takes them, but calls about one of the keys go elsewhere, as behind some proxies
+	AllKeys             // accepts them
+	Divided             // accepts them, but calls for one of the keys go elsewhere, as behind some proxies
 )
 
-// SetKeys sets what the server does with calls about several keys. At first it is OneKey.
+// SetKeys sets how the server handles calls for several keys. The default is OneKey.
 func (s *Server) SetKeys(keys Keys) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -309,7 +309,7 @@ func (s *Server) awaitDial(timeout time.Duration) error {
 type serverConn struct {
 	net.Conn
 	server *Server
-	closed chan struct{} // no more commands come
+	closed chan struct{} // closed when no more commands come
 
 	get      Command // in a transaction
 	finished bool    // no more commands are executed
@@ -368,7 +368,7 @@ func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s", len(s), s) }
 
 func number(n int64) string { return fmt.Sprintf(":%d", n) }
 
-// execute executes what a client sent.
+// execute executes a command of a client.
 func (c *serverConn) execute(args []string) {
 	switch args[0] {
 	case "HELLO":
@@ -428,7 +428,7 @@ func newCommand(args []string) Command {
 
 const crossSlot = "-CROSSSLOT Keys in request don't hash to the same slot"
 
-// isProbe reports whether args are a call of probe.lua.
+// isProbe reports whether args is a call of probe.lua.
 func isProbe(args []string) bool {
 	return len(args) > 4 && (args[len(args)-2] == "mark" || args[len(args)-2] == "find")
 }
@@ -447,7 +447,7 @@ func (s *Server) probe(args []string) []string {
 	return []string{"*1", number(found)}
 }
 
-// mark marks keys, unless they are too many.
+// mark marks keys, unless there are too many.
 func (s *Server) mark(keys []string, value string) []string {
 	if s.proofs = append(s.proofs, len(keys)); s.keys == OneKey {
 		return []string{crossSlot}

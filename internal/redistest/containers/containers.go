@@ -3,7 +3,7 @@
 // input and output. It starts servers in containers, and removes them all when its input ends.
 //
 //	Docker.Find     time.Duration  Daemon      returns the Docker daemon, if it answers in time
-//	Docker.Network  struct{}       string      makes a network without a way out, for a cluster
+//	Docker.Network  struct{}       string      creates a network without a way out, for a cluster
 //	Docker.Start    Container      string      starts a server; returns its address on the network
 //	Docker.Kill     int            struct{}    removes the server on this port
 //	Docker.Pause    int            struct{}    freezes it
@@ -16,9 +16,9 @@ package containers
 
 // Daemon describes the Docker daemon.
 type Daemon struct {
-	Image   string // what servers run
+	Image   string // the image that servers run
 	Version string // of the Docker daemon
-	Address string // the host on which ports of containers are published
+	Address string // the host on which container ports are published
 }
 
 // Port is the port of servers in their containers.
@@ -27,8 +27,8 @@ const Port = 6379
 // Container describes a server in a container.
 type Container struct {
 	Port    int               // on the Docker host; other methods identify the server by it
-	Network string            // of its cluster; empty without one
-	Command []string          // what follows redis-server
+	Network string            // of its cluster; empty if there is none
+	Command []string          // the arguments of redis-server
 	Files   map[string]string // the files in its directory, by name
-	Ready   string            // what it logs when it answers
+	Ready   string            // what it logs once it answers
 }
