@@ -693,7 +693,14 @@ type process struct {
 // startProxy starts the program, and waits until it is ready.
 func startProxy(t *testing.T, program string, args ...string) *process {
 	t.Helper()
-	p := &process{Cmd: exec.Command(program, append([]string{"proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)...), log: make(chan string, 1000)}
+	return startProxyBy(t, exec.Command(program), args...)
+}
+
+// startProxyBy does the same with a command that ends where the arguments of slidegate begin.
+func startProxyBy(t *testing.T, cmd *exec.Cmd, args ...string) *process {
+	t.Helper()
+	cmd.Args = append(append(cmd.Args, "proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"), args...)
+	p := &process{Cmd: cmd, log: make(chan string, 1000)}
 	stderr, err := p.StderrPipe()
 	if err == nil {
 		err = p.Start()
