@@ -144,7 +144,7 @@ type history struct {
 	spanning int           // leases from before killed until after back
 }
 
-// log is what is known of an event.
+// log holds what is known about an event.
 type log struct {
 	mu      sync.Mutex
 	leases  []held

@@ -16,7 +16,7 @@ type local struct {
 	engine *engine.Limiter
 }
 
-// record is what is known of an event. Times are in µs.
+// record holds what is known about an event. Times are in µs.
 type record struct {
 	birth int64 // the first token
 	token int64 // the last one

@@ -22,7 +22,7 @@ import (
 // record. Then the reply is one that the header of the script allows.
 func FuzzForeignValueIsRefused(f *testing.F) { window.meetsAny(f) }
 
-// FuzzForeignLevelIsRefused does the same for ar1.
+// FuzzForeignLevelIsRefused is FuzzForeignValueIsRefused for ar1.
 func FuzzForeignLevelIsRefused(f *testing.F) { ar1.meetsAny(f) }
 
 // meetsAny is the fuzz target of a script. ahead is in the script's unit of time.
@@ -166,7 +166,7 @@ func (s script) fits(value string) (fits bool) {
 	return true
 }
 
-// plausible returns an error for a reply that the head of the script does not allow.
+// plausible returns an error for a reply that the header of the script does not allow.
 func (s script) plausible(args []string, reply []int64) error {
 	verb, n, rows := args[0], must(strconv.ParseInt(args[2], 10, 64)), reply[min(2, len(reply)):]
 	if verb == "refund" || verb == "reset" {

@@ -11,9 +11,10 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// FuzzForeignOverridesAreRefused stores any bytes under the key, and makes a call of any verb with any
-// arguments. Either the reply is an error and the value stays, or the bytes could be a record. Then the
-// reply is one that the head of the script allows, and what is left is a record with the override.
+// FuzzForeignOverridesAreRefused stores arbitrary bytes under the key, and makes a call of any verb
+// with any arguments. Either the reply is an error and the value stays, or the bytes could be a
+// record. Then the reply is one that the header of the script allows, and the value is a record
+// with the override.
 func FuzzForeignOverridesAreRefused(f *testing.F) {
 	for seed := range uint64(4) {
 		f.Add(overridesGrow(f, seed), uint8(seed), int64(seed)*500-1000, "alice", "60000", "60000 100 1000 5", "why", "ann")
@@ -30,7 +31,8 @@ func FuzzForeignOverridesAreRefused(f *testing.F) {
 	})
 }
 
-// TestMutatedOverrides changes some bytes of valid records and arguments, and makes calls of any verb.
+// TestMutatedOverrides changes some bytes of valid records and arguments, and makes calls of any
+// verb.
 func TestMutatedOverrides(t *testing.T) {
 	srv := overrides.on(t, redistest.Client(t))
 	srv.lua = rueidis.NewLuaScript(overrides.spied())
@@ -67,8 +69,8 @@ func overridesGrow(tb testing.TB, seed uint64) []byte {
 	return []byte(record)
 }
 
-// meetsOverrides makes a call, whatever the key holds. The spy reports a write before an error, a second
-// one, and a number that is no integer.
+// meetsOverrides makes a call, whatever the key holds. The spy reports a write before an error, a
+// second one, and a number that is no integer.
 func (s server) meetsOverrides(value string, args []string) {
 	s.Helper()
 	s.put(value)
@@ -99,8 +101,8 @@ func (s server) meetsOverrides(value string, args []string) {
 	}
 }
 
-// readOverrides returns the overrides of a record by their tags. It knows the format independently, and
-// reports false if the record does not fit.
+// readOverrides returns the overrides of a record by their tags. It knows the format independently,
+// and reports false if the record does not fit.
 func readOverrides(record string) (all map[string]override, fits bool) {
 	defer func() { fits = recover() == nil }()
 	all = map[string]override{}

@@ -87,7 +87,7 @@ func TestOverridesModel(t *testing.T) {
 	}
 }
 
-// TestOverridesOnOtherLuas does the same on the interpreters of Lua that it finds.
+// TestOverridesOnOtherLuas plays the same calls on the Lua interpreters that it finds.
 func TestOverridesOnOtherLuas(t *testing.T) {
 	eachLua(t, func(t *testing.T, path string) {
 		for seed := range uint64(20) {

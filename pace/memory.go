@@ -15,7 +15,7 @@ type local struct {
 	limits []engine.Limit
 }
 
-// record is what is known of an event. Times are in ms.
+// record holds what is known about an event. Times are in ms.
 type record struct {
 	floor int64 // the newest turn that was ever booked
 	clock int64 // the time of the last write

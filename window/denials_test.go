@@ -481,7 +481,7 @@ func TestCachedReadsUnderLoad(t *testing.T) {
 }
 
 // TestDenialsAreRightUnderLoad runs callers that leave at random moments, and another process that
-// resets and attempts. Once the client knows of all changes, it denies only if Redis denies.
+// resets and attempts. Once the client knows about all changes, it denies only if Redis denies.
 func TestDenialsAreRightUnderLoad(t *testing.T) {
 	client, admin := redistest.Client(t), redistest.NewClient(t, nil)
 	for range redistest.UnlessShort(200, 20) {

@@ -81,7 +81,7 @@ func TestJointAgainstLogs(t *testing.T) {
 	}
 }
 
-// TestJointAgainstLogsInMemory does the same in memory.
+// TestJointAgainstLogsInMemory is TestJointAgainstLogs in memory.
 func TestJointAgainstLogsInMemory(t *testing.T) {
 	t.Parallel()
 	for _, s := range inMemory {
@@ -98,7 +98,7 @@ func TestJointAgainstLogsInMemory(t *testing.T) {
 	}
 }
 
-// TestJointAgainstLogsWhileSlotsMove does the same on a cluster, where the slot of all keys moves
+// TestJointAgainstLogsWhileSlotsMove plays the same on a cluster, where the slot of all keys moves
 // from one master to another and back. Calls are refused for a moment, while their keys are on two
 // masters.
 func TestJointAgainstLogsWhileSlotsMove(t *testing.T) {

@@ -203,8 +203,8 @@ func awaitLease() {
 }
 
 // awaitNotifications waits until the client has received all notifications. Redis sends them on the
-// connection of cached GETs, before the reply to a GET that the client must send: that of a key
-// that it does not hold.
+// connection of cached GETs, before the reply to a GET that the client cannot answer from its
+// cache: that of a key that it has never read.
 func (p process) awaitNotifications(t *testing.T, key string) {
 	t.Helper()
 	if _, hit, err := p.get(t.Context(), fmt.Sprint(key, rand.Uint64()), patience, time.Hour); hit || err != nil {

@@ -112,7 +112,7 @@ func TestNothingStaysBehind(t *testing.T) {
 	}, "DOCKER_HOST=tcp://127.0.0.1:1", "SLIDEGATE_REQUIRE_DOCKER=0")
 }
 
-// TestNoContainerStaysBehind does the same with Docker, and looks for the server's port.
+// TestNoContainerStaysBehind is TestNothingStaysBehind with Docker: it looks for the server's port.
 func TestNoContainerStaysBehind(t *testing.T) {
 	h, err := theHost()
 	if _, ok := h.(docker); !ok {

@@ -61,7 +61,7 @@ type member struct {
 	healthy    bool // known, connected and not suspected
 }
 
-// view returns what a node knows of its cluster, in the order of IDs.
+// view returns the cluster as a node sees it, in the order of IDs.
 func (s *Server) view(ctx context.Context) (view []member, err error) {
 	text, err := s.Do(ctx, "CLUSTER", "NODES").ToString()
 	for line := range strings.Lines(strings.TrimPrefix(text, "txt:")) { // ID, address, flags, master, two times, epoch, link, slots

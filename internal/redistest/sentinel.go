@@ -44,7 +44,7 @@ func newPair(tb testing.TB, h host) *Pair {
 	return p
 }
 
-// follow makes the server a replica of another, and waits until it has the data.
+// follow makes the server a replica of another, and waits until it has its data.
 func (s *Server) follow(master *Server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()

@@ -171,7 +171,7 @@ func launchServer(h host, l launch, config *tls.Config) (s *Server, err error) {
 	return nil, fmt.Errorf("redistest: %w", err)
 }
 
-// Ports are below those that systems give to outgoing connections, so that a server finds its own
+// Ports are below those that systems assign to outgoing connections, so that a server finds its own
 // free again after a restart. The port of its cluster bus, 10000 higher, is below them too.
 const (
 	firstPort  = 16384

@@ -42,7 +42,7 @@ func (s *Sharder) Share(second uint64) { s.second.Store(second) }
 // prefix_routes.
 func (s *Sharder) ByName() { s.byName.Store(true) }
 
-// Options returns the options of a client of the proxy, changed by opt, which may be nil.
+// Options returns the options for a client of the proxy, changed by opt, which may be nil.
 func (s *Sharder) Options(opt func(*rueidis.ClientOption)) rueidis.ClientOption {
 	o := s.Servers[0].options()
 	o.InitAddress = []string{s.listener.Addr().String()}
