@@ -238,7 +238,7 @@ func (g group) refusedWrites(code string) {
 	g.Helper()
 	before, refusal := g.state(), g.refusal(code)
 	if err := g.server.call(g.script.with("allow", "1s", "4", "5/1m@1s")...).Error(); err == nil || !refusal.MatchString(err.Error()) {
-		g.Errorf("a call about one event: %v", err)
+		g.Errorf("a call for one event: %v", err)
 	}
 	all := must(g.call(g.with("allow", "1s", "4", "5/1m@1s")).ToArray())
 	for i, part := range slices.Collect(slices.Chunk(all, 5)) {
@@ -247,7 +247,7 @@ func (g group) refusedWrites(code string) {
 				g.Errorf("the event that is denied: %v, %v", granted, err)
 			}
 		} else if text, err := part[0].ToString(); err != nil || !refusal.MatchString(text) {
-			g.Errorf("event %d of a call about several: %q, %v", i, text, err)
+			g.Errorf("event %d of a call for several: %q, %v", i, text, err)
 		}
 	}
 	if after := g.state(); after != before {

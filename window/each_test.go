@@ -52,7 +52,7 @@ func TestEachIsAsOneByOne(t *testing.T) {
 			c.pass(time.Duration(rand.IntN(2000)) * time.Millisecond)
 		}
 		if calls.Several.Load() == before {
-			t.Error("weak test: no script call is about several events")
+			t.Error("weak test: no script call is for several events")
 		}
 	}
 }

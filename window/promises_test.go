@@ -53,7 +53,7 @@ func TestBounded(t *testing.T) {
 }
 
 // TestBoundedUnderLoad lets 64 goroutines keep asking about one event, or about a few, on the real
-// clock. On Redis, script calls are about several of them.
+// clock. On Redis, script calls are for several of them.
 func TestBoundedUnderLoad(t *testing.T) {
 	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("5/20ms", "40/1s@50ms", "200/1h"), Timeout: time.Minute}
 	calls := &redistest.Calls{}
@@ -75,7 +75,7 @@ func TestBoundedUnderLoad(t *testing.T) {
 		}
 	}
 	if calls.Several.Load() == before {
-		t.Error("weak test: no script call is about several events")
+		t.Error("weak test: no script call is for several events")
 	}
 }
 

@@ -201,7 +201,7 @@ func TestSettledRepeatedly(t *testing.T) {
 
 // TestNeverLessThanUsedUnderLoad lets callers allow, settle and refund at once, while replies are
 // lost and connections cut. The counted units must never be fewer than the used ones that were
-// settled without an error. Script calls are about several events.
+// settled without an error. Script calls are for several events.
 func TestNeverLessThanUsedUnderLoad(t *testing.T) {
 	t.Parallel()
 	faults, calls := &redistest.Faults{}, &redistest.Calls{}

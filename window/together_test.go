@@ -27,7 +27,7 @@ type place struct {
 
 var places = []place{
 	{"redis", 12, onServer},
-	{"redis, many events", 100, onServer}, // so that script calls are about several of them
+	{"redis, many events", 100, onServer}, // so that script calls are for several of them
 	{"memory", 12, func(*testing.T, *redistest.Calls) func(window.Config) *window.Limiter {
 		return func(cfg window.Config) *window.Limiter { return must(window.NewLocal(cfg)) }
 	}},
@@ -64,9 +64,9 @@ func TestMerged(t *testing.T) {
 					together += calls.Several.Load() - before
 				}
 				if at.events > 12 && together == 0 {
-					t.Error("weak test: no script call is about several events")
+					t.Error("weak test: no script call is for several events")
 				}
-				t.Logf("%d asked, %d script calls about %d events, %d of them about several", asked, calls.Scripts.Load(), calls.Events.Load(), together)
+				t.Logf("%d asked, %d script calls for %d events, %d of them for several", asked, calls.Scripts.Load(), calls.Events.Load(), together)
 			})
 		}
 	}

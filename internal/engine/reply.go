@@ -95,7 +95,7 @@ func (r *Reply) Grant(v Verb, n, granted int64) {
 	}
 }
 
-// Full returns the reply to a request on a new event without room. It counts nothing.
+// Full returns the reply to a request on a new event when memory has no room. It counts nothing.
 func Full(allow bool, limits []Limit, at, n int64) Reply {
 	r, wait := Reply{Full: true, At: at}, pipeline.RecoveryDelay.Milliseconds()
 	if allow {
@@ -108,7 +108,7 @@ func Full(allow bool, limits []Limit, at, n int64) Reply {
 	return r
 }
 
-// ErrFull is the error of a Charge on a new event without room.
+// ErrFull is the error of a Charge on a new event when memory has no room.
 var ErrFull = errors.New("nothing was counted, because memory already holds MaxEvents events; raise it")
 
 // fewLimits is how many rows a Reply holds without an allocation.

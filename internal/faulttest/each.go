@@ -63,7 +63,7 @@ func EachAfterScriptFlush(t *testing.T, open Open) {
 					}
 				}
 			}
-			t.Logf("%d script calls about several events", calls.Several.Load())
+			t.Logf("%d script calls for several events", calls.Several.Load())
 		})
 	}
 }

@@ -55,8 +55,8 @@ func (a *Authority) Issue(tb testing.TB) (cert, key string) {
 	return Write(tb, pemOf("CERTIFICATE", issued.Raw)), Write(tb, pemOf("EC PRIVATE KEY", der))
 }
 
-// Start runs a Redis with a certificate of this authority until the test ends. It asks clients for a
-// certificate of the same authority, except with the flags "--tls-auth-clients", "no".
+// Start runs a Redis server with a certificate issued by this authority until the test ends.
+// Clients must present one from the same authority, unless args include "--tls-auth-clients", "no".
 func (a *Authority) Start(tb testing.TB, args ...string) *redistest.Server {
 	tb.Helper()
 	cert, key := a.Issue(tb)
