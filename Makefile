@@ -25,16 +25,17 @@ LOAD = $(filter-out $(ONCE) ./cluster_test,$(sort $(patsubst %/,%,$(dir $(shell 
 CGO    = $(shell $(GO) env CGO_ENABLED)
 OTHERS = $(filter-out $(if $(filter 1,$(CGO)),$(shell $(GO) list $(ONCE))) $(shell $(GO) list ./bench/attack),$(shell $(GO) list $(ALL)))
 
-# The servers of `make matrix`, and what runs on each. The images are the official ones. If TAG is
-# set, they are those that .ci/images made under this tag.
+# The servers of `make matrix`, and what runs on each. They run in Docker, in the official images. If
+# UNPACKED is set, they are the processes that .ci/servers unpacked in that directory.
 SERVERS ?= redis-6.0 redis-7.0 redis-8.0 redis-8.6 valkey-8.0 valkey-8.1 valkey-9.1
 TESTS   ?= test
-image    = $(if $(TAG),slidegate/$(1):$(TAG),$(patsubst valkey-%,valkey/valkey:%-alpine,$(patsubst redis-%,redis:%-alpine,$(1))))
+image    = $(patsubst valkey-%,valkey/valkey:%-alpine,$(patsubst redis-%,redis:%-alpine,$(1)))
+place    = $(if $(UNPACKED),SLIDEGATE_DOCKER=0 PATH="$(UNPACKED)/$(1):$$PATH",SLIDEGATE_DOCKER=1 SLIDEGATE_REDIS_IMAGE=$(image))
 
 # The oldest go-redis that goredisgate can use, which is in its go.mod, one between, and the newest.
 GO_REDIS ?= $(shell sed -n 's|.*/go-redis/v9 ||p' goredisgate/go.mod) v9.22.0 v9.23.0
 
-.PHONY: help check test full newest short cluster matrix go-redis simulate race race-once race-load race-full lint fuzz bench site
+.PHONY: help check test full newest short cluster hosts matrix go-redis simulate race race-once race-load race-full lint fuzz bench site
 
 help:
 	@echo "make check   vet, and the short tests of all packages: run it before each commit"
@@ -93,13 +94,18 @@ short:
 cluster:
 	$(GO) test -vet=off -count=1 -v -timeout 5m -run '^Test(ACL|EachInTime|RememberedDenials|HostileEvents|GracefulFailover|Sentinel)$$|^TestFailover$$/^killed$$' ./cluster_test
 
-# Each server runs the targets in TESTS. It fails if Docker does not answer, or if another version
-# does. `make -j2 -Orecurse matrix` runs two servers at a time, and keeps their output apart.
+# The tests of how other tests start and break servers.
+hosts:
+	$(GO) test -vet=off -count=1 -v -timeout 5m ./internal/redistest
+
+# Each server runs the targets in TESTS. It fails if another version answers, or if Docker is needed
+# and does not answer. `make -j2 -Orecurse matrix` runs two servers at a time, and keeps their output
+# apart.
 matrix: $(addprefix matrix-,$(SERVERS))
 
 matrix-%:
 	@echo "== $*"
-	@SLIDEGATE_LONG=1 SLIDEGATE_REQUIRE_DOCKER=1 SLIDEGATE_SERVER=$* SLIDEGATE_REDIS_IMAGE=$(call image,$*) $(MAKE) --no-print-directory $(TESTS) JOBS=1
+	@SLIDEGATE_LONG=1 SLIDEGATE_SERVER=$* $(call place,$*) $(MAKE) --no-print-directory $(TESTS) JOBS=1
 
 race:
 ifeq ($(CGO),1)

@@ -24,8 +24,14 @@ type docker struct {
 	network string // of the nodes of a cluster
 }
 
+// errNoDocker means that SLIDEGATE_DOCKER forbids Docker.
+var errNoDocker = errors.New("SLIDEGATE_DOCKER=0 forbids it")
+
 // findDocker returns Docker as a host, or the reason why it does not answer within limit.
 func findDocker(limit time.Duration) (host, error) {
+	if os.Getenv("SLIDEGATE_DOCKER") == "0" {
+		return nil, errNoDocker
+	}
 	h, err := startHelper()
 	if err != nil {
 		return nil, err

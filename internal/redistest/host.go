@@ -46,8 +46,8 @@ func pickHost() (host, error) {
 	if missing == nil {
 		return h, nil
 	}
-	if os.Getenv("SLIDEGATE_REQUIRE_DOCKER") == "1" {
-		return nil, fmt.Errorf("%w: SLIDEGATE_REQUIRE_DOCKER is set, but Docker does not answer: %w", errNoServer, missing)
+	if os.Getenv("SLIDEGATE_DOCKER") == "1" {
+		return nil, fmt.Errorf("%w: SLIDEGATE_DOCKER=1 requires Docker, but it does not answer: %w", errNoServer, missing)
 	}
 	if h, ok := findLocal(missing); ok {
 		return h, nil

@@ -34,6 +34,7 @@ func TestNoDocker(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("DOCKER_HOST", "tcp://"+addr)
+			t.Setenv("SLIDEGATE_DOCKER", "")
 			if h, err := findDocker(200 * time.Millisecond); err == nil {
 				t.Errorf("found %v", h)
 			}
@@ -43,9 +44,16 @@ func TestNoDocker(t *testing.T) {
 
 func TestDockerRequired(t *testing.T) {
 	t.Setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
-	t.Setenv("SLIDEGATE_REQUIRE_DOCKER", "1")
+	t.Setenv("SLIDEGATE_DOCKER", "1")
 	if h, err := pickHost(); err == nil {
 		t.Errorf("took %v, although Docker was required", h)
+	}
+}
+
+func TestDockerForbidden(t *testing.T) {
+	t.Setenv("SLIDEGATE_DOCKER", "0")
+	if h, err := findDocker(dockerLimit); !errors.Is(err, errNoDocker) {
+		t.Errorf("found %v, %v, though Docker was forbidden", h, err)
 	}
 }
 
@@ -64,7 +72,7 @@ func TestInstalls(t *testing.T) {
 			}
 		}
 		t.Setenv("PATH", bin)
-		t.Setenv("SLIDEGATE_REQUIRE_DOCKER", "0")
+		t.Setenv("SLIDEGATE_DOCKER", "")
 		t.Setenv("SLIDEGATE_INSTALL", strconv.Itoa(map[bool]int{true: 1}[allowed]))
 		_, err := pickHost()
 		if err == nil || !strings.Contains(err.Error(), "install redis-server or valkey-server") {
@@ -80,7 +88,7 @@ func TestInstalls(t *testing.T) {
 // all others are brief.
 func TestExplainsOnce(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^Test(Cut|Refuse|LoseReply|Delay)$")
-	cmd.Env = append(os.Environ(), "PATH="+t.TempDir(), "DOCKER_HOST=tcp://127.0.0.1:1", "SLIDEGATE_REQUIRE_DOCKER=0", "SLIDEGATE_INSTALL=0")
+	cmd.Env = append(os.Environ(), "PATH="+t.TempDir(), "SLIDEGATE_DOCKER=0", "SLIDEGATE_INSTALL=0")
 	out, err := cmd.Output()
 	if err == nil {
 		t.Error("without any server, the tests pass")
@@ -109,7 +117,7 @@ func TestNothingStaysBehind(t *testing.T) {
 			remains = 1
 		}
 		return remains + left(t, dir)
-	}, "DOCKER_HOST=tcp://127.0.0.1:1", "SLIDEGATE_REQUIRE_DOCKER=0")
+	}, "SLIDEGATE_DOCKER=0")
 }
 
 // TestNoContainerStaysBehind is TestNothingStaysBehind with Docker: it looks for the server's port.

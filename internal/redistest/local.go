@@ -28,7 +28,7 @@ type local struct {
 }
 
 func (l local) String() string {
-	return fmt.Sprintf("%s on this machine, because Docker does not answer: %v", l.path, l.noDocker)
+	return fmt.Sprintf("%s on this machine, without Docker: %v", l.path, l.noDocker)
 }
 
 func (l local) node(port int, how launch) node {

@@ -14,7 +14,7 @@
 // environment variables control the choice:
 //
 //   - SLIDEGATE_REDIS_IMAGE is the image to run in Docker.
-//   - SLIDEGATE_REQUIRE_DOCKER=1 makes tests fail if Docker does not answer.
+//   - SLIDEGATE_DOCKER=1 makes tests fail if Docker does not answer; with 0 they use processes.
 //   - SLIDEGATE_INSTALL=1 allows apt-get to install redis-server if there is no other server, and
 //     the packages that [Program] and [Tool] need. Without it, tests fail and say what to install.
 //   - TESTCONTAINERS_... are the variables of testcontainers-go; see its documentation.
