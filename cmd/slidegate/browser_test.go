@@ -45,6 +45,7 @@ func servePage(t *testing.T, args ...string) string {
 // TestPageLive checks that an event is denied, its bars move, and the countdown ends. The next
 // attempt is then allowed, and appears within a second.
 func TestPageLive(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	l := s.limiter(t, "5/8s")
 	ctx := chromium(t)
@@ -79,6 +80,7 @@ func TestPageLive(t *testing.T) {
 // TestPageOfOtherLimits checks that the page warns of limits that are stored but not named, which
 // may deny, too.
 func TestPageOfOtherLimits(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	l := s.limiter(t, "1/1h,1000000/1d")
 	allow(t, l, "alice", true)
@@ -91,8 +93,9 @@ func TestPageOfOtherLimits(t *testing.T) {
 // TestPagePace checks that the page shows the next turn of package pace, the newest one and a pause, and
 // that Reset forgets them.
 func TestPagePace(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
-	l, err := pace.New(window.On(s.client), pace.Config{Name: s.name, Limits: parsed(t, "1/1m,100/1h"), MaxAhead: time.Hour})
+	l, err := pace.New(window.On(s.client), pace.Config{Name: s.name, Limits: parsed(t, "1/1m,100/1h"), MaxAhead: time.Hour, Timeout: time.Minute})
 	for range 2 {
 		if err == nil {
 			_, err = l.Reserve(t.Context(), "alice")
@@ -114,8 +117,9 @@ func TestPagePace(t *testing.T) {
 
 // TestPageInflight checks that the page shows the leases of package inflight, and that Reset forgets them.
 func TestPageInflight(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
-	l, err := inflight.New(window.On(s.client), inflight.Config{Name: s.name, Max: 5, TTL: time.Hour, Holder: "web-1"})
+	l, err := inflight.New(window.On(s.client), inflight.Config{Name: s.name, Max: 5, TTL: time.Hour, Holder: "web-1", Timeout: time.Minute})
 	if err == nil {
 		_, _, err = l.TryAcquireN(t.Context(), "alice", 5)
 	}
@@ -163,6 +167,7 @@ func TestPageOverride(t *testing.T) {
 // TestPageReset checks the reset by keyboard: the page asks first, Cancel keeps the event, and
 // Reset forgets only this event.
 func TestPageReset(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	l := s.limiter(t, "1/1h")
 	name := "a\xff<b>" // not UTF-8
@@ -190,6 +195,7 @@ func TestPageReset(t *testing.T) {
 // TestPageResetUncertain checks that if Redis hangs during a reset, the page says that the event
 // may be forgotten later.
 func TestPageResetUncertain(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	s := &service{name: "login", client: server.NewClient(t, nil)}
 	allow(t, s.limiter(t, "1/1h"), "alice", true)
@@ -204,6 +210,7 @@ func TestPageResetUncertain(t *testing.T) {
 
 // TestPageHostile checks that an event with markup is shown as text, and runs nothing.
 func TestPageHostile(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	l := s.limiter(t, "1/1h")
 	ctx := chromium(t)
@@ -228,6 +235,7 @@ func TestPageHostile(t *testing.T) {
 // TestPageAccount checks that the page shows all budgets of an account and why it is denied, and
 // that each budget links to its event.
 func TestPageAccount(t *testing.T) {
+	t.Parallel()
 	g := newGuardedService(t)
 	url := servePage(t, "--login", "--secret-file", g.file, g.name, "alice", "192.0.2.31")
 	g.failNow(t, "alice", "192.0.2.31", 5)
@@ -242,6 +250,7 @@ func TestPageAccount(t *testing.T) {
 // TestPageChallenged checks that the page shows the budgets of attempts with a challenge, and
 // whether one would help. The verdict is about attempts without one.
 func TestPageChallenged(t *testing.T) {
+	t.Parallel()
 	g := newGuardedService(t)
 	url := servePage(t, "--login", "--challenged", "--secret-file", g.file, g.name, "alice", "192.0.2.31")
 	ctx := chromium(t)
@@ -259,6 +268,7 @@ func TestPageChallenged(t *testing.T) {
 // TestPageHostileAccount checks that an account that is not UTF-8, or reverses the direction of the
 // text, is shown as text, and that its budgets link to its events.
 func TestPageHostileAccount(t *testing.T) {
+	t.Parallel()
 	g := newGuardedService(t)
 	account := "a\xff\u202e<b>"
 	url := servePage(t, "--login", "--secret-file", g.file, g.name, account, "192.0.2.31")
@@ -272,6 +282,7 @@ func TestPageHostileAccount(t *testing.T) {
 // TestPageWithoutRedis checks that the page says when Redis hangs or is gone, and recovers by
 // itself.
 func TestPageWithoutRedis(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	ctx := chromium(t)
 	do(t, ctx, visit(servePageOf(t, server.Addr(), "login", "alice")), says("because", "Nothing is counted"))
@@ -289,6 +300,7 @@ func TestPageWithoutRedis(t *testing.T) {
 // TestPageOfProxy checks that the page shows the last hour and who is denied most, and links to the
 // live page of an event.
 func TestPageOfProxy(t *testing.T) {
+	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
 	p := startProxy(t, os.Args[0], "--to", server.URL, "--limit", "2/1h", "--route", "/free none", "--route", "/user 1/1h by header:X-User", "--allow-reset")

@@ -43,6 +43,9 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
+// browsers holds a place for each browser that runs. More at a time would not be faster.
+var browsers = make(chan struct{}, 3)
+
 // chromium starts a browser, which ends with the test. Errors of scripts and violations of the
 // content policy fail the test.
 func chromium(t *testing.T) context.Context {
@@ -51,6 +54,8 @@ func chromium(t *testing.T) context.Context {
 		t.Skip("A browser takes long to start, and does not depend on the server; run this test without -short.")
 	}
 	path := redistest.Program(t, "chromium", "chromium", "chromium-browser", "google-chrome")
+	browsers <- struct{}{}
+	t.Cleanup(func() { <-browsers })
 	dir := profile(t) // also for temporary files, which a killed browser leaves
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
 		chromedp.UserDataDir(dir), chromedp.Env("TMPDIR="+dir), chromedp.WSURLReadTimeout(time.Minute))
@@ -173,7 +178,7 @@ func runPage(t *testing.T, args ...string) (url string, out *served) {
 // limiter returns the service's limiter, on the clock of Redis.
 func (s *service) limiter(t *testing.T, limits string) *window.Limiter {
 	t.Helper()
-	l, err := window.New(window.On(s.client), window.Config{Name: s.name, Limits: parsed(t, limits), Secret: s.secret})
+	l, err := window.New(window.On(s.client), window.Config{Name: s.name, Limits: parsed(t, limits), Secret: s.secret, Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +208,7 @@ func (g *guardedService) failNow(t *testing.T, account, ip string, times int) {
 func (s *service) past(t *testing.T, limits, event string, now time.Time, ago ...time.Duration) {
 	t.Helper()
 	var at time.Time
-	l, err := window.New(window.On(s.client), window.Config{Name: s.name, Limits: parsed(t, limits), Now: func() time.Time { return at }})
+	l, err := window.New(window.On(s.client), window.Config{Name: s.name, Limits: parsed(t, limits), Timeout: time.Minute, Now: func() time.Time { return at }})
 	for _, a := range ago {
 		if err == nil {
 			at = now.Add(-a)
@@ -403,7 +408,7 @@ func guard(t *testing.T, s *service) *guardedService {
 	g.secret = []byte("sixteen bytes, or more")
 	g.file = write(t, string(g.secret)+"\n")
 	var err error
-	if g.Guard, err = login.New(window.On(g.client), login.Config{Name: g.name, Secret: g.secret, Now: func() time.Time { return g.now }}); err != nil {
+	if g.Guard, err = login.New(window.On(g.client), login.Config{Name: g.name, Secret: g.secret, Timeout: time.Minute, Now: func() time.Time { return g.now }}); err != nil {
 		t.Fatal(err)
 	}
 	return g

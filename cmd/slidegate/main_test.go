@@ -377,6 +377,7 @@ func manyLimits(n int) string {
 
 // TestProgram builds the program and runs it.
 func TestProgram(t *testing.T) {
+	t.Parallel()
 	program := filepath.Join(t.TempDir(), "slidegate.exe")
 	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

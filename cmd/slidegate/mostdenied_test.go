@@ -32,6 +32,7 @@ func mostDenied(t *testing.T) (list *mostdenied.List, url string) {
 // TestMostDenied checks the page of package mostdenied: it shows new denials by itself, runs nothing that
 // an event holds, and fits into a wide and a narrow window.
 func TestMostDenied(t *testing.T) {
+	t.Parallel()
 	ctx := chromium(t)
 	for _, width := range []int64{1280, 390} {
 		list, url := mostDenied(t)
@@ -49,6 +50,7 @@ func TestMostDenied(t *testing.T) {
 
 // TestMostDeniedWithoutServer checks that the page says when its server is gone.
 func TestMostDeniedWithoutServer(t *testing.T) {
+	t.Parallel()
 	ctx := chromium(t)
 	server := httptest.NewServer(mostdenied.New())
 	do(t, ctx, visit(server.URL), says("live", "live"), log.Disable()) // the browser logs each failure

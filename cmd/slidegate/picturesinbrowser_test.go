@@ -11,6 +11,7 @@ import (
 // TestPicturesInBrowser checks that a browser draws the charts of docs light or dark, as its user
 // prefers, and that all text fits, whatever fonts it has.
 func TestPicturesInBrowser(t *testing.T) {
+	t.Parallel()
 	ctx := chromium(t)
 	pictures, _ := filepath.Glob("../../docs/*.svg")
 	if len(pictures) < 8 {

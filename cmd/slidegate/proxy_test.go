@@ -100,6 +100,7 @@ func TestProxies(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it runs five histories of proxies")
 	}
+	t.Parallel()
 	program := os.Args[0]
 	for name, test := range map[string]func(*testing.T, string){
 		"two admit one budget": testTwoAdmitOneBudget, "one is killed": testOneIsKilled,

@@ -154,6 +154,7 @@ func TestSuggestOnPlantedAttackers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it works in one goroutine, for half a minute under the race detector")
 	}
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		plan   plan
 		line   func(knownAttempt) string
@@ -181,6 +182,7 @@ func TestSuggestOnPlantedAttackers(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			all, log := tt.plan.simulate(3), strings.Builder{}
 			for _, a := range all {
 				log.WriteString(tt.line(a) + "\n")
