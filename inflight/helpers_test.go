@@ -9,7 +9,7 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+func TestMain(m *testing.M) { redistest.MainParallel(m) }
 
 func must[T any](v T, err error) T {
 	if err != nil {

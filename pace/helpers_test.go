@@ -15,7 +15,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+func TestMain(m *testing.M) { redistest.MainParallel(m) }
 
 func must[T any](v T, err error) T {
 	if err != nil {

@@ -147,7 +147,7 @@ func TestForeignValue(t *testing.T) {
 func TestInspectOthers(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1_700_000_000_000).UTC()
-	cfg := pace.Config{Name: redistest.Key(t), Limits: parsed("1/1s", "5/1h", "3/1m"), Now: func() time.Time { return now }}
+	cfg := pace.Config{Name: redistest.Key(t), Limits: parsed("1/1s", "5/1h", "3/1m"), Timeout: time.Minute, Now: func() time.Time { return now }}
 	conn := window.On(redistest.Client(t))
 	must(must(pace.New(conn, cfg)).Reserve(t.Context(), "e"))
 	cfg.Limits = parsed("9/1m")
