@@ -29,7 +29,7 @@ func TestEachInTime(t *testing.T) {
 	eachClient(t, func(t *testing.T, k kind) {
 		t.Parallel() // before a replica takes over
 		l := of[k.name]
-		events := make([]string, 10_000)
+		events := make([]string, 2000)
 		for i := range events {
 			events[i] = fmt.Sprint("203.0.113.", i)
 		}

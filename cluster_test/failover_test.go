@@ -26,12 +26,13 @@ type incident struct {
 	keepsDeciding bool          // the old master goes on deciding
 }
 
+// incidents begin with the longest node timeout: replicas can be elected again after four of them.
 var incidents = []incident{
+	{name: "isolated, node timeout 5 s, a replica required", settings: replicaRequired, begin: func(tb testing.TB, s *redistest.Server) { s.Isolate(tb) }},
 	{name: "killed", settings: shortNodeTimeout, begin: func(tb testing.TB, s *redistest.Server) { s.Kill(tb) }},
 	{name: "killed, coverage not required", settings: noCoverage, begin: func(tb testing.TB, s *redistest.Server) { s.Kill(tb) }},
 	{name: "paused for 5 s", settings: noCoverage, begin: func(tb testing.TB, s *redistest.Server) { s.Pause(tb) }, lasts: 5 * time.Second},
 	{name: "isolated", settings: noCoverage, keepsDeciding: true, begin: func(tb testing.TB, s *redistest.Server) { s.Isolate(tb) }},
-	{name: "isolated, node timeout 5 s, a replica required", settings: replicaRequired, begin: func(tb testing.TB, s *redistest.Server) { s.Isolate(tb) }},
 }
 
 // TestFailover loses a master under load in each way. Only units that the master had acknowledged
@@ -331,6 +332,65 @@ func (s *incidentRun) logRow(t *testing.T, sum outcomes) {
 		s.longestGap(true), s.longestGap(false), s.median(false), s.median(true), after, last, lost, sum.overLimit, sum.uncertain, sum.refused)
 }
 
+// TestClockStepsBack moves a shard from a master whose clock is ahead to one whose clock is right.
+// That frees no units, and locks nobody out for longer than promised. The clock of a server cannot
+// be set here, so Config.Now gives the first master the time.
+func TestClockStepsBack(t *testing.T) {
+	nodes := redistest.Replicated(t)
+	shortNodeTimeout.set(t, nodes)
+	var all []stepBack
+	for _, ahead := range []time.Duration{40 * time.Second, time.Hour} { // less than Per, and much more
+		for _, k := range kinds {
+			s := stepBack{k, nodes.NewClient(t, nil), window.Config{Name: redistest.Key(t), Limits: []window.Limit{window.PerMinute(4)}}, ahead}
+			admit(t, s.clock(ahead), full, 4)
+			admit(t, s.clock(ahead), half, 2)
+			all = append(all, s)
+		}
+	}
+	old := nodes.MasterOf(t, slotOf(full))
+	if nodes.Failover(t, old); nodes.MasterOf(t, slotOf(full)) == old {
+		t.Fatal("no failover")
+	}
+	for _, s := range all {
+		t.Run(fmt.Sprint(s.ahead, " ", s.name), s.locksNobodyOut)
+	}
+}
+
+// full and half are events on the master with the fast clock. It counts all units of full, and half
+// of the units of half.
+var full, half = shardEvents[failedShard][0], shardEvents[failedShard][1]
+
+// stepBack is a step back of a master's clock.
+type stepBack struct {
+	kind
+	client rueidis.Client
+	cfg    window.Config
+	ahead  time.Duration
+}
+
+// clock returns the limiter with a clock that is ahead.
+func (s stepBack) clock(ahead time.Duration) limiter {
+	s.cfg.Now = func() time.Time { return time.Now().Add(ahead) }
+	return must(s.newOnClient(s.client, s.cfg))
+}
+
+// locksNobodyOut checks the limiter with the right clock: it allows no more than the limit, and the
+// wait that it promises is right.
+func (s stepBack) locksNobodyOut(t *testing.T) {
+	right := must(s.newOnClient(s.client, s.cfg))
+	admit(t, right, half, 2)
+	for _, event := range []string{full, half} {
+		d, err := right.Allow(t.Context(), event)
+		if err != nil || d.Allowed || d.RetryAfter > 2*time.Minute {
+			t.Errorf("%s: %+v %v", event, d, err)
+		}
+		if wait := s.ahead + time.Minute; s.name == "window" && s.ahead < time.Minute && (d.RetryAfter > wait || d.RetryAfter < wait-30*time.Second) {
+			t.Errorf("%s: denied for %v, though its units were dated %v ahead", event, d.RetryAfter, s.ahead)
+		}
+		admit(t, s.clock(d.RetryAfter), event, 1)
+	}
+}
+
 // TestPausedMaster pauses a master for 3 s, and its replica does not take over. After the pause,
 // the master executes the requests that it was sent meanwhile. Their callers got ErrUncertain in
 // time.
@@ -372,6 +432,29 @@ func (s *incidentRun) outlastsAPause(t *testing.T) {
 	if sum.uncertain == 0 || sum.counted == sum.admitted {
 		t.Error("a poor test: the master executed nothing after the pause")
 	}
+}
+
+// TestScriptFlush flushes the scripts of masters repeatedly under load. No caller notices.
+func TestScriptFlush(t *testing.T) {
+	eachClient(t, func(t *testing.T, k kind) {
+		nodes := redistest.Replicated(t)
+		l := k.newLimiter(t, nodes.Options(nil), perMonth(neverReached))
+		group := startLoad(t, callers, l.Allow, roundRobin(slices.Concat(shardEvents[:]...)))
+		for range redistest.UnlessShort(5, 3) {
+			for _, events := range shardEvents {
+				group.await(t, 100)
+				master := nodes.MasterOf(t, slotOf(events[0]))
+				must(master.Do(t.Context(), "CONFIG", "RESETSTAT").ToString())
+				must(master.Do(t.Context(), "SCRIPT", "FLUSH").ToString())
+				eventually(t, "the script is sent anew", func() bool {
+					return strings.Contains(must(master.Do(t.Context(), "INFO", "commandstats").ToString()), "cmdstat_eval:")
+				})
+			}
+		}
+		attempts := group.end()
+		checkNoErrors(t, attempts)
+		t.Logf("%+v", checkCounts(t, l, neverReached, attempts, nil))
+	})
 }
 
 // TestGracefulFailover lets every replica take over under load, as in a rolling restart. The old
@@ -433,86 +516,4 @@ func redirected(t *testing.T, s *redistest.Server) string {
 		t.Fatalf("no rejected calls of EVALSHA in %s", info)
 	}
 	return rejected
-}
-
-// TestClockStepsBack moves a shard from a master whose clock is ahead to one whose clock is right.
-// That frees no units, and locks nobody out for longer than promised. The clock of a server cannot
-// be set here, so Config.Now gives the first master the time.
-func TestClockStepsBack(t *testing.T) {
-	nodes := redistest.Replicated(t)
-	shortNodeTimeout.set(t, nodes)
-	var all []stepBack
-	for _, ahead := range []time.Duration{40 * time.Second, time.Hour} { // less than Per, and much more
-		for _, k := range kinds {
-			s := stepBack{k, nodes.NewClient(t, nil), window.Config{Name: redistest.Key(t), Limits: []window.Limit{window.PerMinute(4)}}, ahead}
-			admit(t, s.clock(ahead), full, 4)
-			admit(t, s.clock(ahead), half, 2)
-			all = append(all, s)
-		}
-	}
-	old := nodes.MasterOf(t, slotOf(full))
-	if nodes.Failover(t, old); nodes.MasterOf(t, slotOf(full)) == old {
-		t.Fatal("no failover")
-	}
-	for _, s := range all {
-		t.Run(fmt.Sprint(s.ahead, " ", s.name), s.locksNobodyOut)
-	}
-}
-
-// full and half are events on the master with the fast clock. It counts all units of full, and half
-// of the units of half.
-var full, half = shardEvents[failedShard][0], shardEvents[failedShard][1]
-
-// stepBack is a step back of a master's clock.
-type stepBack struct {
-	kind
-	client rueidis.Client
-	cfg    window.Config
-	ahead  time.Duration
-}
-
-// clock returns the limiter with a clock that is ahead.
-func (s stepBack) clock(ahead time.Duration) limiter {
-	s.cfg.Now = func() time.Time { return time.Now().Add(ahead) }
-	return must(s.newOnClient(s.client, s.cfg))
-}
-
-// locksNobodyOut checks the limiter with the right clock: it allows no more than the limit, and the
-// wait that it promises is right.
-func (s stepBack) locksNobodyOut(t *testing.T) {
-	right := must(s.newOnClient(s.client, s.cfg))
-	admit(t, right, half, 2)
-	for _, event := range []string{full, half} {
-		d, err := right.Allow(t.Context(), event)
-		if err != nil || d.Allowed || d.RetryAfter > 2*time.Minute {
-			t.Errorf("%s: %+v %v", event, d, err)
-		}
-		if wait := s.ahead + time.Minute; s.name == "window" && s.ahead < time.Minute && (d.RetryAfter > wait || d.RetryAfter < wait-30*time.Second) {
-			t.Errorf("%s: denied for %v, though its units were dated %v ahead", event, d.RetryAfter, s.ahead)
-		}
-		admit(t, s.clock(d.RetryAfter), event, 1)
-	}
-}
-
-// TestScriptFlush flushes the scripts of masters repeatedly under load. No caller notices.
-func TestScriptFlush(t *testing.T) {
-	eachClient(t, func(t *testing.T, k kind) {
-		nodes := redistest.Replicated(t)
-		l := k.newLimiter(t, nodes.Options(nil), perMonth(neverReached))
-		group := startLoad(t, callers, l.Allow, roundRobin(slices.Concat(shardEvents[:]...)))
-		for range redistest.UnlessShort(5, 3) {
-			for _, events := range shardEvents {
-				group.await(t, 100)
-				master := nodes.MasterOf(t, slotOf(events[0]))
-				must(master.Do(t.Context(), "CONFIG", "RESETSTAT").ToString())
-				must(master.Do(t.Context(), "SCRIPT", "FLUSH").ToString())
-				eventually(t, "the script is sent anew", func() bool {
-					return strings.Contains(must(master.Do(t.Context(), "INFO", "commandstats").ToString()), "cmdstat_eval:")
-				})
-			}
-		}
-		attempts := group.end()
-		checkNoErrors(t, attempts)
-		t.Logf("%+v", checkCounts(t, l, neverReached, attempts, nil))
-	})
 }
