@@ -84,7 +84,7 @@ func crowd(calls int, args []string) (events []string, place int) {
 // call are random, and the clock occasionally steps back.
 func TestGroups(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
-		for seed := range redistest.UnlessShort(20, 5) {
+		for seed := range redistest.Share(20) {
 			e := &twin{script: s, Rand: rand.New(rand.NewPCG(5, uint64(seed))), now: s.midnight()}
 			f := forms{s.spyOnRedis(t), s.spyOnRedis(t)}
 			for i := range 1 + e.IntN(4) {

@@ -451,7 +451,7 @@ func (p *heldPlay) does(t *testing.T, c heldCall) {
 // TestInflightHistories plays random histories in the reference and on a server. Both must reply,
 // write and store the same, while the clock steps and records are lost.
 func TestInflightHistories(t *testing.T) {
-	for seed := range uint64(redistest.UnlessShort(60, 16)) {
+	for seed := range uint64(redistest.Share(60)) {
 		newHeldPlay(seed, heldOnRedis(t)).plays(t)
 	}
 }

@@ -37,7 +37,7 @@ type jointAsk struct {
 // The clock also steps back. Some events fail, and then nothing is written for their group. A
 // denied group is allowed after exactly its longest wait.
 func TestJoint(t *testing.T) {
-	for seed := range redistest.UnlessShort(20, 5) {
+	for seed := range redistest.Share(20) {
 		e := newJointTwin(t, rand.New(rand.NewPCG(6, uint64(seed))))
 		for range 60 {
 			e.passTime()

@@ -245,7 +245,7 @@ var paceTypes = cmp.AllowUnexported(answer{}, paceRecord{}, paceSection{}, paceB
 // TestPaceHistories plays random histories in the model and on a server, which must reply and store
 // the same, and compares them with the log of the model.
 func TestPaceHistories(t *testing.T) {
-	for seed := range uint64(redistest.UnlessShort(200, 40)) {
+	for seed := range uint64(redistest.Share(200)) {
 		newPacedEvent(seed, pace.onRedis(t)).plays(t, seed%3 == 0)
 	}
 }

@@ -25,7 +25,7 @@ type event struct {
 
 // events runs a test for some random events of a script.
 func (s script) events(t *testing.T, n int, test func(tb testing.TB, e *event)) {
-	for seed := range redistest.UnlessShort(n, n/4) {
+	for seed := range redistest.Share(n) {
 		e := &event{script: s, judge: s.onRedis(t), Rand: rand.New(rand.NewPCG(1, uint64(seed))), max: math.MaxInt64, now: s.midnight()}
 		for i := range 1 + e.IntN(3) {
 			e.limit(10 * math.Pow(100, float64(i)))

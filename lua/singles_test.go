@@ -31,7 +31,7 @@ type twin struct {
 // also steps back.
 func TestSingles(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
-		for seed := range redistest.UnlessShort(30, 15) {
+		for seed := range redistest.Share(30) {
 			e := &twin{script: s, Rand: rand.New(rand.NewPCG(2, uint64(seed))), single: s.onRedis(t), merged: s.onRedis(t), now: s.midnight()}
 			for i := range 1 + e.IntN(4) {
 				e.pers = append(e.pers, 10+e.Int64N([]int64{100, 10_000, 100_000, 1 << 33}[i]))
@@ -131,7 +131,7 @@ func (e *twin) calls(tb testing.TB, verb string, n int64, limits []string) (all 
 // bits.
 func TestSinglesOfMany(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
-		for seed := range redistest.UnlessShort(20, 10) {
+		for seed := range redistest.Share(20) {
 			e := &twin{script: s, Rand: rand.New(rand.NewPCG(3, uint64(seed))), single: s.onRedis(t), merged: s.onRedis(t), now: s.midnight()}
 			var limits []string
 			for i := range int64(1 + e.IntN(3)) {
@@ -175,7 +175,7 @@ func (e *twin) many(tb testing.TB, verb string, n int64, limits []string) {
 // and the same time until they are forgotten.
 func TestInspectListsOthers(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
-		for seed := range redistest.UnlessShort(20, 10) {
+		for seed := range redistest.Share(20) {
 			e := &twin{script: s, Rand: rand.New(rand.NewPCG(4, uint64(seed))), single: s.onRedis(t), merged: s.onRedis(t), now: s.midnight()}
 			for i := range 1 + e.IntN(4) {
 				e.pers = append(e.pers, 10+e.Int64N([]int64{100, 10_000, 100_000, 1 << 33}[i]))

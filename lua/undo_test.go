@@ -23,7 +23,7 @@ type undoAsk struct {
 // successive calls of refund and reset for each of them: replies, bytes and times to live. An event
 // can occur twice, and some fail.
 func TestUndo(t *testing.T) {
-	for seed := range redistest.UnlessShort(20, 5) {
+	for seed := range redistest.Share(20) {
 		e := newJointTwin(t, rand.New(rand.NewPCG(7, uint64(seed))))
 		for range 60 {
 			e.passTime()

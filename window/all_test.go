@@ -303,7 +303,7 @@ func TestJointReturnsWhatItTook(t *testing.T) {
 func TestJointTogether(t *testing.T) {
 	t.Parallel()
 	for _, hangs := range []bool{false, true} {
-		j := newJoint(t, redistest.UnlessShort(time.Second, 500*time.Millisecond))
+		j := newJoint(t, map[bool]time.Duration{true: 2 * time.Second, false: time.Minute}[hangs])
 		must(j.limiters[0].AllowN(t.Context(), "e", 2))
 		must(j.limiters[1].Peek(t.Context(), "e")) // so that it is connected and has the script loaded
 		if hangs {
@@ -416,7 +416,7 @@ func TestCheckOfOneUnit(t *testing.T) {
 // of a joint attempt. The units that it counted stay until they are forgotten, and no longer.
 func TestJointWhenTheProcessDies(t *testing.T) {
 	t.Parallel()
-	cfg := window.Config{Name: "dying", Limits: parsed("1/2s")}
+	cfg := window.Config{Name: "dying", Limits: parsed("1/2s"), Timeout: time.Minute}
 	if address := os.Getenv("SLIDEGATE_TEST_DYING"); address != "" {
 		client := must(rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address}}))
 		cfg.Observe = func(context.Context, window.Observation) { os.Exit(3) }

@@ -230,7 +230,7 @@ func TestJointAmidFaults(t *testing.T) {
 			t.Run(f.name+", "+s.name, func(t *testing.T) {
 				t.Parallel()
 				h := s.history(t)
-				h.fault, h.calls = &f, redistest.UnlessShort(s.calls, s.calls/10) // each fault must hit a call
+				h.fault = &f
 				h.onServer(t, redistest.Start(t, "--maxmemory-policy", "noeviction"), 2*time.Second)
 				h.play(t)
 				t.Logf("%d joint calls had no answer, of which %d were counted; %d single calls had none; %d other errors", h.uncertain.Load(), h.counted.Load(), h.unclear.Load(), h.failed.Load())
