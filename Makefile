@@ -60,8 +60,10 @@ check:
 	$(GO) test -vet=off -short -p 6 $(ALL)
 
 # The full tests and those under the race detector run at the same time, because many mostly wait.
-# JOBS=1 runs them one after the other, which suits a machine where containers start slowly.
+# JOBS=1 runs them one after the other, which suits a machine where containers start slowly. Then P
+# test binaries run at a time.
 JOBS ?= 2
+P    ?= 2
 
 # The first run brings a Redis and says which one answers.
 test:
@@ -69,7 +71,7 @@ test:
 	@$(MAKE) --no-print-directory -j$(JOBS) full race newest
 
 full:
-	$(GO) test -vet=off -count=1 -timeout 15m -p $(if $(filter 1,$(JOBS)),2,3) $(OTHERS)
+	$(GO) test -vet=off -count=1 -timeout 15m -p $(if $(filter 1,$(JOBS)),$(P),3) $(OTHERS)
 
 # The two tests whose outcome depends most on the version of go-redis, on the newest one.
 newest:
@@ -84,10 +86,10 @@ simulate:
 	$(GO) test -count=1 ./bench/attack
 
 # Short tests of promises, scripts, histories, outages, replays on Redis and ways to reach a server.
-# It leaves out the longest that only test memory or deadlines of the client.
+# It leaves out the longest that only test memory, deadlines of the client, or many goroutines.
 short:
 	$(GO) test -count=1 -v -run '^TestServer$$' ./internal/redistest
-	$(GO) test -vet=off -count=1 -short -timeout 5m -skip '^Test(SilentConnectionEndsADenial|JointAmidFaults|DeadlinesOfCallers|ConnectingTakesLonger|Flood|Local.*)$$|^TestTrouble$$/Fallback' ./window ./pace ./ar1 ./lua ./cmd/slidegate/internal/inspect ./cmd/slidegate/internal/replay
+	$(GO) test -vet=off -count=1 -short -timeout 5m -skip '^Test(SilentConnectionEndsADenial|JointAmidFaults|DeadlinesOfCallers|ConnectingTakesLonger|Flood|Fleet|Local.*|.*UnderLoad)$$|^TestTrouble$$/Fallback' ./window ./pace ./ar1 ./lua ./cmd/slidegate/internal/inspect ./cmd/slidegate/internal/replay
 	$(GO) test -vet=off -count=1 -timeout 5m -run '^Test(PromotedByHand|TLS|RESP2|ACLOfOneServer|ACLWithoutProbes|Full)$$' ./cluster_test
 
 # Short tests of ACL users, cached denials and failovers, on a cluster and under Sentinel.
@@ -115,10 +117,10 @@ else
 endif
 
 race-once:
-	$(GO) test -race -vet=off -count=1 -timeout 15m -p 2 $(ONCE)
+	$(GO) test -race -vet=off -count=1 -timeout 15m -p $(P) $(ONCE)
 
 race-load:
-	$(GO) test -race -vet=off -short -count=1 -timeout 15m -p 2 -run 'UnderLoad$$' $(LOAD)
+	$(GO) test -race -vet=off -short -count=1 -timeout 15m -p $(P) -run 'UnderLoad$$' $(LOAD)
 
 # All tests of LOAD and of two packages that race reaches only through others, nightly. The race
 # detector makes pools of memory forget, so allocations are not counted.
