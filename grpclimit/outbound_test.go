@@ -33,7 +33,7 @@ func TestOutboundConfig(t *testing.T) {
 	for want, cfg := range map[string]grpclimit.OutboundConfig{
 		"neither Turns nor Places": {Outage: grpclimit.FailOpen},
 		`Outage ""`:                {Places: places()},
-		"a zero Limiter":           {Turns: &pace.Limiter{}, Outage: grpclimit.FailOpen},
+		"an uninitialized Limiter": {Turns: &pace.Limiter{}, Outage: grpclimit.FailOpen},
 	} {
 		if _, err := grpclimit.NewOutbound(cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, not %s", err, want)

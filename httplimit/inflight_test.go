@@ -25,11 +25,11 @@ import (
 func TestInFlightConfig(t *testing.T) {
 	l := places(1)
 	for want, cfg := range map[string]httplimit.InFlightConfig{
-		"no Places":      {Key: everybody, Outage: httplimit.FailOpen},
-		"no Key":         {Places: l, Outage: httplimit.FailOpen},
-		`the Outage ""`:  {Places: l, Key: everybody},
-		"zero Limiter":   {Places: &inflight.Limiter{}, Key: everybody, Outage: httplimit.FailOpen},
-		"a Wait of -1ns": {Places: l, Key: everybody, Outage: httplimit.FailOpen, Wait: -1},
+		"no Places":             {Key: everybody, Outage: httplimit.FailOpen},
+		"no Key":                {Places: l, Outage: httplimit.FailOpen},
+		`the Outage ""`:         {Places: l, Key: everybody},
+		"uninitialized Limiter": {Places: &inflight.Limiter{}, Key: everybody, Outage: httplimit.FailOpen},
+		"a Wait of -1ns":        {Places: l, Key: everybody, Outage: httplimit.FailOpen, Wait: -1},
 	} {
 		if _, err := httplimit.NewInFlight(cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, not %s", err, want)
