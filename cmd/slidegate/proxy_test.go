@@ -163,7 +163,7 @@ func testOneIsKilled(t *testing.T, program string) {
 // the metrics count those decided in memory.
 func testRedisIsKilled(t *testing.T, program string) {
 	s, redis := startServer(t), redistest.Start(t)
-	p := startProxy(t, program, "--to", s.URL, "--limit", "1000000/1h", "--redis", relay(t, redis), "--timeout", "2s")
+	p := startProxy(t, program, "--to", s.URL, "--limit", "1000000/1h", "--redis", relay(t, redis), "--timeout", "5s")
 	const byRedis, byMemory = `slidegate_requests_total\{by="redis",.*`, `slidegate_requests_total\{by="memory",.*`
 	all := []*load{drive(times(500), p.url)}
 	if n := p.metric(t, byRedis); n != 500 {
