@@ -130,7 +130,7 @@ func TestFullMemory(t *testing.T) {
 func TestForeignValue(t *testing.T) {
 	t.Parallel()
 	client := redistest.Client(t)
-	l := must(inflight.New(window.On(client), inflight.Config{Name: redistest.Key(t), Max: 1, Timeout: time.Minute}))
+	l := must(inflight.New(window.On(client), inflight.Config{Name: redistest.Key(t), Max: 1, TTL: time.Hour, Timeout: time.Minute}))
 	lease := taken(t, l, "e")
 	key := must(l.Inspect(t.Context(), "e")).Key
 	if err := client.Do(t.Context(), client.B().Set().Key(key).Value("hello").Build()).Error(); err != nil {
