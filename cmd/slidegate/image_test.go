@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/tlstest"
+	"github.com/slidegate/slidegate/internal/tlstest"
 )
 
 // TestImage builds the image of the Dockerfile, and runs it as a proxy. It trusts the authorities in
