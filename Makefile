@@ -4,6 +4,10 @@ GO       ?= go
 GOLANGCI ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 30s
 
+# What looks at the code apart from tests.
+ACTIONLINT  = $(GO) run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+GOVULNCHECK = $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0
+
 # All packages of the eight modules in go.work, the slowest first, and those that users import or
 # run.
 ALL   = ./cluster_test/... ./... ./cmd/slidegate/... ./goredisgate/... ./grpclimit/... ./otelgate/... ./examples/... ./bench/...
@@ -27,26 +31,37 @@ OTHERS = $(filter-out $(if $(filter 1,$(CGO)),$(shell $(GO) list $(ONCE))) $(she
 
 # The servers of `make matrix`, and what runs on each. They run in Docker, in the official images. If
 # UNPACKED is set, they are the processes that .ci/servers unpacked in that directory.
-SERVERS ?= redis-6.0 redis-7.0 redis-8.0 redis-8.6 valkey-8.0 valkey-8.1 valkey-9.1
+SERVERS ?= redis-6.0 redis-7.0 redis-8.0 redis-8.6 redis-8.8 redis-8.10 redis-8.12 valkey-8.0 valkey-8.1 valkey-9.1 valkey-9.2
 TESTS   ?= test
 image    = $(patsubst valkey-%,valkey/valkey:%-alpine,$(patsubst redis-%,redis:%-alpine,$(1)))
 place    = $(if $(UNPACKED),SLIDEGATE_DOCKER=0 PATH="$(UNPACKED)/$(1):$$PATH",SLIDEGATE_DOCKER=1 SLIDEGATE_REDIS_IMAGE=$(image))
 
 # The oldest go-redis that goredisgate can use, which is in its go.mod, one between, and the newest.
-GO_REDIS ?= $(shell sed -n 's|.*/go-redis/v9 ||p' goredisgate/go.mod) v9.22.0 v9.23.0
+GO_REDIS ?= $(call oldest,go-redis/v9,goredisgate) v9.22.0 v9.23.0
 
-.PHONY: help check test full newest short cluster hosts matrix go-redis simulate race race-once race-load race-full lint fuzz bench site
+# The oldest OpenTelemetry and gRPC that otelgate and grpclimit can use, and the newest.
+OTEL ?= $(call oldest,otel,otelgate) latest
+GRPC ?= $(call oldest,grpc,grpclimit) latest
+
+# The version of a module in the go.mod of another one.
+oldest = $(shell sed -n 's|.*/$(1) \(v[^ ]*\).*|\1|p' $(2)/go.mod)
+
+.PHONY: help check test full newest short cluster hosts matrix go-redis adapters simulate race race-once race-load race-full lint vulnerabilities api regression fuzz bench site
 
 help:
 	@echo "make check   vet, and the short tests of all packages: run it before each commit"
 	@echo "make test    the tests of all modules, on real Redis servers; JOBS=1 takes longer, and suits a slow machine"
 	@echo "make matrix  all tests on each of SERVERS=\"$(SERVERS)\", in Docker"
 	@echo "make go-redis  the tests of goredisgate and cluster_test on each of GO_REDIS=\"$(GO_REDIS)\""
+	@echo "make adapters  the tests of otelgate on each of OTEL=\"$(OTEL)\", those of grpclimit on each of GRPC=\"$(GRPC)\""
 	@echo "make simulate  compares docs/login-simulation.md with the simulated attacks, in 45 s"
 	@echo "make short   what depends most on the server, in a minute; make cluster the same on a cluster"
 	@echo "make race    packages with several goroutines, under the race detector (part of make test);"
 	@echo "             of the largest, only tests named ...UnderLoad; make race-full runs all of theirs"
-	@echo "make lint    formatting, vet and linters, on all modules; vet for 32 bit and for Windows"
+	@echo "make lint    formatting, vet and linters, on all modules; vet for 32 bit, arm64 and Windows; the workflows"
+	@echo "make vulnerabilities  known ones that the code can reach, by govulncheck"
+	@echo "make api     what changed in the API since the last tag"
+	@echo "make regression  whether a decision costs more than at the last commit of the day before"
 	@echo "make fuzz    every fuzz target for FUZZTIME=$(FUZZTIME)"
 	@echo "make bench   what a decision costs, beside other libraries, scripts and floors"
 	@echo "make site    README and docs as static HTML, by VitePress, and its check in Chromium (not part of make test)"
@@ -75,11 +90,16 @@ full:
 
 # The two tests whose outcome depends most on the version of go-redis, on the newest one.
 newest:
-	@.ci/go-redis $(lastword $(GO_REDIS)) $(GO) test -vet=off -count=1 -timeout 5m -run '^Test(Hooks|BrokenTogether)$$' ./goredisgate
+	@.ci/with $(lastword $(GO_REDIS)) github.com/redis/go-redis/v9 -- $(GO) test -vet=off -count=1 -timeout 5m -run '^Test(Hooks|BrokenTogether)$$' ./goredisgate
 
 # The tests of goredisgate and cluster_test, on each of GO_REDIS.
 go-redis:
-	@set -e; for v in $(GO_REDIS); do .ci/go-redis $$v $(GO) test -count=1 -timeout 15m -p 2 ./goredisgate ./cluster_test; done
+	@set -e; for v in $(GO_REDIS); do .ci/with $$v github.com/redis/go-redis/v9 -- $(GO) test -count=1 -timeout 15m -p 2 ./goredisgate ./cluster_test; done
+
+# The tests of otelgate and grpclimit, on each of OTEL and GRPC.
+adapters:
+	@set -e; for v in $(OTEL); do .ci/with $$v $(addprefix go.opentelemetry.io/,otel otel/metric otel/sdk otel/sdk/metric otel/trace) -- $(GO) test -count=1 -timeout 5m ./otelgate; done
+	@set -e; for v in $(GRPC); do .ci/with $$v google.golang.org/grpc -- $(GO) test -count=1 -timeout 5m ./grpclimit; done
 
 # All tables of docs/login-simulation.md.
 simulate:
@@ -134,6 +154,24 @@ lint:
 	GOWORK=off $(GO) vet ./...
 	GOARCH=386 $(GO) vet $(ALL)
 	GOOS=windows $(GO) vet $(USERS) ./cluster_test/...
+	GOARCH=arm64 $(GO) vet $(ALL)
+	$(ACTIONLINT) -shellcheck=
+
+# Known vulnerabilities that the code of a module, or its tests, can reach. VULNDB is the database.
+VULNDB ?= https://vuln.go.dev
+vulnerabilities:
+	@set -e; for dir in $(sort $(dir $(shell git ls-files go.mod '*/go.mod'))); do \
+		echo "== $$dir"; \
+		$(GOVULNCHECK) -C $$dir -db $(VULNDB) -test ./...; \
+	done
+
+# What changed in the API since the last tag of each module.
+api:
+	@.ci/api
+
+# Whether a decision costs more than at the last commit of the day before.
+regression:
+	@.ci/regression
 
 fuzz:
 	@set -e; for pkg in $$($(GO) list $(ALL)); do \
