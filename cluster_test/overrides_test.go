@@ -205,17 +205,25 @@ func inOrder(history []inForce, attempts []attempt, age time.Duration) (n int, o
 			}
 			return s.ended.Before(a.began)
 		})
-		step := known
-		for step < len(history) && !(history[step].decided(&a.decision) && history[step].from.Before(a.ended()) && passed(history, step, a.began) <= age) {
-			step++
-		}
-		if step == len(history) {
+		step := decider(history, known, a, age)
+		if step < 0 {
 			return n, oldest
 		}
 		oldest = max(oldest, passed(history, step, a.began))
 		open = append(open, seen{a.ended(), step})
 	}
 	return len(attempts), oldest
+}
+
+// decider returns the first step, from one on, that can have decided an attempt, and was in force at most age
+// before. It returns -1 if there is none.
+func decider(history []inForce, first int, a attempt, age time.Duration) int {
+	for step := first; step < len(history); step++ {
+		if f := history[step]; f.decided(&a.decision) && f.from.Before(a.ended()) && passed(history, step, a.began) <= age {
+			return step
+		}
+	}
+	return -1
 }
 
 // passed returns how long before a time a step was no longer in force; 0 if it still was.

@@ -90,10 +90,11 @@ func inLua(t *testing.T, path, source string) (call func(keys string, args []str
 	}
 	t.Cleanup(func() { in.Close(); _ = cmd.Wait(); cancel() })
 	call = func(keys string, args []string) {
+		words := []string{keys}
 		for _, arg := range args {
-			keys += " " + inLine(arg)
+			words = append(words, inLine(arg))
 		}
-		_, _ = io.WriteString(in, keys+"\n") // if it has ended, it does not answer
+		_, _ = io.WriteString(in, strings.Join(words, " ")+"\n") // if it has ended, it does not answer
 	}
 	read = func(tb testing.TB) []string {
 		tb.Helper()

@@ -213,9 +213,9 @@ func webText(t *testing.T, fetch page.Poll) string {
 		t.Fatal(err)
 	}
 	st := got.(webState)
-	text := fmt.Sprint(st.Allowed, " ", time.Duration(st.RetryAfter)*time.Millisecond)
+	words := []string{fmt.Sprint(st.Allowed, " ", time.Duration(st.RetryAfter)*time.Millisecond)}
 	for _, sec := range st.Limits {
-		text += " " + sec.name()
+		words = append(words, sec.name())
 	}
-	return text + ": " + st.OverrideText
+	return strings.Join(words, " ") + ": " + st.OverrideText
 }
