@@ -37,7 +37,7 @@ func TestSentencesWithFigures(t *testing.T) {
 	}
 	tests := map[string][]string{
 		"README.md": {
-			fmt.Sprintf("time in Redis for one limit %.2f (throttled %.2f, ulule %.2f), for three limits in one call %.2f; decisions a second by 64 callers %.1f, by 4 callers %.1f. An event takes %.0f bytes in Redis",
+			fmt.Sprintf("time in Redis for one limit %.2f (throttled %.2f, ulule %.2f), for three limits in one call %.2f; decisions per second %.1f with 64 callers, %.1f with 4. An event takes %.0f bytes in Redis",
 				window.Ratio, f.bar(t, "throttled").Ratio, f.bar(t, "ulule").Ratio, windows.Ratio/ratedThree.Ratio, one, few, window.Event),
 		},
 		"docs/performance.md": {
@@ -59,9 +59,9 @@ func TestSentencesWithFigures(t *testing.T) {
 		},
 		"docs/from-redis_rate.md": {
 			attacked(rate),
-			fmt.Sprintf("One limit takes the server %.2f × the time of redis_rate. Three limits take %.2f ×, where three calls of redis_rate take %.2f ×.",
+			fmt.Sprintf("One limit takes the server %.2f × the time of redis_rate. Three limits take %.2f ×, and three calls of redis_rate take %.2f ×.",
 				window.Ratio, windows.Ratio, ratedThree.Ratio),
-			fmt.Sprintf("With 4 callers `window` decides %.1f × as often in a second as redis_rate, and with 64 callers %.1f × as often", few, one),
+			fmt.Sprintf("With 4 callers `window` makes %.1f × as many decisions per second as redis_rate, and with 64 callers %.1f × as many", few, one),
 		},
 		"docs/from-throttled.md": {
 			attacked("throttled"),
