@@ -90,8 +90,8 @@ func TestPageOfOtherLimits(t *testing.T) {
 		says("because", "999,999 units at once; other limits are stored, and may deny, too"))
 }
 
-// TestPagePace checks that the page shows the next turn of package pace, the newest one and a pause, and
-// that Reset forgets them.
+// TestPagePace checks that the page shows the next turn of package pace, the newest one and a
+// pause, and that Reset forgets them.
 func TestPagePace(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
@@ -115,7 +115,8 @@ func TestPagePace(t *testing.T) {
 		chromedp.Click(`#confirm button[value="yes"]`, chromedp.ByQuery), says("answer", "Allowed"), says("because", "Nothing is counted"))
 }
 
-// TestPageInflight checks that the page shows the leases of package inflight, and that Reset forgets them.
+// TestPageInflight checks that the page shows the leases of package inflight, and that Reset
+// forgets them.
 func TestPageInflight(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
@@ -288,11 +289,11 @@ func TestPageWithoutRedis(t *testing.T) {
 	do(t, ctx, visit(servePageOf(t, server.Addr(), "login", "alice")), says("because", "Nothing is counted"))
 	server.Pause(t)
 	faded := holds(`getComputedStyle(document.getElementById("state")).opacity < 1`)
-	do(t, ctx, says("trouble", "failed (it gave no answer in time); try again"), says("live", "looking again"), faded)
+	do(t, ctx, says("trouble", "failed (it did not answer in time); try again"), says("live", "retrying"), faded)
 	server.Resume(t)
 	do(t, ctx, says("live", "live"), holds(`getComputedStyle(document.getElementById("state")).opacity === "1"`))
 	server.Kill(t)
-	do(t, ctx, says("trouble", "failed ("), says("live", "looking again"))
+	do(t, ctx, says("trouble", "failed ("), says("live", "retrying"))
 	server.Restart(t)
 	do(t, ctx, says("live", "live"), holds(`document.getElementById("trouble").hidden`))
 }

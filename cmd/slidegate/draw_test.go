@@ -72,7 +72,7 @@ func TestPictureReplacesNoLog(t *testing.T) {
 	log := older(t, "log.svg", "1,alice\n")
 	for _, args := range [][]string{{"replay", "--picture", log, log}, {"replay", "--login", "--picture", log}} {
 		_, stderr, status := command(t.Context(), args...)
-		if want := `slidegate: --picture: "` + log + `" exists, and is no picture; name another file` + "\n"; status != 1 || stderr != want {
+		if want := `slidegate: --picture: "` + log + `" exists, and is not a picture; name another file` + "\n"; status != 1 || stderr != want {
 			t.Errorf("status %d, %s", status, stderr)
 		}
 	}

@@ -82,12 +82,12 @@ func TestEstimatorAR1(t *testing.T) {
 		got := replayed(t, append(args, "--estimator", "ar1", "--limit", "2/10s,7/5m", write(t, log.String()))...)
 		diff := cmp.Diff(deniedBy, countsOf(&got).DeniedBy)
 		if diff != "" || got.Estimator != "ar1" || got.Sets[0].Admitted != admitted || got.Sets[0].LongestWait != longest {
-			t.Errorf("%s: %d admitted, not %d; a wait of %d, not %d ms; %s", place, got.Sets[0].Admitted, admitted, got.Sets[0].LongestWait, longest, diff)
+			t.Errorf("%s: %d allowed, want %d; a wait of %d, want %d ms; %s", place, got.Sets[0].Admitted, admitted, got.Sets[0].LongestWait, longest, diff)
 		}
 		checkForgotten(t, got.Limiter)
 	}
 	if admitted < 300 || len(deniedBy) < 2 {
-		t.Errorf("a poor history: %d admitted, denied %v", admitted, deniedBy)
+		t.Errorf("this history proves too little: %d allowed, denied %v", admitted, deniedBy)
 	}
 }
 

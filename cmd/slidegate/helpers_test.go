@@ -503,7 +503,8 @@ func (s *service) raise(t *testing.T, limits, event string, units int64, ago ...
 	s.allow(t, l, err, event, units, &now, ago)
 }
 
-// book books turns of one unit of package pace, and returns the limiter at the time of the last booking.
+// book books turns of one unit of package pace, and returns the limiter at the time of the last
+// booking.
 func (s *service) book(t *testing.T, limits, event string, ago ...time.Duration) *pace.Limiter {
 	t.Helper()
 	var now time.Time

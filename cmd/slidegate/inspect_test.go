@@ -28,8 +28,8 @@ func inspected(t *testing.T, args ...string) string {
 	return stdout
 }
 
-// TestInspectGolden compares the text about an event with golden files. Its server has few keys, so that
-// a search for similar events sees all of them.
+// TestInspectGolden compares the text about an event with golden files. Its server has few keys, so
+// that a search for similar events sees all of them.
 func TestInspectGolden(t *testing.T) {
 	server := redistest.Start(t)
 	s := &service{name: redistest.Key(t), client: server.Client(t)}
@@ -168,8 +168,8 @@ func TestInspectClockBehind(t *testing.T) {
 	}
 }
 
-// TestInspectInflight checks that --json agrees with package inflight, that the exit status says whether a
-// place is free, and that reset forgets the leases.
+// TestInspectInflight checks that --json agrees with package inflight, that the exit status says
+// whether a place is free, and that reset forgets the leases.
 func TestInspectInflight(t *testing.T) {
 	s := newService(t)
 	l, err := inflight.New(window.On(s.client), inflight.Config{Name: s.name, Max: 3, TTL: time.Hour, Holder: "web-1"})
@@ -238,7 +238,7 @@ func TestInspectPassword(t *testing.T) {
 	for _, tt := range []struct{ redis, want string }{
 		{"redis://:hunter2@" + server.Addr(), "limiter  login on " + server.Addr() + "\n"},
 		{"redis://:hunter3@" + server.Addr(), ": the user or the password is wrong (WRONGPASS invalid username-password pair"},
-		{server.Addr(), ": it asks for a password (NOAUTH HELLO must be called with the client already authenticated); write a password into a URL, redis://user:password@host:6379, or name its file by --redis-password-file\n"},
+		{server.Addr(), ": it requires a password (NOAUTH HELLO must be called with the client already authenticated); write a password into a URL, redis://user:password@host:6379, or name its file with --redis-password-file\n"},
 	} {
 		stdout, stderr, _ := command(t.Context(), "inspect", "--redis", tt.redis, "login", "alice")
 		if shown := stdout + stderr; !strings.Contains(shown, tt.want) || strings.Contains(shown, "hunter2") || strings.Contains(shown, "hunter3") {
@@ -320,7 +320,7 @@ func TestWatchGoesOn(t *testing.T) {
 	shown := &steps{do: []func(string){
 		func(string) { server.Kill(t) },
 		func(text string) {
-			if !strings.HasPrefix(text, "slidegate: --redis ") || !strings.HasSuffix(text, "; looking again\n") {
+			if !strings.HasPrefix(text, "slidegate: --redis ") || !strings.HasSuffix(text, "; retrying\n") {
 				t.Errorf("%q", text)
 			}
 			server.Restart(t)

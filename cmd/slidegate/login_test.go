@@ -325,7 +325,7 @@ func TestLoginSkips(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	stdout, _, _ := command(t.Context(), "replay", "--login", file)
-	for _, want := range []string{"skipped   3 without an account, 1 without an address\nchecked   1 (100.0 %)\n", `the attempt comes from "host.example.org", which is no address`} {
+	for _, want := range []string{"skipped   3 without an account, 1 without an address\nchecked   1 (100.0 %)\n", `the attempt comes from "host.example.org", which is not an address`} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("no %q in\n%s", want, stdout)
 		}

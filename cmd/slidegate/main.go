@@ -4,9 +4,9 @@
 //   - inspect shows how much of its limits an event has used in Redis
 //   - top lists the limiters in Redis, and their fullest events
 //   - reset deletes these counts
-//   - override gives an event other limits for a time, and overrides lists them
+//   - override gives an event other limits temporarily, and overrides lists them
 //   - proxy is an HTTP reverse proxy that limits requests
-//   - audit attacks the rate limit of a service, and reports what it does not keep
+//   - audit attacks the rate limit of a service, and reports where it falls short
 //   - completion prints a script for a shell that completes all of these
 package main
 
@@ -37,10 +37,10 @@ type commandLine struct {
 	Inspect   inspect.Command     `cmd:"" help:"Show how much of its limits an event has used, and what is free."`
 	Top       inspect.Top         `cmd:"" help:"List the limiters of a Redis, and their fullest events."`
 	Reset     inspect.Reset       `cmd:"" help:"Delete the counts of an event from Redis."`
-	Override  inspect.Override    `cmd:"" help:"Give an event other limits for a time, while the service runs."`
+	Override  inspect.Override    `cmd:"" help:"Give an event other limits temporarily, while the service runs."`
 	Overrides inspect.Overrides   `cmd:"" help:"List the overrides of a limiter."`
 	Proxy     proxyserver.Command `cmd:"" help:"Run a reverse proxy that limits the requests to a server."`
-	Audit     webaudit.Command    `cmd:"" help:"Test whether the rate limit of a service keeps what it claims."`
+	Audit     webaudit.Command    `cmd:"" help:"Test whether the rate limit of a service does what it claims."`
 
 	Completion completion.Command `cmd:"" help:"Print a script for a shell that completes commands and flags."`
 }

@@ -29,8 +29,8 @@ func mostDenied(t *testing.T) (list *mostdenied.List, url string) {
 	return list, server.URL + "/denied"
 }
 
-// TestMostDenied checks the page of package mostdenied: it shows new denials by itself, runs nothing that
-// an event holds, and fits into a wide and a narrow window.
+// TestMostDenied checks the page of package mostdenied: it shows new denials by itself, runs
+// nothing that an event holds, and fits into a wide and a narrow window.
 func TestMostDenied(t *testing.T) {
 	t.Parallel()
 	ctx := chromium(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// overridden runs the program in the afternoon, and returns its output as on the default address, and its
-// status.
+// overridden runs the program in the afternoon, and returns its output as on the default address,
+// and its status.
 func overridden(t *testing.T, s *service, args ...string) (shown string, status int) {
 	t.Helper()
 	var out, errs strings.Builder
@@ -24,8 +24,8 @@ func overridden(t *testing.T, s *service, args ...string) (shown string, status 
 	return onDefault(t, s.name, out.String()), status
 }
 
-// TestOverrideGolden sets overrides of each mode, and compares what override, overrides and inspect print
-// with golden files.
+// TestOverrideGolden sets overrides of each mode, and compares what override, overrides and inspect
+// print with golden files.
 func TestOverrideGolden(t *testing.T) {
 	t.Setenv("USER", "ann")
 	s := newService(t)
@@ -84,8 +84,8 @@ func TestOverrideQuoted(t *testing.T) {
 	}
 }
 
-// TestOverrideOfService checks that a service obeys the command, also where its limiter has a Secret, whose
-// key then holds no event.
+// TestOverrideOfService checks that a service obeys the command, also where its limiter has a
+// Secret, whose key then holds no event.
 func TestOverrideOfService(t *testing.T) {
 	for _, secret := range []string{"", "a secret of 18 b.."} {
 		s := newService(t)

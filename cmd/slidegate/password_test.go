@@ -85,7 +85,7 @@ func checkHidden(t *testing.T, name, address string, args []string) {
 		}
 	}
 	if started := strings.Contains(shown, "msg=ready"); started {
-		if status != 0 || !strings.Contains(shown, ": no Redis and no cluster answers there (") {
+		if status != 0 || !strings.Contains(shown, ": no Redis server or cluster answers there (") {
 			t.Errorf("%s %q: status %d, %s", name, address, status, shown)
 		}
 		return

@@ -138,7 +138,7 @@ func TestOtherHeaders(t *testing.T) {
 	file := write(t, "-- Logs begin at Tue 2025-03-04 05:00:00 UTC. --\nTue 2025-03-04 06:00:05 UTC h "+failed+
 		"2025-03-04T06:00:06+0000 h "+failed+"-- Boot 5c1a --\n2025-03-04 06:00:10 h "+failed+"2025-03-04T06:00:11+0000 "+failed+"<38>2025-03-04T06:00:12+00:00 h "+failed)
 	got := replayed(t, file)
-	if got.Attempts != 2 || got.Unreadable != 3 || got.FirstUnreadable != "line 2 of "+file+": "+"the header before sshd has an unknown form; write the log with journalctl -u ssh -o short-iso" {
+	if got.Attempts != 2 || got.Unreadable != 3 || got.FirstUnreadable != "line 2 of "+file+": "+"the header before sshd has an unknown format; write the log with journalctl -u ssh -o short-iso" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -183,8 +183,8 @@ func TestRedisThatWantsMore(t *testing.T) {
 		t.Fatal(err)
 	}
 	for address, end := range map[string]string{
-		locked.Addr(): "(NOAUTH HELLO must be called with the client already authenticated); write a password into a URL, redis://user:password@host:6379, or name its file by --redis-password-file",
-		hangUp(t):     "); write a password into a URL, redis://user:password@host:6379, and rediss:// where it speaks TLS",
+		locked.Addr(): "(NOAUTH HELLO must be called with the client already authenticated); write a password into a URL, redis://user:password@host:6379, or name its file with --redis-password-file",
+		hangUp(t):     "); write a password into a URL, redis://user:password@host:6379, and rediss:// if it speaks TLS",
 	} {
 		_, stderr, status := command(t.Context(), "replay", "--redis", address)
 		if want := end + ", or leave out --redis to decide in memory\n"; status != 1 || !strings.HasSuffix(stderr, want) {
@@ -197,14 +197,14 @@ func TestRedisThatWantsMore(t *testing.T) {
 	}
 }
 
-// TestWrongTLS checks the errors about a Redis that takes the TLS handshake for a command, and about
-// a server that takes it for plain text.
+// TestWrongTLS checks the errors about a Redis that takes the TLS handshake for a command, and
+// about a server that takes it for plain text.
 func TestWrongTLS(t *testing.T) {
 	plain := httptest.NewServer(nil)
 	defer plain.Close()
 	for _, tt := range []struct{ address, want string }{
-		{redistest.Addr(t), ": it speaks no TLS (it answers PING without TLS); correct the address, or write redis:// where it speaks no TLS\n"},
-		{plain.Listener.Addr().String(), "; correct the address, or write redis:// where it speaks no TLS\n"},
+		{redistest.Addr(t), ": it does not speak TLS (it answers PING without TLS); correct the address, or write redis:// where it does not speak TLS\n"},
+		{plain.Listener.Addr().String(), "; correct the address, or write redis:// where it does not speak TLS\n"},
 	} {
 		stdout, stderr, status := command(t.Context(), "inspect", "--redis", "rediss://"+tt.address, "login", "e")
 		if status != 1 || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.HasSuffix(stderr, tt.want) {
@@ -254,7 +254,7 @@ func TestTimesAnywhere(t *testing.T) {
 		for place, args := range map[string][]string{"memory": nil, "redis": {"--redis", redistest.Addr(t)}} {
 			got := replayed(t, append(args, "--limit", tt.limit, write(t, tt.log))...)
 			if got.Sets[0].Admitted != tt.admitted {
-				t.Errorf("%s, %s: %d admitted, not %d", name, place, got.Sets[0].Admitted, tt.admitted)
+				t.Errorf("%s, %s: %d allowed, want %d", name, place, got.Sets[0].Admitted, tt.admitted)
 			}
 		}
 	}

@@ -62,7 +62,7 @@ func TestResetUnasked(t *testing.T) {
 	s.raise(t, "5/1h", "alice", 3, time.Millisecond)
 	args := []string{"reset", "--ar1", "--secret-file", write(t, string(s.secret)+"\n"), "--redis", redistest.Addr(t), s.name, "alice"}
 	stdout, stderr, status := command(t.Context(), args...)
-	if want := "slidegate: nothing is forgotten: reset asks first, and the standard input is no terminal; add --yes to forget without a question\n"; status != 1 || stdout != "" || stderr != want {
+	if want := "slidegate: nothing was deleted: reset asks for confirmation, and the standard input is not a terminal; add --yes to delete without confirmation\n"; status != 1 || stdout != "" || stderr != want {
 		t.Errorf("status %d, %s%s", status, stdout, stderr)
 	}
 	if left := keys(t, s.name); len(left) != 1 {
@@ -79,8 +79,8 @@ func TestResetUnasked(t *testing.T) {
 	}
 }
 
-// TestResetPace checks that reset forgets turns of package pace and a pause, and a record that holds
-// neither, since its last turn was cancelled.
+// TestResetPace checks that reset forgets turns of package pace and a pause, and a record that
+// holds neither, since its last turn was cancelled.
 func TestResetPace(t *testing.T) {
 	s := newService(t)
 	paused, cancelled := s.book(t, "1/5s", "alice", 0), s.book(t, "1/5s", "bob", 0)
@@ -118,7 +118,7 @@ func TestResetInterrupted(t *testing.T) {
 	defer tty.Close()
 	errs := &stopper{after: 1, stop: cancel}
 	status := run(ctx, []string{"reset", "--redis", redistest.Addr(t), s.name, "alice"}, cli.Streams{In: tty, Out: &strings.Builder{}, Err: errs})
-	if status != 130 || !strings.HasSuffix(errs.String(), "slidegate: interrupted; nothing is forgotten\n") || len(keys(t, s.name)) != 1 {
+	if status != 130 || !strings.HasSuffix(errs.String(), "slidegate: interrupted; nothing was deleted\n") || len(keys(t, s.name)) != 1 {
 		t.Errorf("status %d, %s", status, errs)
 	}
 }

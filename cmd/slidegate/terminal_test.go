@@ -317,7 +317,7 @@ func TestProxyOnTerminal(t *testing.T) {
 	w := startOnTerminal(t, "proxy", "--to", "http://127.0.0.1:9", "--limit", "5/1h", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--redis", redistest.Addr(t))
 	text := strings.ReplaceAll(w.until(t, "to see who is limited\r\n"), "\r\n", "\n")
 	checkFits(t, "proxy", text)
-	want := regexp.MustCompile(`^time=[0-9:]{8} msg="budgets are shared" redis=\S+ name=proxy\n.*\n\n\x1b\[1mready: requests to 127.0.0.1:\d+ go on to http://127.0.0.1:9\x1b\[22m\nnext: open http://127.0.0.1:\d+/ to see who is limited\n$`)
+	want := regexp.MustCompile(`^time=[0-9:]{8} msg="budgets are shared" redis=\S+ name=proxy\n.*\n\n\x1b\[1mready: forwarding requests from 127.0.0.1:\d+ to http://127.0.0.1:9\x1b\[22m\nnext: open http://127.0.0.1:\d+/ to see who is limited\n$`)
 	if !want.MatchString(text) {
 		t.Errorf("%q", text)
 	}

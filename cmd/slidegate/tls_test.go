@@ -11,7 +11,8 @@ import (
 )
 
 // TestTLS runs each command with a Redis that has a private CA, asks for a certificate, and has a
-// password: with the files that it needs, by flags and by the environment, and without a certificate.
+// password: with the files that it needs, by flags and by the environment, and without a
+// certificate.
 func TestTLS(t *testing.T) {
 	ca := tlstest.NewAuthority(t)
 	cert, key := ca.Issue(t)
@@ -34,7 +35,7 @@ func TestTLS(t *testing.T) {
 		if status, shown := runReady(t, append(args, pair...)); status != tt.status || !strings.Contains(strings.Join(strings.Fields(strings.ReplaceAll(shown, "\\\n", "")), " "), tt.shows) {
 			t.Errorf("%s: status %d, %s", tt.command, status, shown)
 		}
-		want := "--redis " + address + ": it asks for a certificate ("
+		want := "--redis " + address + ": it requires a certificate ("
 		if status, shown := runReady(t, args); status != tt.ends || !strings.Contains(shown, want) || strings.Contains(shown, "okapi") {
 			t.Errorf("%s: status %d, %s", tt.command, status, shown)
 		}

@@ -88,7 +88,8 @@ func fleet(t *testing.T, client rueidis.Client) {
 	}
 }
 
-// bytesOnServer matches numbers that depend on the version of Redis, and a space that fills a column.
+// bytesOnServer matches numbers that depend on the version of Redis, and a space that fills a
+// column.
 var bytesOnServer = regexp.MustCompile(`(?m)\b(\d{3} B|\d\d B( |$))|"bytes": \d+`)
 
 // TestTopGolden compares the text about limiters with golden files.
@@ -133,7 +134,8 @@ func TestTopAsInspect(t *testing.T) {
 	}
 }
 
-// TestTopCluster checks that the counts of a cluster are exact when the budget suffices, by any node.
+// TestTopCluster checks that the counts of a cluster are exact when the budget suffices, by any
+// node.
 func TestTopCluster(t *testing.T) {
 	node, _, _ := strings.Cut(clusterAddresses(t), ",")
 	s := &service{name: redistest.Key(t), client: redistest.Cluster(t)}
@@ -187,8 +189,8 @@ func TestTopEstimates(t *testing.T) {
 	}
 }
 
-// TestTopHostile checks that keys of other programs are not counted, whatever they look like and hold,
-// and that no text of a key reaches the terminal as it is.
+// TestTopHostile checks that keys of other programs are not counted, whatever they look like and
+// hold, and that no text of a key reaches the terminal as it is.
 func TestTopHostile(t *testing.T) {
 	server := redistest.Start(t)
 	s := &service{name: "login", client: server.Client(t)}
@@ -285,13 +287,13 @@ func TestTopWatch(t *testing.T) {
 // TestTopErrors checks that each mistake gets one sentence that says what to do.
 func TestTopErrors(t *testing.T) {
 	for args, want := range map[string]string{
-		"--limit 5/1h":           "--limit is about one limiter; name it, as in slidegate top --limit 5/1h login",
+		"--limit 5/1h":           "--limit applies to one limiter; name it, as in slidegate top --limit 5/1h login",
 		"--limit 5h login":       `--limit: limit "5h": has no slash; write units per time, as in 5/1h`,
 		"--limit 5/1h,6/1h a":    "--limit: 5/1h and 6/1h have the same window; keep the tighter one",
 		"--max-time 0s":          "--max-time 0s and --max-keys 5000000 have to be more than 0",
 		"--max-keys 0":           "--max-time 5s and --max-keys 0 have to be more than 0",
 		"lo{gin":                 `limiter name "lo{gin" has the byte "{"; use only A-Z a-z 0-9 . _ - and colon`,
-		"--redis 127.0.0.1:1 a ": "--redis 127.0.0.1:1: no Redis and no cluster answers there (dial tcp 127.0.0.1:1: connect: connection refused); start it, or correct the address",
+		"--redis 127.0.0.1:1 a ": "--redis 127.0.0.1:1: no Redis server or cluster answers there (dial tcp 127.0.0.1:1: connect: connection refused); start it, or correct the address",
 	} {
 		stdout, stderr, status := topInAfternoon(t.Context(), strings.Fields(args)...)
 		if status != 1 || stdout != "" || stderr != "slidegate: "+want+"\n" {

@@ -20,8 +20,8 @@ import (
 var beside = flag.Int("beside", 0, "how often to measure decisions beside slidegate top, and without it")
 
 // TestTopBeside measures what slidegate top on a million events of a cluster does to decisions. The
-// rounds with it and without it alternate, because other programs use the machine, too. Run it by go
-// test ./cmd/slidegate -run TopBeside -beside 10 -v -timeout 20m.
+// rounds with it and without it alternate, because other programs use the machine, too. Run it by
+// go test ./cmd/slidegate -run TopBeside -beside 10 -v -timeout 20m.
 func TestTopBeside(t *testing.T) {
 	if *beside == 0 {
 		t.Skip("This takes minutes, and the result depends on the machine; run it with -beside 10.")

@@ -49,12 +49,12 @@ func TestWebAddress(t *testing.T) {
 func TestWebWarns(t *testing.T) {
 	for args, want := range map[string]string{
 		"--web 127.0.0.1:0 --allow-reset": "",
-		"--web :0":                        "sees who is limited; keep",
-		"--web 0.0.0.0:0 --allow-reset":   "sees who is limited, and can reset their counts; keep",
+		"--web :0":                        "can see who is limited; restrict",
+		"--web 0.0.0.0:0 --allow-reset":   "can see who is limited, and can reset their counts; restrict",
 	} {
 		_, out := runPage(t, append([]string{"inspect", "--redis", redistest.Addr(t)}, strings.Fields(args)...)...)
 		out.mu.Lock()
-		if text := out.text.String(); !strings.Contains(text, want) || strings.Contains(text, "everybody") != (want != "") {
+		if text := out.text.String(); !strings.Contains(text, want) || strings.Contains(text, "anyone") != (want != "") {
 			t.Errorf("%s: %s", args, text)
 		}
 		out.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// Authority is a CA. It signs certificates for 127.0.0.1, for servers and clients.
+// Authority represents a CA. It signs certificates for 127.0.0.1, for servers and clients.
 type Authority struct {
 	File string // its certificate, in PEM
 

@@ -10,14 +10,14 @@ import (
 	"gonum.org/v1/plot/plotter"
 )
 
-// Audit is the outcome of an audit. Each claim has a trail.
+// Audit represents the outcome of an audit. Each claim has a trail.
 type Audit struct {
 	Title  string
 	Took   time.Duration
 	Trails []Trail
 }
 
-// Trail is the use of a claim during an audit.
+// Trail represents the use of a claim during an audit.
 type Trail struct {
 	Claim    string // such as "20/10s"
 	Max      int64
@@ -25,12 +25,12 @@ type Trail struct {
 	Admitted []Span // one for each request that was allowed
 }
 
-// Span is the time in which a request certainly was in the window, since the start of the audit. It
-// is empty if To is not after From.
+// Span represents the time in which a request was certainly in the window, since the start of the
+// audit. It is empty if To is not after From.
 type Span struct{ From, To time.Duration }
 
-// Draw writes the chart. Each claim has a panel with the requests that were allowed in the window
-// before. The same trails always give the same bytes.
+// Draw writes the chart. Each claim has a panel with the requests that were allowed in the
+// preceding window. The same trails always give the same bytes.
 func (a Audit) Draw(w io.Writer, f Format) error {
 	var stack []column
 	for _, t := range a.Trails {
@@ -67,7 +67,7 @@ type change struct {
 	by int
 }
 
-// changes returns the changes in the order of time. At the same time, requests that leave come
+// changes returns the changes in chronological order. At the same time, requests that leave come
 // first.
 func (t Trail) changes() (all []change) {
 	for _, request := range t.Admitted {

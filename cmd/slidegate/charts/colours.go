@@ -17,12 +17,12 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// A Colour represents a colour of a chart in light mode, and its counterpart in dark mode.
+// Colour represents a colour of a chart in light mode, and its counterpart in dark mode.
 type Colour struct{ light, dark uint32 }
 
 // The colours. Each curve stands out from its background by a contrast of at least 3, and text by
-// at least 4.5. People who see fewer colours can distinguish the curves, by the palette of Okabe
-// and Ito or by how light they are.
+// at least 4.5. Colour-blind readers can distinguish the curves, because they use the palette of
+// Okabe and Ito or differ in lightness.
 var (
 	Paper = Colour{0xffffff, 0x0d1117}
 	Ink   = Colour{0x222222, 0xe6edf3}
@@ -37,12 +37,12 @@ var (
 
 var palette = []Colour{Paper, Ink, Faint, Rule, Shade, Blue, Vermilion, Green}
 
-// RGBA implements color.Color, in light mode.
+// RGBA implements color.Color, with the colour in light mode.
 func (c Colour) RGBA() (r, g, b, a uint32) {
 	return c.light >> 16 * 0x101, c.light >> 8 & 0xff * 0x101, c.light & 0xff * 0x101, 0xffff
 }
 
-// String returns the colour in light mode, as an SVG spells it.
+// String returns the colour in light mode, in SVG notation.
 func (c Colour) String() string { return fmt.Sprintf("#%06X", c.light) }
 
 // The styles of texts, and the grid of a diagram.
@@ -57,7 +57,7 @@ var (
 	axis  = draw.LineStyle{Color: Faint, Width: 0.8}
 )
 
-// letters returns a style of text. A page that is shown 800 pixels wide has 1.07 pixels for each
+// letters returns a style of text. A page that is displayed 800 pixels wide has 1.07 pixels per
 // point.
 func letters(size float64, bold bool, c Colour) text.Style {
 	f := font.Font{Typeface: "Liberation", Variant: "Sans", Size: vg.Length(size)}
@@ -72,12 +72,12 @@ func Line(c Colour, points plotter.XYs, dashes ...vg.Length) *plotter.Line {
 	return &plotter.Line{XYs: points, LineStyle: draw.LineStyle{Color: c, Width: 1.5, Dashes: dashes}}
 }
 
-// lettered matches the font of a text as gonum writes it, and the text.
+// lettered matches a text and its font as written by gonum.
 var lettered = regexp.MustCompile(`(<text [^>]*)style="font-family:Liberation Sans;font-variant:normal;font-weight:(normal|bold);font-style:normal;font-size:([0-9.]+)px([^"]*)">([^<]+)`)
 
-// finish adds to an SVG by gonum what gonum cannot write: the style for dark mode, and fonts for
-// readers without Liberation Sans. Letters of Arial and Helvetica are as wide. Each text gets its
-// width, so it also fits in a wider font.
+// finish adds to an SVG from gonum what gonum cannot write: the style for dark mode, and fonts for
+// readers without Liberation Sans. Letters in Arial and Helvetica have the same width. Each text
+// gets its width, so that it also fits in a wider font.
 func finish(svg []byte) []byte {
 	svg = lettered.ReplaceAllFunc(svg, func(found []byte) []byte {
 		part := lettered.FindSubmatch(found)

@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// Check returns an error if the picture cannot be written. It changes nothing, and is meant for use
-// before long work. It refuses to replace a file that is no picture, which is more likely a log.
+// Check returns an error if the picture cannot be written. It changes nothing. Call it before long
+// work. It refuses to replace a file that is not a picture, which is more likely a log.
 func Check(file string) error {
 	switch file {
 	case "":
@@ -21,7 +21,7 @@ func Check(file string) error {
 		return errors.New("--picture: the standard output is for the report; name a file")
 	}
 	if _, ok := formatOf(file); !ok {
-		return fmt.Errorf("--picture: %q ends neither in .svg nor in .png; name a file that does", file)
+		return fmt.Errorf("--picture: %q does not end in .svg or .png; name a file that does", file)
 	}
 	info, err := os.Stat(file)
 	switch {
@@ -37,7 +37,7 @@ func Check(file string) error {
 	return nil
 }
 
-// checkDirectory returns an error if no file can be created in the directory of this one.
+// checkDirectory returns an error if no file can be created in the directory of the given file.
 func checkDirectory(file string) error {
 	f, err := os.CreateTemp(filepath.Dir(file), ".slidegate-*")
 	if err != nil {
@@ -47,7 +47,7 @@ func checkDirectory(file string) error {
 	return os.Remove(f.Name())
 }
 
-// checkOld returns an error if an existing file is no picture or cannot be written.
+// checkOld returns an error if an existing file is not a picture or cannot be written.
 func checkOld(file string) error {
 	f, err := os.OpenFile(file, os.O_RDWR, 0)
 	if err != nil {
@@ -57,7 +57,7 @@ func checkOld(file string) error {
 	n, err := f.Read(begin)
 	_ = f.Close() // it was only read
 	if err == nil && !bytes.Contains(begin[:n], []byte("<svg")) && !bytes.HasPrefix(begin[:n], []byte("\x89PNG")) {
-		return fmt.Errorf("--picture: %q exists, and is no picture; name another file", file)
+		return fmt.Errorf("--picture: %q exists, and is not a picture; name another file", file)
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
 // Package charts draws the charts of the command and of the bench with gonum/plot, as SVG or PNG:
-// their page, legend, colours and axes, and the charts of the command. It is not part of the API of
-// Slidegate, and changes without notice.
+// their page, legend, colours and axes, and the charts of the command. It is not part of
+// Slidegate's API, and can change without notice.
 package charts
 
 import (
@@ -27,11 +27,11 @@ const (
 	width       = pageWidth - 2*margin
 )
 
-// A Format is a file format for charts.
+// Format is a file format for charts.
 type Format string
 
-// The formats. An SVG is light or dark, as the reader prefers. A PNG is light, and 2000 pixels
-// wide.
+// The formats. An SVG follows the reader's preference for light or dark mode. A PNG is light, and
+// 2000 pixels wide.
 const (
 	SVG Format = ".svg"
 	PNG Format = ".png"
@@ -43,7 +43,7 @@ func formatOf(file string) (f Format, ok bool) {
 	return f, f == SVG || f == PNG
 }
 
-// A Page is a chart. Its canvas is the room below the title and the legend.
+// Page represents a chart. Its canvas is the space below the title and the legend.
 type Page struct {
 	draw.Canvas
 
@@ -51,12 +51,12 @@ type Page struct {
 }
 
 // NewPage returns a page with a title and a legend. The canvas is as wide as the page without its
-// margins, and has this height.
+// margins, and has the given height.
 func NewPage(f Format, name string, l Legend, height vg.Length) Page {
 	return newPage(f, pageWidth, name, l, height)
 }
 
-// NewNarrowPage returns a page whose texts can be read on a phone.
+// NewNarrowPage returns a page whose text is readable on a phone.
 func NewNarrowPage(f Format, name string, l Legend, height vg.Length) Page {
 	return newPage(f, narrowWidth, name, l, height)
 }
@@ -100,23 +100,23 @@ func (p Page) Write(w io.Writer) error {
 	return err
 }
 
-// A Legend explains what a chart shows. Its entries are placed side by side, in as many lines as
-// they need.
+// Legend explains what a chart shows. Its entries are placed side by side, on as many lines as
+// needed.
 type Legend []Entry
 
-// An Entry is a name, and a sample of its line or area.
+// Entry represents a name, and a sample of its line or area.
 type Entry struct {
 	Name   string
 	Sample plot.Thumbnailer
 }
 
-// nameAt is where the name of an entry begins, after its sample.
+// nameAt is the horizontal position of an entry's name, after its sample.
 const nameAt = 24
 
 func (e Entry) name(room vg.Length) string { return fit(Label, e.Name, room-nameAt) }
 
-// places returns the positions of the entries in a room of this width, from the left and from the
-// top, and their total height.
+// places returns the positions of the entries in a space of the given width, from the left and from
+// the top, and their total height.
 func (l Legend) places(room vg.Length) (places []vg.Point, height vg.Length) {
 	const legendLine = 16
 	at := vg.Point{}
@@ -137,20 +137,20 @@ func (e Entry) draw(c draw.Canvas, room vg.Length, at vg.Point) {
 	e.Sample.Thumbnail(&c)
 }
 
-// fit makes a text printable, and shortens it to a width.
+// fit makes a string printable, and shortens it to a width.
 func fit(s text.Style, t string, width vg.Length) string {
 	if t = printable(t); s.Width(t) <= width {
 		return t
 	}
 	runes := []rune(t)
-	runes = runes[:min(len(runes), 1000)] // far more than fit; a name may have many more
+	runes = runes[:min(len(runes), 1000)] // far more than fit, because a name can be very long
 	for len(runes) > 0 && s.Width(string(runes)+"…") > width {
 		runes = runes[:len(runes)-1]
 	}
 	return string(runes) + "…"
 }
 
-// printable replaces what a text in an SVG cannot hold or nobody can see: invalid bytes, and
+// printable replaces characters that an SVG cannot contain or that are invisible: invalid bytes and
 // control characters.
 func printable(t string) string {
 	return strings.Map(func(r rune) rune {

@@ -14,8 +14,8 @@ import (
 // The measures of panels, in points.
 const (
 	headingRoom = 32  // above each panel
-	notesRoom   = 12  // below the axis of times
-	panelRoom   = 165 // with its lower axis
+	notesRoom   = 12  // below the time axis
+	panelRoom   = 165 // including its lower axis
 )
 
 // NewPlot returns an empty diagram with the axes of all charts.
@@ -30,8 +30,8 @@ func NewPlot() *plot.Plot {
 	return p
 }
 
-// newPanel returns a diagram from the left to the right end of its lower axis, with counts on the
-// other axis.
+// newPanel returns a diagram whose lower axis runs from left to right, with counts on the other
+// axis.
 func newPanel(left, right float64, ticks plot.Ticker, counts countAxis, drawn ...plot.Plotter) *plot.Plot {
 	p := NewPlot()
 	p.X.Width, p.X.Padding, p.X.Tick.Marker = 0, -axis.Width/2, ticks
@@ -59,7 +59,7 @@ type column struct {
 	panels       []*plot.Plot
 }
 
-// only returns a column of one diagram. It shortens the remark to the page.
+// only returns a column with one diagram. It shortens the remark to fit the page.
 func only(name, remark string, p *plot.Plot) column {
 	return column{name, fit(Remark, remark, width-Heading.Width(name)-8), []*plot.Plot{p}}
 }
@@ -72,8 +72,8 @@ func drawHeading(c draw.Canvas, left vg.Length, name, remark string) {
 	c.FillText(Remark, at, remark)
 }
 
-// drawStack writes a chart of columns of one panel each, one above the other. Each panel has this
-// height, and its own heading above it.
+// drawStack writes a chart of columns with one panel each, stacked vertically. Each panel has the
+// given height, and its own heading above it.
 func drawStack(w io.Writer, f Format, title string, l Legend, room vg.Length, stack ...column) error {
 	page := NewPage(f, title, l, vg.Length(len(stack))*(headingRoom+room+notesRoom)-notesRoom)
 	var panels []*plot.Plot
@@ -86,8 +86,8 @@ func drawStack(w io.Writer, f Format, title string, l Legend, room vg.Length, st
 	return page.Write(w)
 }
 
-// drawAligned draws panels one above the other, with a gap between them and their sides in line. It
-// returns their places.
+// drawAligned draws panels stacked vertically, with a gap between them and their sides aligned. It
+// returns their canvases.
 func drawAligned(panels []*plot.Plot, c draw.Canvas, gap vg.Length) (places []draw.Canvas) {
 	var rows [][]*plot.Plot
 	for _, panel := range panels {
@@ -106,7 +106,7 @@ type peak struct {
 	at    float64 // the middle of the bin
 }
 
-// peakOf returns the peak at the first of the highest bins. All bins may be empty.
+// peakOf returns the peak at the first of the highest bins. All bins can be empty.
 func peakOf(counts []int, edge func(bin int) float64) plot.Plotter {
 	highest := slices.Max(counts)
 	bin := slices.Index(counts, highest)
@@ -137,7 +137,7 @@ func area(c Colour, counts []int, edge func(bin int) float64) *plotter.Line {
 	return a
 }
 
-// filled returns an area of steps that holds nothing.
+// filled returns an empty step area.
 func filled(c Colour) *plotter.Line {
 	return &plotter.Line{FillColor: c, StepStyle: plotter.PostStep}
 }

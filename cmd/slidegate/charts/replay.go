@@ -11,25 +11,26 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Replay is the outcome of a replay under one or more sets of limits: when attempts came and were
-// allowed, and how long the denied ones have to wait.
+// Replay represents the outcome of a replay under one or more sets of limits: when attempts were
+// made and allowed, and how long the denied ones have to wait.
 type Replay struct {
 	Title    string
-	Zone     string // of the times, such as "UTC"; it may be empty
-	Yearless bool   // the log names no year, so neither does the chart
+	Zone     string // of the times, such as "UTC"; may be empty
+	Yearless bool   // the log has no years, so neither does the chart
 	Sets     []Set
 	Timeline *Timeline // with one column for each set
 }
 
-// Set is the outcome under one set of limits.
+// Set represents the outcome under one set of limits.
 type Set struct {
 	Name   string // such as "1/5s, 5/1h, 20/1d"
 	Waits  *Waits
 	Denied int // more than the number of waits if some attempts can never be allowed
 }
 
-// Draw writes the chart. One set of limits gets two panels, one above the other. Each of several
-// sets gets a row of smaller panels, on the same scales. The same chart always has the same bytes.
+// Draw writes the chart. A single set of limits gets two panels, one above the other. Each of
+// several sets gets a row of smaller panels, on the same scales. The same chart always gives the
+// same bytes.
 func (r Replay) Draw(w io.Writer, f Format) error {
 	if len(r.Sets) > 1 {
 		return r.drawRows(w, f)
@@ -39,9 +40,9 @@ func (r Replay) Draw(w io.Writer, f Format) error {
 	return drawStack(w, f, r.Title, legend, panelRoom, r.times(width, panelRoom), r.waits(width, panelRoom))
 }
 
-// drawRows draws a row for each set: its name, and below it its panels.
+// drawRows draws a row for each set: its name, with its panels below.
 func (r Replay) drawRows(w io.Writer, f Format) error {
-	const room, gutter = 96, 16 // the height of a panel, and the gap between two of a row
+	const room, gutter = 96, 16 // the height of a panel, and the gap between two panels in a row
 	const timesWidth = 0.62*width - gutter
 	rows := vg.Length(len(r.Sets))
 	page := NewPage(f, r.Title, r.legend("admitted"), rows*(headingRoom+room)+headingRoom/2+notesRoom)
@@ -54,8 +55,8 @@ func (r Replay) drawRows(w io.Writer, f Format) error {
 	return page.Write(w)
 }
 
-// draw draws the panels of all sets, one above the other, below their common heading. It returns
-// their places.
+// draw draws the panels of all sets, stacked vertically below their common heading. It returns
+// their canvases.
 func (c column) draw(room draw.Canvas) []draw.Canvas {
 	drawHeading(draw.Crop(room, 0, 0, 0, -headingRoom/2-8), room.Min.X, c.name, c.remark)
 	return drawAligned(c.panels, draw.Crop(room, 0, 0, notesRoom, -headingRoom*3/2), headingRoom)
@@ -69,7 +70,7 @@ func (r Replay) legend(ofAdmitted string) Legend {
 	}
 }
 
-// times returns the panels of attempts over time, each of this size.
+// times returns the panels of attempts over time, each of the given size.
 func (r Replay) times(wide, high vg.Length) column {
 	t := r.Timeline
 	c := column{name: "Attempts per " + binName(t.width)}
@@ -92,7 +93,7 @@ type timeFrame struct {
 	counts   countAxis
 }
 
-// timeFrame returns the scales of panels of this size. The timeline must have attempts.
+// timeFrame returns the scales of panels of the given size. The timeline must have attempts.
 func (r Replay) timeFrame(wide, high vg.Length) timeFrame {
 	t := r.Timeline
 	from, to := atLeast(20*float64(t.width), t.edge(0), t.edge(t.bins()))
@@ -103,7 +104,7 @@ func (f timeFrame) panel(drawn ...plot.Plotter) *plot.Plot {
 	return newPanel(f.from, f.to, f.ticks, f.counts, drawn...)
 }
 
-// waits returns the panels of waits, each of this size.
+// waits returns the panels of waits, each of the given size.
 func (r Replay) waits(wide, high vg.Length) column {
 	c := column{name: "Waits of the denied"}
 	var together Waits
@@ -170,16 +171,16 @@ func binName(width int64) string {
 	return fmt.Sprintf("%d %s", width/u.seconds, u.many)
 }
 
-// Logins is the outcome of a replay by a login guard. It has one set, with the waits of the denied.
-// The first column of the timeline counts the allowed attempts, and each other one those that a
-// budget denied.
+// Logins represents the outcome of a replay with a login guard. It has one set, with the waits of
+// the denied attempts. The first column of the timeline counts the allowed attempts. Each other
+// column counts those that one budget denied.
 type Logins struct {
 	Replay
 
 	Budgets []Budget // in the order in which the guard checks them
 }
 
-// Budget is a budget of the guard, with its denials.
+// Budget represents a budget of the guard, with its denials.
 type Budget struct {
 	Name   string
 	Limits string // such as "20/1m, 50/1h"
@@ -187,8 +188,8 @@ type Budget struct {
 }
 
 // Draw writes the chart: all attempts over time and the allowed ones, the attempts that each budget
-// denied, and the waits of the denied. A budget that denied nothing has no panel. The same chart
-// always has the same bytes.
+// denied, and the waits of the denied attempts. A budget that denied nothing has no panel. The same
+// chart always gives the same bytes.
 func (l Logins) Draw(w io.Writer, f Format) error {
 	const room = 110
 	stack := []column{l.times(width, room)}

@@ -15,10 +15,10 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// tickStep is the distance of ticks on an axis of time: a number of seconds, or of months.
+// tickStep is the distance between ticks on a time axis: a number of seconds, or of months.
 type tickStep struct {
 	seconds, months int64
-	name, note      string // layouts; the note is the part that the ticks after it have in common
+	name, note      string // layouts; the note is the part that it shares with the ticks after it
 }
 
 // tickSteps are the steps to choose from, the shortest first.
@@ -38,11 +38,11 @@ func every(r tickStep, times ...int64) (all []tickStep) {
 	return all
 }
 
-// length returns about how many seconds lie between two ticks.
+// length returns the approximate number of seconds between two ticks.
 func (r tickStep) length() float64 { return float64(r.seconds + r.months*365*day/12) }
 
-// floor returns the last tick that is not after a time. Weeks begin on a Monday, and centuries in a
-// year like 1900.
+// floor returns the last tick that is not after a time. Weeks begin on Mondays, and centuries in
+// years such as 1900.
 func (r tickStep) floor(at time.Time) time.Time {
 	if r.months == 0 {
 		return at.Truncate(time.Duration(r.seconds) * time.Second)
@@ -95,7 +95,7 @@ func (r tickStep) Plot(c draw.Canvas, p *plot.Plot) {
 
 func instant(second float64) time.Time { return time.Unix(int64(second), 0).UTC() }
 
-// These are the waits that an axis can name. roundWaits are enough on a long axis.
+// The waits with which an axis can be labelled. roundWaits are enough on a long axis.
 const (
 	roundWaits = "1 ms, 10 ms, 100 ms, 1 s, 10 s, 1 min, 10 min, 1 h, 6 h, 1 d, 7 d, 30 d, 1 year, 10 years, 100 years"
 	allWaits   = "1 ms, 2 ms, 5 ms, 10 ms, 20 ms, 50 ms, 100 ms, 200 ms, 500 ms, 1 s, 2 s, 5 s, 10 s, 30 s, " +
@@ -111,8 +111,8 @@ var waitUnits = map[string]time.Duration{
 // waitAxis is the length of an axis of nanoseconds.
 type waitAxis vg.Length
 
-// Ticks returns the round waits, or all waits if fewer than five are round. It leaves out names
-// that would overlap. It implements plot.Ticker.
+// Ticks returns the round waits, or all waits if fewer than five are round. It omits labels that
+// would overlap. It implements plot.Ticker.
 func (a waitAxis) Ticks(from, to float64) (visible []plot.Tick) {
 	ticks := namedWaits(roundWaits, from, to)
 	if len(ticks) < 5 {
@@ -128,7 +128,7 @@ func (a waitAxis) Ticks(from, to float64) (visible []plot.Tick) {
 	return visible
 }
 
-// namedWaits returns the waits of a list that are between two.
+// namedWaits returns the waits in a list that lie between from and to.
 func namedWaits(waits string, from, to float64) (ticks []plot.Tick) {
 	for _, name := range strings.Split(waits, ", ") {
 		var n float64

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// maxBins is the most bins of a Timeline. A chart has no room for more.
+// maxBins is the maximum number of bins of a Timeline. A chart has no room for more.
 const maxBins = 400
 
-// widths are the possible widths of a bin, in seconds. Each is a multiple of the one before. After
-// the last one, they double.
+// widths are the possible widths of a bin, in seconds. Each is a multiple of the previous one.
+// Beyond the last one, they double.
 var widths = []int64{1, 5, 15, minute, 5 * minute, 15 * minute, hour, 3 * hour, 6 * hour, 12 * hour, day, 7 * day}
 
 const (
@@ -38,8 +38,7 @@ func NewTimeline(sets int) *Timeline {
 	return &Timeline{sets: sets, width: widths[0], counts: map[int64][]int{}}
 }
 
-// Add counts an attempt. admitted has one element for each set of limits: whether that set allows
-// the attempt.
+// Add counts an attempt. For each set of limits, admitted says whether that set allows the attempt.
 func (t *Timeline) Add(at time.Time, admitted []bool) {
 	counts := t.at(at.Unix())
 	counts[0]++
@@ -61,8 +60,7 @@ func (t *Timeline) Merge(other *Timeline) {
 	}
 }
 
-// at returns the counts of the bin of a second. It widens the bins until one of them can be that
-// bin.
+// at returns the counts of the bin of a second. It widens the bins until that bin fits.
 func (t *Timeline) at(second int64) []int {
 	bin := floorDiv(second, t.width)
 	if len(t.counts) == 0 {
@@ -84,7 +82,7 @@ func (t *Timeline) bin(bin int64) []int {
 	return t.counts[bin]
 }
 
-// widen joins the bins to those of the next width.
+// widen merges the bins into bins of the next width.
 func (t *Timeline) widen() {
 	old := *t
 	t.width, t.counts = wider(t.width), map[int64][]int{}
@@ -108,7 +106,7 @@ func wider(width int64) int64 {
 	return 2 * width
 }
 
-// bins returns the number of bins, with the empty ones between others.
+// bins returns the number of bins, including empty ones between others.
 func (t *Timeline) bins() int {
 	if len(t.counts) == 0 {
 		return 0
@@ -122,7 +120,7 @@ func (t *Timeline) edge(bin int) float64 { return float64((t.first + int64(bin))
 // attempts returns the attempts in each bin.
 func (t *Timeline) attempts() []int { return t.column(0) }
 
-// admitted returns the attempts in each bin that a set allows.
+// admitted returns the attempts in each bin that a set allowed.
 func (t *Timeline) admitted(set int) []int { return t.column(1 + set) }
 
 // total returns the sum of a column. Column 0 counts all attempts. Each later column counts the
@@ -142,7 +140,7 @@ func (t *Timeline) column(n int) []int {
 	return column
 }
 
-// floorDiv returns a/b rounded down, also for negative a.
+// floorDiv returns a/b rounded down, even for negative a.
 func floorDiv(a, b int64) int64 {
 	if a < 0 {
 		return -((b - 1 - a) / b)

@@ -11,7 +11,8 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Tradeoff compares the attacks that sets of limits stop to the honest attempts that they delay.
+// Tradeoff compares the attack attempts that sets of limits stop with the honest attempts that they
+// delay.
 type Tradeoff struct {
 	Title    string
 	MayDelay float64
@@ -20,7 +21,7 @@ type Tradeoff struct {
 	Proposed []Tried
 }
 
-// Tried is one set of limits.
+// Tried represents one set of limits that was tried.
 type Tried struct {
 	Name    string // such as "1/5s, 5/1h"
 	Limits  int    // the number of limits
@@ -46,7 +47,7 @@ func (t Tradeoff) Draw(w io.Writer, f Format) error {
 	return drawStack(w, f, t.Title, legend, 1.5*panelRoom, panel)
 }
 
-// dot returns a proposal in the colour of its curve.
+// dot returns a dot for a proposal, in the colour of its curve.
 func (t Tried) dot() *plotter.Scatter {
 	style := draw.GlyphStyle{Color: byLimits[t.Limits-1], Radius: 4, Shape: draw.CircleGlyph{}}
 	return &plotter.Scatter{XYs: plotter.XYs{{X: t.Delayed, Y: float64(t.Stopped)}}, GlyphStyle: style}
@@ -70,8 +71,8 @@ func (t Tradeoff) panel() *plot.Plot {
 	return newPanel(0, t.Reach, shares, countAxis{top: top}, drawn...)
 }
 
-// frontier returns the curve of the most attempts that up to a number of limits stop, over the
-// share that they delay.
+// frontier returns the curve of the most attempts that sets of up to a number of limits stop, over
+// the share that they delay.
 func (t Tradeoff) frontier(limits int) *plotter.Line {
 	sets := slices.DeleteFunc(slices.Clone(t.Tried), func(p Tried) bool { return p.Limits > limits || p.Delayed > t.Reach })
 	slices.SortFunc(sets, func(a, b Tried) int { return cmp.Or(cmp.Compare(a.Delayed, b.Delayed), b.Stopped-a.Stopped) })

@@ -7,12 +7,12 @@ import (
 )
 
 const (
-	perOctave = 16               // bins from a wait to twice that wait
+	perOctave = 16               // bins per doubling of the wait
 	shortest  = time.Millisecond // the longest wait in the first bin
 	waitBins  = 691              // up to the longest time.Duration, which is 292 years
 )
 
-// edges are the longest waits of the bins, each 4.4 % above the one before.
+// edges are the longest waits of the bins, each 4.4 % above the previous one.
 var edges = func() (e [waitBins]time.Duration) {
 	for i := range e[:waitBins-1] {
 		e[i] = time.Duration(float64(shortest) * math.Exp2(float64(i)/perOctave))
@@ -22,15 +22,15 @@ var edges = func() (e [waitBins]time.Duration) {
 }()
 
 // Waits counts how long denied attempts have to wait. Its bins are a sixteenth of an octave wide,
-// from a millisecond up, so it needs the same memory for any number of waits. It keeps the longest
-// wait exactly.
+// from a millisecond up, so it needs the same memory for any number of waits. It records the
+// longest wait exactly.
 type Waits struct {
 	bins    [waitBins]int
 	count   int
 	longest time.Duration
 }
 
-// Add counts a wait. One below a millisecond falls into the first bin.
+// Add counts a wait. A wait below a millisecond falls into the first bin.
 func (w *Waits) Add(d time.Duration) {
 	w.bins[waitBin(d)]++
 	w.count++
@@ -49,15 +49,15 @@ func (w *Waits) Merge(other *Waits) {
 // Count returns the number of waits.
 func (w *Waits) Count() int { return w.count }
 
-// Longest returns the longest wait, or 0 without any.
+// Longest returns the longest wait, or 0 if there is none.
 func (w *Waits) Longest() time.Duration { return w.longest }
 
-// Quantile returns a wait that the share q of all waits does not exceed. Quantile(0.5) is about the
+// Quantile returns a wait that a share q of all waits does not exceed. Quantile(0.5) is about the
 // median.
 //
 // The exact quantile is the shortest such wait. Quantile is never below it, and at most 4.5 % above
 // it. It returns the upper edge of the bin of the exact quantile, or the longest wait if that is
-// less. For waits below a millisecond, it returns at most a millisecond. Without any waits, it
+// less. For waits below a millisecond, it returns at most a millisecond. If there are no waits, it
 // returns 0.
 func (w *Waits) Quantile(q float64) time.Duration {
 	left := max(1, int(math.Ceil(q*float64(w.count))))
@@ -75,10 +75,10 @@ func waitBin(d time.Duration) int {
 	return i
 }
 
-// histogram draws waits. Each of its bins joins 2 or 4 bins of Waits.
+// histogram draws waits. Each of its bins combines 2 or 4 bins of Waits.
 type histogram struct {
 	join, first, last int
-	ratio             float64 // of the edges of a bin
+	ratio             float64 // between the edges of a bin
 	from, to          float64 // the ends of its axis
 }
 
@@ -97,7 +97,7 @@ func newHistogram(w *Waits) histogram {
 	return h
 }
 
-// bin returns the bin that bin i of Waits belongs to. The upper edge of bin n is that of bin n ×
+// bin returns the bin to which bin i of Waits belongs. Bin n has the same upper edge as bin n ×
 // join of Waits.
 func (h histogram) bin(i int) int { return (i + h.join - 1) / h.join }
 

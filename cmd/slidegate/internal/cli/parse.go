@@ -13,8 +13,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Parse reads arguments into line, a struct of commands for kong. If the arguments ask for help or
-// for the version, it prints that and returns no command.
+// Parse parses arguments into line, a struct of commands for kong. If the arguments request help or
+// the version, it prints that and returns no command.
 func Parse(line any, args []string, stdout io.Writer) (*kong.Context, error) {
 	if len(args) == 0 {
 		args = []string{"--help"}
@@ -42,14 +42,14 @@ func Parse(line any, args []string, stdout io.Writer) (*kong.Context, error) {
 	return command, nil
 }
 
-// login matches a user and a password in a URL, which may stand where kong expects no URL.
+// login matches a user and a password in a URL, which can occur where kong expects no URL.
 var login = regexp.MustCompile(`://[^ ]*@`)
 
-// version returns the version that the program was built from.
+// version returns the version from which the program was built.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return "slidegate, of an unknown version"
+		return "slidegate, unknown version"
 	}
 	return versionOf(info)
 }
@@ -58,12 +58,12 @@ func version() string {
 func versionOf(info *debug.BuildInfo) string {
 	v := info.Main.Version
 	if v == "" || v == "(devel)" {
-		v = "of an unknown commit (go build records it, go run does not)"
+		v = "unknown commit (go build records it, go run does not)"
 	}
 	return "slidegate " + v + ", " + info.GoVersion
 }
 
-// plain rewrites an error of kong in plain words.
+// plain rewrites a kong error in plain words.
 func plain(err error, k *kong.Kong, args []string) error {
 	text := strings.Replace(err.Error(), `, did you mean "-h"?`, "", 1) // kong guesses this for every short flag
 	if strings.HasPrefix(text, "un") {                                  // an unexpected argument, or an unknown flag
@@ -94,8 +94,8 @@ func plain(err error, k *kong.Kong, args []string) error {
 	return fmt.Errorf("%s; slidegate help%s shows what there is", text, helpArgument(k, args[0]))
 }
 
-// helpArgument returns " " and the name if it is a command, to follow slidegate help, or an empty
-// text.
+// helpArgument returns " " and the name if it is a command, to append to slidegate help, or an
+// empty string.
 func helpArgument(k *kong.Kong, name string) string {
 	if slices.ContainsFunc(k.Model.Children, func(command *kong.Node) bool { return command.Name == name }) {
 		return " " + name
@@ -103,7 +103,7 @@ func helpArgument(k *kong.Kong, name string) string {
 	return ""
 }
 
-// owner returns the name of a command that has the flag, or an empty text.
+// owner returns the name of a command that has the flag, or an empty string.
 func owner(k *kong.Kong, flag string) string {
 	for _, command := range k.Model.Children {
 		if slices.ContainsFunc(command.Flags, func(f *kong.Flag) bool { return "--"+f.Name == flag }) {
@@ -113,8 +113,8 @@ func owner(k *kong.Kong, flag string) string {
 	return ""
 }
 
-// single reports whether an argument begins with exactly one dash, has several letters, and
-// contains this letter, such as -limit.
+// single reports whether an argument, such as -limit, begins with exactly one dash, has several
+// letters, and contains the given letter.
 func single(args []string, letter string) bool {
 	return slices.ContainsFunc(args, func(arg string) bool {
 		return len(arg) > 2 && arg[0] == '-' && arg[1] != '-' && strings.Contains(arg, letter)

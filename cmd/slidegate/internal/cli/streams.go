@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// Streams are the input and the outputs of a command.
+// Streams holds the input and the outputs of a command.
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
-	Now      func() time.Time // the clock, set by tests; nil: Redis reports the time
+	Now      func() time.Time // the clock, set by tests; nil means the clock of Redis
 }
 
 // ExitStatus is the nonzero exit status of a command that succeeded, such as 3 for a denied event.
 // A command returns it as an error.
 type ExitStatus int
 
-// Error returns the status as text. It is never printed, because the command did not fail.
+// Error returns the status as a string. It is never printed, because the command did not fail.
 func (s ExitStatus) Error() string { return "exit status " + strconv.Itoa(int(s)) }

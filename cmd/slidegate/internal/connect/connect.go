@@ -1,5 +1,5 @@
-// Package connect connects to the Redis server or cluster that a user writes after --redis, and
-// explains why a connection fails.
+// Package connect connects to the Redis server or cluster named by --redis, and explains why a
+// connection fails.
 package connect
 
 import (
@@ -22,22 +22,22 @@ import (
 // Timeout is how long one call of a command may wait for Redis.
 const Timeout = 5 * time.Second
 
-// Addresses are the addresses of a Redis server, or of nodes of one cluster.
+// Addresses holds the addresses of a Redis server, or of nodes of one cluster.
 type Addresses struct {
 	rueidis.ClientOption
 
-	files Files // that Read has read
+	files Files // set by Read
 }
 
-// Add adds the servers of one flag: host:port, several of these with commas between them, or a URL.
-// A URL excludes other addresses before it. An error repeats nothing of a list with an @, because
-// what precedes the last one may be a user and a password.
+// Add adds the servers of one flag: host:port, a comma-separated list of these, or a URL. No other
+// address may precede a URL. An error repeats nothing of a list with an @, because the part before
+// the last @ may be a user and a password.
 func (as *Addresses) Add(list string) error {
 	for s := range strings.SplitSeq(list, ",") {
 		err := as.add(s)
 		isURL := strings.Contains(s, "://") && strings.Contains(s, "@")
 		switch {
-		case err != nil && strings.Contains(list, "@") && !isURL: // it may be a part of the password
+		case err != nil && strings.Contains(list, "@") && !isURL: // the part before @ may be a password
 			return dial.ErrLogin
 		case err != nil:
 			return err
@@ -51,24 +51,24 @@ func (as *Addresses) add(s string) error {
 		return as.addURL(s)
 	}
 	if !plainAddress.MatchString(s) {
-		return errors.New("it is no address of a Redis; write host:port, as in 127.0.0.1:6379 or [::1]:6379")
+		return errors.New("it is not the address of a Redis server; write host:port, as in 127.0.0.1:6379 or [::1]:6379")
 	}
 	as.InitAddress = append(as.InitAddress, s)
 	if _, port, err := net.SplitHostPort(s); err != nil || port == "" {
-		return fmt.Errorf("%q is no address of a Redis; write host:port, as in 127.0.0.1:6379", s)
+		return fmt.Errorf("%q is not the address of a Redis server; write host:port, as in 127.0.0.1:6379", s)
 	}
 	return nil
 }
 
 // plainAddress matches a host, with or without a port. An error repeats nothing else, because it
-// may hold a password, as in host:port,password=secret.
+// may contain a password, as in host:port,password=secret.
 var plainAddress = regexp.MustCompile(`^([\w.-]*|\[[^]]*])(:\w*)?$`)
 
 // addURL takes all options from a URL.
 func (as *Addresses) addURL(s string) error {
 	o, err := dial.URL(s)
 	if err == nil && len(as.InitAddress) > 0 {
-		err = errors.New("other addresses precede its URL; write the URL alone, as in rediss://user:password@host:6379")
+		err = errors.New("other addresses precede its URL; write only the URL, as in rediss://user:password@host:6379")
 	}
 	if err == nil {
 		as.ClientOption = o
@@ -85,13 +85,13 @@ func (as Addresses) String() string {
 	return text
 }
 
-// IsURL reports whether String leaves out what a URL says: a user, a password, TLS or a database.
+// IsURL reports whether String omits parts of a URL: a user, a password, TLS or a database.
 func (as Addresses) IsURL() bool {
 	ownPassword := as.Password != "" && as.files.Password == ""
 	return as.Username != "" || ownPassword || as.TLSConfig != nil || as.SelectDB != 0
 }
 
-// Connect returns a client for a command, which sends one request after the other.
+// Connect returns a client for a command, which sends requests sequentially.
 func (as Addresses) Connect(ctx context.Context) (rueidis.Client, error) {
 	o := as.ClientOption
 	o.Dialer = net.Dialer{Timeout: Timeout}
@@ -108,8 +108,8 @@ func (as Addresses) Serve(ctx context.Context) (rueidis.Client, error) {
 	return as.dial(ctx, o)
 }
 
-// dial connects to the addresses. rueidis finds out whether they are of one server or of a cluster.
-// The end of ctx ends the wait.
+// dial connects to the addresses. rueidis detects whether they belong to one server or to a
+// cluster. Dialing stops when ctx ends.
 func (as Addresses) dial(ctx context.Context, o rueidis.ClientOption) (rueidis.Client, error) {
 	type connected struct {
 		rueidis.Client
@@ -133,7 +133,7 @@ func (as Addresses) dial(ctx context.Context, o rueidis.ClientOption) (rueidis.C
 		return nil, ctx.Err()
 	}
 	f := failure{err, as.files, o.TLSConfig != nil, asked.Load() && brokeOff(err)}
-	cause, _, _ := strings.Cut(as.Redact(err.Error()), ", ") // the text of NOAUTH is long; others go on with the arguments
+	cause, _, _ := strings.Cut(as.Redact(err.Error()), ", ") // the text of NOAUTH is long; others continue with the arguments
 	return nil, &unreachable{fmt.Sprintf("--redis %v: %s (%s); %s", as, f.complaint(), cause, f.remedy()), err}
 }
 
@@ -143,7 +143,7 @@ const tlsPatience = 500 * time.Millisecond
 var errPlain = errors.New("it answers PING without TLS")
 
 // plainPort sends errPlain if the server answers without TLS while the TLS handshake takes longer
-// than tlsPatience. A Redis server without TLS takes the handshake for the beginning of a command,
+// than tlsPatience. A Redis server without TLS mistakes the handshake for the start of a command,
 // and waits for the rest. Otherwise plainPort sends nothing.
 func plainPort(ctx context.Context, o rueidis.ClientOption) <-chan error {
 	found := make(chan error, 1)
@@ -178,9 +178,8 @@ func answersPlain(ctx context.Context, address string) bool {
 	return err == nil && (answer[0] == '+' || answer[0] == '-')
 }
 
-// Failed returns an error that says why Redis failed, and what to do: the advice, or to name
-// another user if this one lacks a permission. It leaves out whether the library counted the
-// attempt.
+// Failed returns an error that says why Redis failed, and what to do: the advice or, if the user
+// lacks a permission, to name another user. It omits whether the library counted the attempt.
 func (as Addresses) Failed(err error, advice string) error {
 	if window.ReasonOf(err) == window.ReasonNoPerm {
 		advice = "name a user who may, as in redis://user:password@host:6379"
@@ -197,7 +196,7 @@ func (as Addresses) Redact(text string) string {
 	return strings.ReplaceAll(text, "User "+as.Username+" ", "User *** ") // as in NOPERM
 }
 
-// cause returns why Redis failed. It leaves out whether the library counted the attempt.
+// cause returns why Redis failed. It omits whether the library counted the attempt.
 func cause(err error) string {
 	if f := pipeline.FailureIn(err); f != nil {
 		return f.Cause.Error()

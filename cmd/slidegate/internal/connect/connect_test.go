@@ -35,8 +35,8 @@ func TestReplyWithLogin(t *testing.T) {
 	}
 }
 
-// TestTLS connects to servers with certificates of a private CA. It checks what each error says, and
-// that it shows no password.
+// TestTLS connects to servers with certificates of a private CA. It checks what each error says,
+// and that it shows no password.
 func TestTLS(t *testing.T) {
 	ca, other := tlstest.NewAuthority(t), tlstest.NewAuthority(t)
 	cert, key := ca.Issue(t)
@@ -56,15 +56,15 @@ func TestTLS(t *testing.T) {
 		{"a user in the URL, a password in a file", "rediss://default@" + asksNot, Files{CA: ca.File, Password: password}, ""},
 		{"a certificate of the client", "rediss://" + asks, Files{ca.File, cert, key, password}, ""},
 		{"a certificate, by TLS 1.2", "rediss://" + old, Files{ca.File, cert, key, password}, ""},
-		{"a certificate that nobody asks for", "rediss://" + asksNot, Files{ca.File, stranger, strangerKey, password}, ""},
+		{"a certificate that nobody requires", "rediss://" + asksNot, Files{ca.File, stranger, strangerKey, password}, ""},
 
-		{"no CA", "rediss://:okapi@" + asksNot, Files{}, "its certificate is not trusted (tls: failed to verify certificate: x509: certificate signed by unknown authority); name the CA that signed it by --redis-ca"},
-		{"another CA", "rediss://:okapi@" + asksNot, Files{CA: other.File}, "name the CA that signed it by --redis-ca, instead of " + fmt.Sprintf("%q", other.File)},
+		{"no CA", "rediss://:okapi@" + asksNot, Files{}, "its certificate is not trusted (tls: failed to verify certificate: x509: certificate signed by unknown authority); name the CA that signed it with --redis-ca"},
+		{"another CA", "rediss://:okapi@" + asksNot, Files{CA: other.File}, "name the CA that signed it with --redis-ca, instead of " + fmt.Sprintf("%q", other.File)},
 		{"another host", "rediss://:okapi@localhost:" + port, Files{CA: ca.File}, "correct the host in its URL"},
-		{"no certificate", "rediss://:okapi@" + asks, Files{CA: ca.File}, "it asks for a certificate (*); name one that it trusts by --redis-cert, and its key by --redis-key"},
-		{"no certificate, by TLS 1.2", "rediss://:okapi@" + old, Files{CA: ca.File}, "it asks for a certificate (*); name one that it trusts by --redis-cert, and its key by --redis-key"},
-		{"a certificate of another CA", "rediss://:okapi@" + asks, Files{CA: ca.File, Cert: stranger, Key: strangerKey}, "it refuses the certificate (*); name one that it trusts by --redis-cert, instead of " + fmt.Sprintf("%q", stranger)},
-		{"no password", "rediss://" + asks, Files{CA: ca.File, Cert: cert, Key: key}, "it asks for a password (*); write a password into a URL, redis://user:password@host:6379, or name its file by --redis-password-file"},
+		{"no certificate", "rediss://:okapi@" + asks, Files{CA: ca.File}, "it requires a certificate (*); name one that it trusts with --redis-cert, and its key with --redis-key"},
+		{"no certificate, by TLS 1.2", "rediss://:okapi@" + old, Files{CA: ca.File}, "it requires a certificate (*); name one that it trusts with --redis-cert, and its key with --redis-key"},
+		{"a certificate of another CA", "rediss://:okapi@" + asks, Files{CA: ca.File, Cert: stranger, Key: strangerKey}, "it refuses the certificate (*); name one that it trusts with --redis-cert, instead of " + fmt.Sprintf("%q", stranger)},
+		{"no password", "rediss://" + asks, Files{CA: ca.File, Cert: cert, Key: key}, "it requires a password (*); write a password into a URL, redis://user:password@host:6379, or name its file with --redis-password-file"},
 		{"a wrong password", "rediss://" + asksNot, Files{CA: ca.File, Password: wrong}, "the user or the password is wrong (*); correct the user in its URL, or the password in " + fmt.Sprintf("%q", wrong)},
 	} {
 		var as Addresses
@@ -96,8 +96,8 @@ func TestFiles(t *testing.T) {
 		files Files
 		want  string
 	}{
-		{tls, Files{Key: key}, `--redis-key "KEY" has no certificate; name it by --redis-cert`},
-		{tls, Files{Cert: cert}, `--redis-cert "CERT" has no key; name it by --redis-key, even if the same file holds both`},
+		{tls, Files{Key: key}, `--redis-key "KEY" has no certificate; name it with --redis-cert`},
+		{tls, Files{Cert: cert}, `--redis-cert "CERT" has no key; name it with --redis-key, even if the same file holds both`},
 		{tls, Files{CA: "none"}, `--redis-ca: cannot read "none" (no such file or directory); name the file that holds the certificate of the CA`},
 		{tls, Files{Cert: "none", Key: key}, `--redis-cert: cannot read "none" (no such file or directory); name the file that holds the certificate`},
 		{tls, Files{Cert: cert, Key: "none"}, `--redis-key: cannot read "none" (no such file or directory); name the file that holds the private key`},
@@ -107,10 +107,10 @@ func TestFiles(t *testing.T) {
 		{tls, Files{CA: damaged}, `--redis-ca: "DAMAGED" holds no valid certificate; name the file that holds the certificate of the CA`},
 		{tls, Files{Cert: key, Key: key}, `--redis-cert: "KEY" holds no certificate in PEM; name the file that holds the certificate`},
 		{tls, Files{Cert: cert, Key: cert}, `--redis-key: "CERT" holds no private key in PEM; name the file that holds the private key`},
-		{tls, Files{Cert: cert, Key: otherKey}, `--redis-key "OTHER" does not fit --redis-cert "CERT" (private key does not match public key); name the key of the certificate, without a passphrase`},
-		{plain, Files{CA: ca.File}, `--redis-ca "CA" is about TLS, and --redis h:1 is without; write rediss:// in --redis, as in rediss://host:6379, or leave out --redis-ca`},
-		{"h:1", Files{Cert: cert, Key: key}, `--redis-cert "CERT" is about TLS, and --redis h:1 is without; write rediss:// in --redis, as in rediss://host:6379, or leave out --redis-cert`},
-		{"redis://:okapi@h:1", Files{Password: noPEM}, `--redis-password-file "TEXT" is a second password, as the URL of --redis has one; leave out one of them`},
+		{tls, Files{Cert: cert, Key: otherKey}, `--redis-key "OTHER" does not match --redis-cert "CERT" (private key does not match public key); name the key of the certificate, without a passphrase`},
+		{plain, Files{CA: ca.File}, `--redis-ca "CA" needs TLS, and --redis h:1 does not use it; write rediss:// in --redis, as in rediss://host:6379, or leave out --redis-ca`},
+		{"h:1", Files{Cert: cert, Key: key}, `--redis-cert "CERT" needs TLS, and --redis h:1 does not use it; write rediss:// in --redis, as in rediss://host:6379, or leave out --redis-cert`},
+		{"redis://:okapi@h:1", Files{Password: noPEM}, `--redis-password-file "TEXT" is a second password, because the URL of --redis has one; leave out one of them`},
 		{plain, Files{Password: empty}, `--redis-password-file: "EMPTY" is empty; name the file that holds the password`},
 		{plain, Files{Password: "/dev/zero"}, `--redis-password-file: "/dev/zero" holds more than 1 MiB; name the file that holds the password`},
 	} {

@@ -26,15 +26,15 @@ func (e *unreachable) Error() string { return e.text }
 // Unwrap returns the error of the client.
 func (e *unreachable) Unwrap() error { return e.cause }
 
-// failure is why a connection failed.
+// failure describes why a connection failed.
 type failure struct {
 	cause     error
 	files     Files
 	encrypted bool
-	refused   bool // the server asked for a certificate, and then ended the connection
+	refused   bool // the server requested a certificate, and then closed the connection
 }
 
-// reply returns the error reply that is the cause, if there is one.
+// reply returns the error reply that caused the failure, if there is one.
 func (f failure) reply() (reply *rueidis.RedisError, isReply bool) {
 	isReply = errors.As(f.cause, &reply)
 	return reply, isReply
@@ -45,19 +45,19 @@ func (f failure) complaint() string {
 	reply, isReply := f.reply()
 	switch {
 	case errors.Is(f.cause, errPlain):
-		return "it speaks no TLS"
+		return "it does not speak TLS"
 	case errors.As(f.cause, new(*tls.CertificateVerificationError)):
 		return "its certificate is not trusted"
 	case f.refused && f.files.Cert == "":
-		return "it asks for a certificate"
+		return "it requires a certificate"
 	case f.refused:
 		return "it refuses the certificate"
 	case isReply && strings.HasPrefix(reply.Error(), "WRONGPASS"):
 		return "the user or the password is wrong"
 	case isReply && strings.HasPrefix(reply.Error(), "NOAUTH"):
-		return "it asks for a password"
+		return "it requires a password"
 	}
-	return "no Redis and no cluster answers there"
+	return "no Redis server or cluster answers there"
 }
 
 // remedy returns what to do about a failed connection.
@@ -66,25 +66,25 @@ func (f failure) remedy() string {
 	case errors.As(f.cause, new(*tls.CertificateVerificationError)):
 		return f.trust()
 	case f.refused && f.files.Cert == "":
-		return "name one that it trusts by --redis-cert, and its key by --redis-key"
+		return "name one that it trusts with --redis-cert, and its key with --redis-key"
 	case f.refused:
-		return fmt.Sprintf("name one that it trusts by --redis-cert, instead of %q", f.files.Cert)
+		return fmt.Sprintf("name one that it trusts with --redis-cert, instead of %q", f.files.Cert)
 	case f.encrypted && f.isPlain():
-		return "correct the address, or write redis:// where it speaks no TLS"
+		return "correct the address, or write redis:// where it does not speak TLS"
 	}
 	if reply, isReply := f.reply(); isReply {
 		return f.answer(reply.Error())
 	}
 	if errors.Is(f.cause, io.EOF) || errors.Is(f.cause, syscall.ECONNRESET) {
-		return "write a password into a URL, redis://user:password@host:6379, and rediss:// where it speaks TLS"
+		return "write a password into a URL, redis://user:password@host:6379, and rediss:// if it speaks TLS"
 	}
 	return start
 }
 
-// start is what to do if nothing better is known.
+// start is the advice if nothing better is known.
 const start = "start it, or correct the address"
 
-// isPlain reports whether the server speaks no TLS.
+// isPlain reports whether the server does not speak TLS.
 func (f failure) isPlain() bool {
 	return errors.Is(f.cause, errPlain) || errors.As(f.cause, new(*dial.HandshakeError)) || errors.As(f.cause, new(tls.RecordHeaderError))
 }
@@ -97,7 +97,7 @@ func (f failure) answer(reply string) string {
 	case strings.HasPrefix(reply, "WRONGPASS"):
 		return f.login()
 	case strings.Contains(reply, "AUTH") || strings.Contains(reply, "PASS"):
-		return "write a password into a URL, redis://user:password@host:6379, or name its file by --redis-password-file"
+		return "write a password into a URL, redis://user:password@host:6379, or name its file with --redis-password-file"
 	}
 	return start
 }
@@ -110,9 +110,9 @@ func (f failure) trust() string {
 	case !errors.As(f.cause, new(x509.UnknownAuthorityError)):
 		return "give the server a valid one"
 	case f.files.CA == "":
-		return "name the CA that signed it by --redis-ca"
+		return "name the CA that signed it with --redis-ca"
 	}
-	return fmt.Sprintf("name the CA that signed it by --redis-ca, instead of %q", f.files.CA)
+	return fmt.Sprintf("name the CA that signed it with --redis-ca, instead of %q", f.files.CA)
 }
 
 // login returns what to do about a wrong user or password.
@@ -123,7 +123,7 @@ func (f failure) login() string {
 	return fmt.Sprintf("correct the user in its URL, or the password in %q", f.files.Password)
 }
 
-// brokeOff reports whether the server ended a connection: by a TLS alert, or without one.
+// brokeOff reports whether the server closed a connection, with or without a TLS alert.
 func brokeOff(err error) bool {
 	var op *net.OpError
 	alert := errors.As(err, &op) && op.Op == "remote error"

@@ -13,15 +13,15 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/smallfile"
 )
 
-// Files names files for a connection. An empty name stands for no file.
+// Files names files for a connection. An empty name means no file.
 type Files struct {
-	CA       string // certificates in PEM, one of which has to sign that of the server; without it, those that this system trusts
-	Cert     string // a certificate in PEM, for a server that asks for one
+	CA       string // PEM certificates, one of which must have signed the server's; if empty, the certificates that this system trusts
+	Cert     string // a PEM certificate, for a server that requires one
 	Key      string // the private key of Cert, in PEM
-	Password string // the password alone, with or without a newline at the end
+	Password string // contains only the password, with or without a trailing newline
 }
 
-// Flags returns the flags of the files that are named.
+// Flags returns the flags of the named files.
 func (f Files) Flags() (flags []string) {
 	for _, file := range []struct{ flag, name string }{
 		{"--redis-ca", f.CA}, {"--redis-cert", f.Cert}, {"--redis-key", f.Key}, {"--redis-password-file", f.Password},
@@ -33,15 +33,15 @@ func (f Files) Flags() (flags []string) {
 	return flags
 }
 
-// Read reads the files for the connections that are made later. Call it once, after Add. An error
-// names the flag and the file.
+// Read reads the files for later connections. Call it once, after Add. An error names the flag and
+// the file.
 func (as *Addresses) Read(f Files) error {
 	as.files = f
 	switch secure := as.TLSConfig != nil; {
 	case f.Key != "" && f.Cert == "":
-		return fmt.Errorf("--redis-key %q has no certificate; name it by --redis-cert", f.Key)
+		return fmt.Errorf("--redis-key %q has no certificate; name it with --redis-cert", f.Key)
 	case f.Cert != "" && f.Key == "":
-		return fmt.Errorf("--redis-cert %q has no key; name it by --redis-key, even if the same file holds both", f.Cert)
+		return fmt.Errorf("--redis-cert %q has no key; name it with --redis-key, even if the same file holds both", f.Cert)
 	case f.CA != "" && !secure:
 		return as.noTLS("--redis-ca", f.CA)
 	case f.Cert != "" && !secure:
@@ -57,7 +57,7 @@ func (as *Addresses) Read(f Files) error {
 
 // noTLS returns the error for a certificate without TLS.
 func (as *Addresses) noTLS(flag, file string) error {
-	return fmt.Errorf("%s %q is about TLS, and --redis %v is without; write rediss:// in --redis, as in rediss://host:6379, or leave out %s", flag, file, as, flag)
+	return fmt.Errorf("%s %q needs TLS, and --redis %v does not use it; write rediss:// in --redis, as in rediss://host:6379, or leave out %s", flag, file, as, flag)
 }
 
 func (as *Addresses) readPassword() error {
@@ -66,7 +66,7 @@ func (as *Addresses) readPassword() error {
 	case as.files.Password == "":
 		return nil
 	case as.Password != "":
-		return fmt.Errorf("%s %q is a second password, as the URL of --redis has one; leave out one of them", flag, as.files.Password)
+		return fmt.Errorf("%s %q is a second password, because the URL of --redis has one; leave out one of them", flag, as.files.Password)
 	}
 	text, err := smallfile.Read(as.files.Password, holds)
 	if err != nil {
@@ -108,15 +108,15 @@ func (as *Addresses) readCert() error {
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return fmt.Errorf("--redis-key %q does not fit --redis-cert %q (%s); name the key of the certificate, without a passphrase",
+		return fmt.Errorf("--redis-key %q does not match --redis-cert %q (%s); name the key of the certificate, without a passphrase",
 			as.files.Key, as.files.Cert, strings.TrimPrefix(err.Error(), "tls: "))
 	}
 	as.TLSConfig.Certificates = []tls.Certificate{pair}
 	return nil
 }
 
-// readPEM returns the content of a file that has a block of this kind, such as "PRIVATE KEY". The
-// error for any other file says to name the file that holds this.
+// readPEM returns the content of a file that has a block of the given kind, such as "PRIVATE KEY".
+// The error for any other file says which file to name.
 func readPEM(flag, file, kind, holds string) ([]byte, error) {
 	text, err := smallfile.Read(file, holds)
 	if err != nil {
@@ -130,8 +130,8 @@ func readPEM(flag, file, kind, holds string) ([]byte, error) {
 	return nil, fmt.Errorf("%s: %q holds no %s in PEM; name the file that holds %s", flag, file, strings.ToLower(kind), holds)
 }
 
-// sendCertificate makes a client send its certificate to each server that asks for one, whatever
-// CAs that server names. Without a certificate it sends none. The result is whether a server asked.
+// sendCertificate makes a client send its certificate, if it has one, to each server that requests
+// one, whatever CAs that server names. asked is set once a server has requested one.
 func sendCertificate(o *rueidis.ClientOption) (asked *atomic.Bool) {
 	asked = new(atomic.Bool)
 	if o.TLSConfig == nil {

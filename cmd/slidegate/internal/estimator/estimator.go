@@ -14,13 +14,13 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Limiter is a limiter of package window or ar1, on Redis or in memory.
+// Limiter is a limiter of package window or ar1, in Redis or in memory.
 type Limiter interface {
 	AllowN(ctx context.Context, event string, n int64) (window.Decision, error)
 	Reset(ctx context.Context, event string) error
 }
 
-// Estimator is how limits count. The zero Estimator is the default, Window.
+// Estimator selects how limits count. The zero Estimator is the default, Window.
 type Estimator string
 
 // The estimators.
@@ -52,7 +52,7 @@ func (e Estimator) Check(limits []window.Limit) error {
 
 const mostOfLevel = 10_000_000 // the largest Max of ar1
 
-// Limiter creates a limiter on Redis, or in memory if client is nil. It uses the fields of cfg that
+// Limiter creates a limiter in Redis, or in memory if client is nil. It uses the fields of cfg that
 // both estimators have: Name, Limits, Secret, Now and Timeout.
 func (e Estimator) Limiter(client rueidis.Client, cfg window.Config) (Limiter, error) {
 	levels := ar1.Config{Name: cfg.Name, Limits: cfg.Limits, Secret: cfg.Secret, Now: cfg.Now, Timeout: cfg.Timeout}
@@ -67,8 +67,8 @@ func (e Estimator) Limiter(client rueidis.Client, cfg window.Config) (Limiter, e
 	return window.New(window.On(client), cfg)
 }
 
-// Memory returns the longest time that a limit remembers a unit. That is Per for a window. For a
-// level it is the time until the level is below 1/4.
+// Memory returns the longest time that a limit remembers a unit. For a window, that is Per. For a
+// level, it is the time until the level is below 1/4.
 func (e Estimator) Memory(l window.Limit) time.Duration {
 	if e == AR1 {
 		return time.Duration(min(float64(l.Per)*math.Log(4*float64(l.Max+1)), math.MaxInt64/2))
@@ -76,7 +76,7 @@ func (e Estimator) Memory(l window.Limit) time.Duration {
 	return l.Per
 }
 
-// Text returns a limit as a person reads it, such as 5/1h.
+// Text returns a limit in readable form, such as 5/1h.
 func (e Estimator) Text(l window.Limit) string {
 	if e == AR1 {
 		return l.Label()
@@ -85,7 +85,7 @@ func (e Estimator) Text(l window.Limit) string {
 }
 
 // Needless returns another of the limits that denies everything that this one denies, because it
-// allows no more in a longer time. It returns an empty text if there is none.
+// allows no more in a longer time. It returns an empty string if there is none.
 func (e Estimator) Needless(l window.Limit, limits []window.Limit) string {
 	late := time.Duration(0) // a limit with buckets forgets a unit up to one bucket late
 	if e.Text(l) != l.Label() {

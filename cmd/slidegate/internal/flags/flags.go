@@ -1,6 +1,6 @@
-// Package flags has the types of flags and arguments. Each type reads its value for kong in the
-// method Decode, and explains what is wrong with it. Many embed a type of the package that uses the
-// value.
+// Package flags contains the types of flags and arguments. The method Decode of each type parses
+// its value for kong, and explains what is wrong with it. Many embed a type of the package that
+// uses the value.
 package flags
 
 import (
@@ -14,11 +14,10 @@ import (
 
 var errTwice = errors.New("it is given twice; choose one")
 
-// Text is a text that must not be empty. An empty one usually comes from a shell variable that is
-// not set.
+// Text is a string that must not be empty. An empty one usually comes from an unset shell variable.
 type Text string
 
-// Decode reads the text unchanged. kong itself would change a file name that is not UTF-8.
+// Decode keeps the value unchanged. kong itself would change a file name that is not UTF-8.
 func (t *Text) Decode(c *kong.DecodeContext) error {
 	if isMissing(c) {
 		return errors.New("its value is missing; write one, or leave out the flag")
@@ -34,7 +33,7 @@ func (t *Text) Decode(c *kong.DecodeContext) error {
 	return nil
 }
 
-// Argument is the name of a limiter, or an event. It may hold any bytes.
+// Argument is the name of a limiter, or an event. It may contain any bytes.
 type Argument string
 
 // Decode reads the argument.
@@ -61,7 +60,7 @@ func value(c *kong.DecodeContext, hint string) (string, error) {
 }
 
 // eachValue calls add for each value of a comma-separated list. An empty value is an error, because
-// it usually comes from a shell variable that is not set.
+// it usually comes from an unset shell variable.
 func eachValue(c *kong.DecodeContext, example string, add func(string) error) error {
 	list, err := value(c, "one, as in "+example)
 	if err != nil {
@@ -75,8 +74,8 @@ func eachValue(c *kong.DecodeContext, example string, add func(string) error) er
 	return nil
 }
 
-// duration reads a duration from low to high. The error for any other value contains wrong, which
-// says what it is not, and an example.
+// duration parses a duration from low to high. The error for any other value contains wrong, which
+// says what the value is not, and an example.
 func duration(c *kong.DecodeContext, d *time.Duration, low, high time.Duration, wrong, example string) error {
 	text, err := value(c, "one, as in "+example)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Limits are the limits of all --limit flags. Each flag may hold several, with commas between them.
+// Limits holds the limits of all --limit flags. Each flag can have several, separated by commas.
 type Limits []window.Limit
 
 // Decode adds the limits of one flag.
@@ -36,7 +36,7 @@ func (ls *Limits) add(s string) error {
 	return err
 }
 
-// ParseLimits reads limits with commas between them, such as 1/5s,5/1h.
+// ParseLimits parses comma-separated limits, such as 1/5s,5/1h.
 func ParseLimits(text string) (ls Limits, err error) {
 	for limit := range strings.SplitSeq(text, ",") {
 		if err := ls.add(limit); err != nil {
@@ -46,7 +46,7 @@ func ParseLimits(text string) (ls Limits, err error) {
 	return ls, nil
 }
 
-// Texts returns each limit as a text, such as 5/1h.
+// Texts returns each limit as a string, such as 5/1h.
 func (ls Limits) Texts() (texts []string) {
 	for _, l := range ls {
 		texts = append(texts, l.String())
@@ -54,7 +54,8 @@ func (ls Limits) Texts() (texts []string) {
 	return texts
 }
 
-// Texts are the values of all --limit flags of inspect. What a limit is depends on other flags.
+// Texts holds the values of all --limit flags of inspect. Other flags determine how a limit is
+// parsed.
 type Texts []string
 
 // Decode adds the values of one flag.
@@ -65,7 +66,7 @@ func (ts *Texts) Decode(c *kong.DecodeContext) error {
 	})
 }
 
-// Sets are the limits of all --compare flags: one set per flag.
+// Sets holds the limits of all --compare flags: one set per flag.
 type Sets []Limits
 
 // Decode adds the set of one flag.
@@ -76,7 +77,7 @@ func (ss *Sets) Decode(c *kong.DecodeContext) error {
 	return err
 }
 
-// Budgets are the limits of all --budget flags. Of is nil if there is no such flag.
+// Budgets holds the limits of all --budget flags. Of is nil if there is no such flag.
 type Budgets struct{ Of map[login.Budget]Limits }
 
 // budgetNames are the budgets of a login guard that have limits.
@@ -95,9 +96,9 @@ func (bs *Budgets) Decode(c *kong.DecodeContext) error {
 	b := login.Budget(name)
 	switch {
 	case !found || !slices.Contains(budgetNames, b):
-		return fmt.Errorf("%q names no budget; write one of %v with its limits, as in account=10/10m,20/1h", text, budgetNames)
+		return fmt.Errorf("%q is not a budget; write one of %v with its limits, as in account=10/10m,20/1h", text, budgetNames)
 	case bs.Of[b] != nil:
-		return fmt.Errorf("the budget %s is given twice; write its limits as one, as in %s=10/10m,20/1h", b, b)
+		return fmt.Errorf("the budget %s is given twice; write its limits in one flag, as in %s=10/10m,20/1h", b, b)
 	}
 	if bs.Of == nil {
 		bs.Of = map[login.Budget]Limits{}

@@ -67,7 +67,7 @@ func (s *Share) Decode(c *kong.DecodeContext) error {
 	number, isPercent := strings.CutSuffix(string(text), "%")
 	of, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
 	if err != nil || !isPercent || !(of >= 0 && of <= 100) {
-		return fmt.Errorf("%q is no share; write one from 0%% to 100%%, as in %s", text, DefaultShare.Text)
+		return fmt.Errorf("%q is not a share; write one from 0%% to 100%%, as in %s", text, DefaultShare.Text)
 	}
 	s.Of, s.Text = of/100, string(text)
 	return nil

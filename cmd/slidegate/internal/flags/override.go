@@ -10,13 +10,13 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// longestOverride is how long an override can last.
+// longestOverride is the longest time that an override can last.
 const longestOverride = 366 * 24 * time.Hour
 
 // For is how long an override lasts.
 type For time.Duration
 
-// Decode reads the flag. It takes days and weeks, as in the Per of a limit.
+// Decode parses the flag. It accepts days and weeks, as in the Per of a limit.
 func (f *For) Decode(c *kong.DecodeContext) error {
 	text, err := value(c, "one, as in 24h")
 	if err != nil {
@@ -27,13 +27,13 @@ func (f *For) Decode(c *kong.DecodeContext) error {
 	}
 	l, err := window.ParseLimit("1/" + text)
 	if err != nil || l.Resolution != 0 || l.Per < time.Second || l.Per > longestOverride {
-		return fmt.Errorf("%q is no time from 1s to 366d; write one, as in 24h or 7d", text)
+		return fmt.Errorf("%q is not a time from 1s to 366d; write one, as in 24h or 7d", text)
 	}
 	*f = For(l.Per)
 	return nil
 }
 
-// Short is a text of at most 200 bytes.
+// Short is a string of at most 200 bytes.
 type Short string
 
 // Decode reads the flag.
@@ -48,7 +48,7 @@ func (s *Short) Decode(c *kong.DecodeContext) error {
 	return nil
 }
 
-// Author is who sets an override: at most 64 bytes.
+// Author says who sets an override, in at most 64 bytes.
 type Author string
 
 // Decode reads the flag.

@@ -16,7 +16,7 @@ type Interval time.Duration
 
 // Decode reads the flag.
 func (i *Interval) Decode(c *kong.DecodeContext) error {
-	return duration(c, (*time.Duration)(i), 100*time.Millisecond, math.MaxInt64, "no time between two looks; write one of at least 100ms", "5s")
+	return duration(c, (*time.Duration)(i), 100*time.Millisecond, math.MaxInt64, "not an interval; write one of at least 100ms", "5s")
 }
 
 // PageAddress is the address to serve a page at. It is empty without the flag --web.
@@ -25,8 +25,8 @@ type PageAddress string
 // DefaultPage is the address of --web without a value.
 const DefaultPage PageAddress = "127.0.0.1:8002"
 
-// Decode reads the flag. It takes the next word as the value only if that is an address, because it
-// could be NAME.
+// Decode parses the flag. It takes the next word as the value only if that is an address, because
+// it could be NAME.
 func (a *PageAddress) Decode(c *kong.DecodeContext) error {
 	if *a != "" {
 		return errTwice
@@ -38,14 +38,14 @@ func (a *PageAddress) Decode(c *kong.DecodeContext) error {
 		*a = DefaultPage
 		return nil
 	case !isAddress(text):
-		return fmt.Errorf("%q is no address to serve at; write an IP address and a port, as in 127.0.0.1:8002", text)
+		return fmt.Errorf("%q is not an address to serve at; write an IP address and a port, as in 127.0.0.1:8002", text)
 	}
 	c.Scan.Pop()
 	*a = PageAddress(text)
 	return nil
 }
 
-// isAddress reports whether a text is an address and a port, or :port for all interfaces.
+// isAddress reports whether a string is an address and a port, or :port for all interfaces.
 func isAddress(text string) bool {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {

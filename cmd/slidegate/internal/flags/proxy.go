@@ -30,17 +30,17 @@ func (to *Upstream) Decode(c *kong.DecodeContext) error {
 	}
 	u, err := url.Parse(string(text))
 	switch {
-	case strings.ContainsAny(string(text), "@?#"): // any part may then hold a password
+	case strings.ContainsAny(string(text), "@?#"): // any part may then contain a password
 		return errors.New("its URL has a user, a query or a fragment, which are not passed on; write it as in http://127.0.0.1:8080, and @ in a path as %40")
 	case err != nil || u.Hostname() == "" || len(u.Port()) > 5 || u.Scheme != "http" && u.Scheme != "https":
-		return fmt.Errorf("%q is no URL of a server; write it with its scheme, as in http://127.0.0.1:8080", text)
+		return fmt.Errorf("%q is not the URL of a server; write it with its scheme, as in http://127.0.0.1:8080", text)
 	}
 	to.URL = u
 	return nil
 }
 
-// Who is what a budget belongs to, such as an address: the value of the flag --by of proxy, or the
-// end of a route.
+// Who says what a budget belongs to, such as an address. It is the value of proxy's flag --by, or
+// the end of a route.
 type Who struct {
 	Text string        // the value of the flag
 	Key  httplimit.Key // nil for an address, which depends on --behind
@@ -65,22 +65,22 @@ func (w *Who) read(text string) error {
 	case text == "all":
 		w.Key = func(*http.Request) string { return "all" }
 	case kind == "header" && strings.EqualFold(name, "Host"):
-		return fmt.Errorf("%q is no field to limit by; write a --route for each host, as in 'api.example.com/ 5/1h by all'", text)
+		return fmt.Errorf("%q is not a field to limit by; write a --route for each host, as in 'api.example.com/ 5/1h by all'", text)
 	case kind == "header":
 		w.Key = onevalue.Header(name)
 	case kind == "cookie":
 		w.Key = onevalue.Cookie(name)
 	}
 	if w.Key == nil && text != "address" {
-		return fmt.Errorf("%q names nobody; write address, header:NAME, cookie:NAME or all", text)
+		return fmt.Errorf("%q does not name a client; write address, header:NAME, cookie:NAME or all", text)
 	}
 	return nil
 }
 
-// Routes are the routes of all --route flags.
+// Routes holds the routes of all --route flags.
 type Routes []Route
 
-// Route is a pattern of requests, with limits of their own.
+// Route is a pattern of requests, with its own limits.
 type Route struct {
 	Pattern string
 	Limits  Limits // empty: not limited
@@ -99,8 +99,8 @@ func (rs *Routes) Decode(c *kong.DecodeContext) error {
 	return err
 }
 
-// read parses a route. It begins with a pattern, which is a path, or a method and a path. Then come
-// limits or none, and optionally by WHO.
+// read parses a route. It begins with a pattern, which is a path, or a method and a path. Limits or
+// none follow, and optionally by WHO.
 func (rt *Route) read(text string) (err error) {
 	words := strings.Fields(text)
 	n := 1
@@ -108,7 +108,7 @@ func (rt *Route) read(text string) (err error) {
 		n = 2 // a method
 	}
 	if rest := len(words) - n; rest != 1 && (rest != 3 || words[n+1] != "by") {
-		return fmt.Errorf("%q is no route; write a pattern, limits or none, and perhaps by WHO, as in 'POST /login 1/5s,5/1h by address'", text)
+		return fmt.Errorf("%q is not a route; write a pattern, limits or none, and perhaps by WHO, as in 'POST /login 1/5s,5/1h by address'", text)
 	}
 	rt.Pattern = strings.Join(words[:n], " ")
 	if limits := words[n]; limits != "none" {
@@ -123,7 +123,7 @@ func (rt *Route) read(text string) (err error) {
 	return nil
 }
 
-// Networks are the trusted proxies of all --behind flags.
+// Networks holds the trusted proxies of all --behind flags.
 type Networks []netip.Prefix
 
 // Decode adds the networks of one flag.
@@ -163,10 +163,10 @@ func (o *Outage) Decode(c *kong.DecodeContext) error {
 	return nil
 }
 
-// Timeout is how long a request waits for Redis at most.
+// Timeout is the longest time that a request waits for Redis.
 type Timeout time.Duration
 
 // Decode reads the flag.
 func (t *Timeout) Decode(c *kong.DecodeContext) error {
-	return duration(c, (*time.Duration)(t), time.Millisecond, time.Minute, "no time to wait for Redis; write one from 1ms to 1m", "500ms")
+	return duration(c, (*time.Duration)(t), time.Millisecond, time.Minute, "not a time to wait for Redis; write one from 1ms to 1m", "500ms")
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/smallfile"
 )
 
-// Redis has the addresses of all --redis flags.
+// Redis holds the addresses of all --redis flags.
 type Redis struct{ connect.Addresses }
 
 // Decode adds the addresses of one flag.
@@ -21,12 +21,12 @@ func (r *Redis) Decode(c *kong.DecodeContext) error {
 	return r.Add(list)
 }
 
-// RedisFiles are the flags of all commands that name files for a connection to Redis.
+// RedisFiles holds the flags, shared by all commands, that name files for a connection to Redis.
 type RedisFiles struct {
 	CA       Text `name:"redis-ca" placeholder:"FILE" env:"SLIDEGATE_REDIS_CA" help:"The CA that signed the certificate of Redis, in PEM, if this system does not trust it. For rediss:// only."`
-	Cert     Text `name:"redis-cert" placeholder:"FILE" env:"SLIDEGATE_REDIS_CERT" help:"The certificate for a Redis that asks clients for one, in PEM. For rediss:// only."`
+	Cert     Text `name:"redis-cert" placeholder:"FILE" env:"SLIDEGATE_REDIS_CERT" help:"The certificate for a Redis that requires one from clients, in PEM. For rediss:// only."`
 	Key      Text `name:"redis-key" placeholder:"FILE" env:"SLIDEGATE_REDIS_KEY" help:"The private key of --redis-cert, in PEM, without a passphrase."`
-	Password Text `name:"redis-password-file" placeholder:"FILE" env:"SLIDEGATE_REDIS_PASSWORD_FILE" help:"A file with the password of Redis, which then need not be in a URL. A newline at the end of the file is ignored."`
+	Password Text `name:"redis-password-file" placeholder:"FILE" env:"SLIDEGATE_REDIS_PASSWORD_FILE" help:"A file with the password of Redis, so that it does not have to be in a URL. A newline at the end of the file is ignored."`
 }
 
 // Names returns the names of the files.
@@ -34,7 +34,7 @@ func (f RedisFiles) Names() connect.Files {
 	return connect.Files{CA: string(f.CA), Cert: string(f.Cert), Key: string(f.Key), Password: string(f.Password)}
 }
 
-// Secret is the content of the file of --secret-file, without a newline at its end.
+// Secret is the content of the file named by --secret-file, without its trailing newline.
 type Secret []byte
 
 // Decode reads the file.

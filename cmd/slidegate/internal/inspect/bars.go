@@ -13,7 +13,7 @@ import (
 var barRunes = []rune(" ▁▂▃▄▅▆▇█")
 
 // bars draws the units of a window over time. Units that lie close together share a bar, and the
-// highest bar fills the line. The axis below runs from Per ago, where units come back, to now.
+// highest bar fills the line. The axis below it runs from Per ago, where units come back, to now.
 func (sec *section) bars(width int) (bars string, highest int64) {
 	quarter := (width - 3) / 4
 	units := sec.unitsByColumn(4*quarter + 1)
@@ -35,7 +35,7 @@ func (sec *section) unitsByColumn(columns int) []int64 {
 	return units
 }
 
-// axis returns the line that says how long ago each column is. Each number stands at its column.
+// axis returns the line that says how long ago each column is. Each number is placed at its column.
 func (sec *section) axis(quarter int) string {
 	line := []rune("├" + strings.Repeat("─", 4*quarter-1) + "┤")
 	for i := range 3 {
@@ -47,8 +47,8 @@ func (sec *section) axis(quarter int) string {
 	return string(line)
 }
 
-// gauge draws how full a limit is. The level of ar1 can exceed Max by about half a unit, and the
-// units used can exceed a limit that was lowered by any number.
+// gauge draws how full a limit is. The level of ar1 can exceed Max by about half a unit. The units
+// used can exceed a lowered limit by any number.
 func (sec *section) gauge(screen output.Screen, width int) string {
 	used := 0.0
 	switch {

@@ -20,23 +20,23 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// accountState is the state of an account in a login guard, and of an IP address if one is given,
-// as --json prints it. Durations are in milliseconds.
+// accountState represents the state of an account in a login guard, and of an IP address if one is
+// given, as --json prints it. Durations are in milliseconds.
 type accountState struct {
 	Guard   string    `json:"guard"`
 	Account string    `json:"account"`
 	Address string    `json:"address,omitempty"`
 	Redis   string    `json:"redis"`
 	At      time.Time `json:"at"`       // by the clock of Redis
-	Known   bool      `json:"known"`    // the guard counts a failure on the account
+	Known   bool      `json:"known"`    // the guard counts at least one failure on the account
 	Default bool      `json:"defaults"` // the limits are the defaults of package login
 	Decision
 	Why       []reason       `json:"why"`                 // one for each budget that denies an attempt without a challenge
-	Challenge *bool          `json:"challenge,omitempty"` // an attempt with a challenge is allowed; nil without challenges
+	Challenge *bool          `json:"challenge,omitempty"` // whether a challenged attempt is allowed; nil without challenges
 	Budgets   []*budgetState `json:"budgets"`             // in the order in which the guard checks them
 }
 
-// budgetState is the state of one budget.
+// budgetState represents the state of one budget.
 type budgetState struct {
 	Budget login.Budget `json:"budget"`
 	*State
@@ -52,7 +52,7 @@ type reason struct {
 	section *section // of the limit
 }
 
-// failures describes which failures each budget of attempts without a challenge counts.
+// failures describes which failures each budget of unchallenged attempts counts.
 var failures = map[login.Budget]string{
 	login.BudgetAddress: "from this address on any account",
 	login.BudgetPair:    "from this address on this account",
@@ -63,22 +63,22 @@ var failures = map[login.Budget]string{
 
 // Guard is the configuration of a login guard, from the flags.
 type Guard struct {
-	Budgets    flags.Budgets `name:"budget" placeholder:"BUDGET=MAX/PER" help:"With --login: the limits of a budget that does not have the defaults of package login, such as account=10/10m,20/1h. For several budgets, repeat the flag."`
+	Budgets    flags.Budgets `name:"budget" placeholder:"BUDGET=MAX/PER" help:"With --login: the limits of a budget, if they differ from the defaults of package login, such as account=10/10m,20/1h. For several budgets, repeat the flag."`
 	Challenged bool          `help:"With --login: the service uses challenges, such as a captcha. Also show their budgets, and whether a challenge would let the user in."`
 }
 
-// checkBudgets returns an error if limits of challenged attempts are given for a guard without
+// checkBudgets returns an error if limits for challenged attempts are given for a guard without
 // challenges.
 func (of Guard) checkBudgets() error {
 	for _, b := range slices.Sorted(maps.Keys(of.Budgets.Of)) {
 		if challenged(b) && !of.Challenged {
-			return fmt.Errorf("--budget %s is about attempts with a challenge; add --challenged", b)
+			return fmt.Errorf("--budget %s applies only to challenged attempts; add --challenged", b)
 		}
 	}
 	return nil
 }
 
-// challenged reports whether a budget counts only attempts with a challenge.
+// challenged reports whether a budget counts only challenged attempts.
 func challenged(b login.Budget) bool { return strings.HasPrefix(string(b), "challenged-") }
 
 // guard returns the login guard that the subject names.
@@ -99,7 +99,7 @@ func (s *Subject) guard(client rueidis.Client, of Guard, now func() time.Time) (
 }
 
 // accounts returns a function that reads the state of an account from a login guard. The account is
-// the event of the subject. The zero IP address leaves the budgets of an address out.
+// the event of the subject. With the zero IP address, the budgets of an address are left out.
 func (s *Subject) accounts(client rueidis.Client, of Guard, ip netip.Addr, now func() time.Time) (func(context.Context) (*accountState, error), error) {
 	g, err := s.guard(client, of, now)
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *Subject) accounts(client rueidis.Client, of Guard, ip netip.Addr, now f
 	}, nil
 }
 
-// fetchAccount reads the state of the account by one call of Guard.Inspect.
+// fetchAccount reads the state of the account with one call to Guard.Inspect.
 func (s *Subject) fetchAccount(ctx context.Context, g *login.Guard, ip netip.Addr) (*accountState, error) {
 	states, err := g.Inspect(ctx, s.Event, optionalAddress(ip)...)
 	if err != nil {
@@ -145,7 +145,7 @@ func optionalAddress(ip netip.Addr) []netip.Addr {
 	return []netip.Addr{ip}
 }
 
-// budget returns the state that a guard reports of a budget.
+// budget returns the state that a guard reports for a budget.
 func (s *Subject) budget(b login.BudgetState) *budgetState {
 	of := *s
 	of.Name, of.Event = s.Name+"."+string(b.Budget), b.Event
@@ -154,7 +154,7 @@ func (s *Subject) budget(b login.BudgetState) *budgetState {
 	return &budgetState{b.Budget, st}
 }
 
-// add adds a budget. If it denies an attempt without a challenge, add adds the reason to Why.
+// add adds a budget. If the budget denies an unchallenged attempt, it also adds the reason to Why.
 func (a *accountState) add(b *budgetState) {
 	a.Budgets = append(a.Budgets, b)
 	if b.At.After(a.At) {
@@ -167,7 +167,7 @@ func (a *accountState) add(b *budgetState) {
 	}
 }
 
-// denyChallenged returns the budgets that deny an attempt with a challenge.
+// denyChallenged returns the budgets that deny a challenged attempt.
 func (a *accountState) denyChallenged() (budgets []*budgetState) {
 	for _, b := range a.Budgets {
 		if !b.Allowed && (challenged(b.Budget) || b.Budget == login.BudgetTotal) {
@@ -177,15 +177,15 @@ func (a *accountState) denyChallenged() (budgets []*budgetState) {
 	return budgets
 }
 
-// tightest returns the limit that denies for longest. If none denies, it returns the limit with the
-// fewest free units, and among equals the most used one.
+// tightest returns the limit that denies for the longest time. If none denies, it returns the limit
+// with the fewest free units. Ties go to the most used one.
 func (b *budgetState) tightest() *section {
 	return slices.MaxFunc(b.given(), func(a, b *section) int {
 		return cmp.Or(cmp.Compare(a.RetryAfter, b.RetryAfter), cmp.Compare(b.Remaining, a.Remaining), cmp.Compare(a.Used, b.Used))
 	})
 }
 
-// reason returns why the budget denies, by the limit that denies for longest.
+// reason returns why the budget denies, based on the limit that denies for the longest time.
 func (b *budgetState) reason() reason {
 	sec := b.tightest()
 	text := fmt.Sprintf("%s within %s, %s", output.Count(int(sec.Used), "failure"), formatDuration(sec.per), failures[b.Budget])

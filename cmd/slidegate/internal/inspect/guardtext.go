@@ -11,7 +11,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 )
 
-// head returns a table of the guard, the account and the time.
+// head returns a table with the guard, the account and the time.
 func (a *accountState) head() string {
 	var b strings.Builder
 	account := logs.Shown(a.Account)
@@ -26,8 +26,8 @@ func (a *accountState) head() string {
 	return b.String()
 }
 
-// body returns the budgets of the account, and the reasons if it is denied. A brief body of a guard
-// with challenges shows only the tightest limit of each budget, because there are many.
+// body returns the budgets of the account, and the reasons if it is denied. With challenges, a
+// brief body shows only the tightest limit of each budget, because there are many.
 func (a *accountState) body(screen output.Screen, brief bool) string {
 	var b strings.Builder
 	a.writeBudgets(&b, screen, brief && a.Challenge != nil)
@@ -53,7 +53,7 @@ func (a *accountState) headline() string {
 	return "ALLOWED; denied after " + strings.Replace(output.Count(int(free), "more failure"), "1 more", "one more", 1)
 }
 
-// next returns the arguments of a command to try next.
+// next returns the arguments of the command to try next.
 func (a *accountState) next() []string {
 	flags := a.Budgets[0].flags
 	if !a.Allowed {
@@ -112,8 +112,8 @@ func (a *accountState) writeWhy(b *strings.Builder, screen output.Screen) {
 	}
 }
 
-// challengeText returns a sentence on whether a challenge would let the user in now. It returns
-// nothing for a guard without challenges.
+// challengeText returns a sentence that says whether a challenge would let the user in now. It
+// returns "" for a guard without challenges.
 func (a *accountState) challengeText() string {
 	switch {
 	case a.Challenge == nil:
@@ -129,8 +129,8 @@ func (a *accountState) challengeText() string {
 	return fmt.Sprintf("A challenge would not let the user in: denied by %s for %s.", strings.Join(names, " and "), formatWait(longest))
 }
 
-// shellWord returns a text quoted as one word of a shell. It reports false if a terminal cannot
-// show the text, or if a command would take it for a flag.
+// shellWord quotes a string as a single shell word. ok is false if a terminal cannot display it, or
+// if a command would mistake it for a flag.
 func shellWord(text string) (word string, ok bool) {
 	if logs.Shown(text) != text {
 		return "", false
@@ -166,7 +166,7 @@ func (a *accountState) writeBudgets(b *strings.Builder, screen output.Screen, ti
 	output.Table(&table, 0, rows)
 	header, body, _ := strings.Cut(table.String(), "\n")
 	b.WriteString(screen.Faint(header) + "\n")
-	for i, line := range slices.Collect(strings.Lines(body)) { // the table would count colours as text
+	for i, line := range slices.Collect(strings.Lines(body)) { // in the table, colours would count as text
 		plain := rows[i+1][3]
 		b.WriteString(strings.TrimRight(strings.Replace(line, plain, gauges[i], 1), " \n") + "\n")
 	}
@@ -180,7 +180,7 @@ func (a *accountState) gaugeWidth() int {
 	return 16
 }
 
-// row returns the limit, the units used, its gauge, the units free, and when the next units come
+// row returns the limit, the used units, its gauge, the free units, and when the next units come
 // back.
 func (sec *section) row(gaugeWidth int) []string {
 	back := ""
@@ -194,7 +194,7 @@ func (sec *section) row(gaugeWidth int) []string {
 	return []string{sec.Limit, used, sec.gauge(output.Screen{}, gaugeWidth), orNone(sec.Remaining), back}
 }
 
-// writeNotes writes hints at wrong arguments, and what the report leaves out.
+// writeNotes writes hints about wrong arguments, and what the report omits.
 func (a *accountState) writeNotes(b *strings.Builder) {
 	if !a.Known {
 		b.WriteString("\nNo failure is counted on this account. Nobody failed on it lately, or the\nservice spells it in another way (Alice and alice are two accounts). Check NAME\nand --secret-file, too.\n")

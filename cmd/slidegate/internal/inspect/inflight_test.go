@@ -15,8 +15,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files of package inflight")
 
-// TestInflightGolden compares the reports on leases with golden files. They come from snapshots, because
-// leases go by the clock of Redis.
+// TestInflightGolden compares the reports on leases with golden files. They come from snapshots,
+// because leases go by the clock of Redis.
 func TestInflightGolden(t *testing.T) {
 	at := time.Date(2025, time.March, 4, 14, 0, 0, 0, time.UTC)
 	held := func(holder string, units int64, since, until time.Duration) inflight.Held {

@@ -1,5 +1,5 @@
 // Package inspect shows the state that a rate limiter or a login guard keeps in Redis: as text, as
-// JSON or on a live page. It also resets that state.
+// JSON or on a live page. It can also reset that state.
 package inspect
 
 import (
@@ -26,7 +26,7 @@ type Command struct {
 		Name  flags.Argument `arg:"" optional:"" help:"The Name in the limiter's Config."`
 		Event flags.Argument `arg:"" optional:"" help:"The event key, as the service passes it to Allow. Write -- before one that begins with a dash."`
 	} `embed:""`
-	IP    *string `arg:"" optional:"" help:"With --login: the IP address that the account is denied from."`
+	IP    *string `arg:"" optional:"" help:"With --login: the IP address from which the account is denied."`
 	Login bool    `help:"Treat NAME as a login guard and EVENT as an account, and show all budgets of the account."`
 	Guard
 	Limits flags.Texts    `name:"limit" placeholder:"MAX/PER" help:"A limit of the service, such as 5/1h. With limits, inspect also shows what is free. For several, repeat the flag or write 1/5s,5/1h. With --inflight: Max, such as 5."`
@@ -44,13 +44,13 @@ var help string
 // Help returns the text of slidegate inspect --help.
 func (Command) Help() string { return help }
 
-// These are the exit statuses of inspect, beside 0.
+// The exit statuses of inspect, in addition to 0.
 const (
 	statusDenied  cli.ExitStatus = 3
 	statusUnknown cli.ExitStatus = 4 // Redis stores nothing for the event
 )
 
-// result is the state of an event or of an account.
+// result represents the state of an event or of an account.
 type result interface {
 	head() string
 	body(screen output.Screen, brief bool) string
@@ -91,8 +91,8 @@ func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 	return show(ctx, c.withSimilar(client, fetch), s, c.JSON)
 }
 
-// check returns an error if the flags do not go together. It returns the IP address of an account,
-// or the zero address.
+// check returns the IP address of an account, or the zero address. It returns an error if the flags
+// conflict.
 func (c *Command) check() (ip netip.Addr, err error) {
 	if err := c.checkWeb(); err != nil {
 		return ip, err
@@ -103,22 +103,22 @@ func (c *Command) check() (ip netip.Addr, err error) {
 	return parseIP(*c.IP)
 }
 
-// checkLogin returns an error if a flag does not go together with --login, or needs it and has
-// none.
+// checkLogin returns an error if a flag conflicts with --login, or requires it and --login is
+// missing.
 func (c *Command) checkLogin() error {
 	switch {
 	case !c.Login && c.IP != nil:
 		return fmt.Errorf("%s; slidegate help inspect shows what there is", cli.Unexpected(*c.IP))
 	case !c.Login && c.Budgets.Of != nil:
-		return errors.New("--budget is about a login guard; add --login, or write --limit")
+		return errors.New("--budget applies only to a login guard; add --login, or write --limit")
 	case !c.Login && c.Challenged:
-		return errors.New("--challenged is about a login guard; add --login")
+		return errors.New("--challenged applies only to a login guard; add --login")
 	case c.Login && len(c.Limits) > 0:
-		return errors.New("--login and --limit do not go together: a login guard has limits for each budget; write --budget account=10/10m,20/1h")
+		return errors.New("--login and --limit cannot be combined: a login guard has limits for each budget; write --budget account=10/10m,20/1h")
 	case c.Login && len(c.kinds()) > 0:
-		return fmt.Errorf("--login and %s do not go together: a login guard counts by windows; leave out one of them", c.kinds()[0])
+		return fmt.Errorf("--login and %s cannot be combined: a login guard counts by windows; leave out one of them", c.kinds()[0])
 	case c.Login && len(c.Secret) == 0:
-		return errors.New("--login needs --secret-file, as a login guard hides accounts in its keys; name the file that holds its Secret")
+		return errors.New("--login needs --secret-file, because a login guard hides accounts in its keys; name the file that holds its Secret")
 	}
 	return c.checkBudgets()
 }
@@ -135,12 +135,12 @@ func (c *Command) given() (flags.Limits, error) {
 	return given, err
 }
 
-// parseIP parses an IP address as a login guard does. It drops the zone, and unmaps an IPv4 address
-// that is written as IPv6.
+// parseIP parses an IP address as a login guard does. It drops the zone, and unmaps an IPv4-mapped
+// IPv6 address.
 func parseIP(text string) (netip.Addr, error) {
 	ip, err := netip.ParseAddr(text)
 	if err != nil {
-		return ip, fmt.Errorf("%q is no IP address; write one as in 198.51.100.7 or 2001:db8::7", text)
+		return ip, fmt.Errorf("%q is not an IP address; write one, as in 198.51.100.7 or 2001:db8::7", text)
 	}
 	return ip.Unmap().WithZone(""), nil
 }
@@ -172,7 +172,7 @@ func show(ctx context.Context, fetch func(context.Context) (result, error), s cl
 	return err
 }
 
-// report returns the whole text about a state.
+// report returns the full text about a state.
 func report(screen output.Screen, st result, brief bool) string {
 	var b strings.Builder
 	b.WriteString(st.head())

@@ -20,13 +20,13 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// where says in which Redis the overrides are.
+// where says which Redis holds the overrides.
 type where struct {
 	Redis      flags.Redis      `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"The Redis server, or nodes of a cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Default: 127.0.0.1:6379."`
 	RedisFiles flags.RedisFiles `embed:""`
 }
 
-// subject returns the subject of a limiter of package window, and of an event of it.
+// subject returns the subject for a limiter of package window and an event.
 func (w *where) subject(name, event flags.Argument, secret flags.Secret) *Subject {
 	return &Subject{Redis: w.Redis, RedisFiles: w.RedisFiles, Secret: secret, Name: string(name), Event: string(event)}
 }
@@ -44,7 +44,7 @@ type Override struct {
 	Unlimited bool         `help:"Allow the event everything, and count nothing."`
 	End       bool         `help:"Remove the override of the event."`
 	For       flags.For    `placeholder:"24h" help:"How long the override lasts, from 1s to 366d."`
-	Why       flags.Short  `placeholder:"TEXT" help:"The reason, for those who find the override later."`
+	Why       flags.Short  `placeholder:"TEXT" help:"The reason, for anyone who finds the override later."`
 	By        flags.Author `placeholder:"NAME" env:"USER" help:"Who sets the override."`
 }
 
@@ -99,19 +99,19 @@ func (c *Override) override() (o window.Override, err error) {
 	}
 	switch {
 	case len(given) == 0:
-		return o, errors.New("it is missing what to do; write --limit 100/1m, --block, --unlimited or --end")
+		return o, errors.New("it does not say what to do; write --limit 100/1m, --block, --unlimited or --end")
 	case len(given) > 1:
-		return o, fmt.Errorf("%s and %s do not go together: an override does one thing; leave out one of them", given[0], given[1])
+		return o, fmt.Errorf("%s and %s cannot be combined: an override does one thing; leave out one of them", given[0], given[1])
 	case c.End && (c.For != 0 || c.Why != ""):
-		return o, errors.New("--end is at once, and stores nothing; leave out --for and --why")
+		return o, errors.New("--end takes effect at once, and stores nothing; leave out --for and --why")
 	case !c.End && c.For == 0:
-		return o, errors.New("it is missing how long; write --for 24h")
+		return o, errors.New("it does not say for how long; write --for 24h")
 	case !c.End && c.Why == "":
-		return o, errors.New(`it is missing why; write --why "ticket 4711", for those who find the override later`)
+		return o, errors.New(`it does not say why; write --why "ticket 4711", for anyone who finds the override later`)
 	}
 	for _, l := range c.Limits {
 		if l.Resolution != 0 {
-			return o, fmt.Errorf("--limit: %v has a resolution, which an override does not keep; leave out the @", l)
+			return o, fmt.Errorf("--limit: %v has a resolution, which an override does not support; leave out the @", l)
 		}
 	}
 	return o, nil
@@ -140,7 +140,7 @@ func (s *Subject) endOverride(ctx context.Context, l *window.Limiter, out cli.St
 	return err
 }
 
-// showOverride shows the override of the event that was set.
+// showOverride shows the override that was set.
 func (s *Subject) showOverride(ctx context.Context, l *window.Limiter, out cli.Streams) error {
 	o, err := s.overrideOf(ctx, l)
 	if err != nil || o == nil {
@@ -149,7 +149,7 @@ func (s *Subject) showOverride(ctx context.Context, l *window.Limiter, out cli.S
 	screen := output.ScreenOf(out.Out)
 	var b strings.Builder
 	b.WriteString(screen.Wrap(fmt.Sprintf("%s in %s on %s: %s until %s UTC.", logs.Shown(s.Event), s.Name, s.Redis.String(), does(o), o.Until.Format(time.DateTime))) + "\n")
-	b.WriteString(screen.Wrap("Limiters that have Overrides notice within 5s, as they decide.") + "\n")
+	b.WriteString(screen.Wrap("Limiters with Overrides notice within 5s, when they decide.") + "\n")
 	if event, ok := shellWord(s.Event); ok {
 		b.WriteString(screen.Command("next: slidegate", append(append([]string{"override", "--end"}, s.flags()...), s.Name, event)) + "\n")
 	}
@@ -171,7 +171,7 @@ func (s *Subject) overrideOf(ctx context.Context, l *window.Limiter) (*window.Ov
 	return nil, nil
 }
 
-// does returns what an override does.
+// does describes what an override does.
 func does(o *window.Override) string {
 	if o.Mode != window.OverrideLimits {
 		return string(o.Mode)
@@ -183,8 +183,8 @@ func does(o *window.Override) string {
 	return strings.Join(limits, ",")
 }
 
-// addOverride reads the override of the event, if the limiter is of package window. Its limits replace the
-// limits given.
+// addOverride reads the override of the event, if the limiter is of package window. Its limits
+// replace the given limits.
 func (s *Subject) addOverride(ctx context.Context, client rueidis.Client, given flags.Limits, now func() time.Time) (*overrideState, flags.Limits, error) {
 	if len(s.kinds()) > 0 {
 		return nil, given, nil
@@ -204,7 +204,7 @@ func (s *Subject) addOverride(ctx context.Context, client rueidis.Client, given 
 	return &st, given, nil
 }
 
-// overrule decides by the override, if it is a block or unlimited.
+// overrule applies the override, if it is a block or unlimited.
 func (st *State) overrule() {
 	switch {
 	case st.Override == nil:
@@ -215,7 +215,7 @@ func (st *State) overrule() {
 	}
 }
 
-// isFixed reports whether an override decides, and not the limits.
+// isFixed reports whether an override decides instead of the limits.
 func (st *State) isFixed() bool {
 	return st.Override != nil && st.Override.Mode != string(window.OverrideLimits)
 }

@@ -25,21 +25,21 @@ type Overrides struct {
 
 // Help returns the text of slidegate overrides --help.
 func (Overrides) Help() string {
-	return "Lists the overrides that are in force for events of a limiter: what they do, until when, who set them and why. An event that the key hides, because it is long or the limiter has a Secret, begins with ~.\n\n" +
+	return "Lists the overrides in force for events of a limiter: what they do, until when, who set them and why. If the key hides an event, because it is long or the limiter has a Secret, its hash is shown after a ~.\n\n" +
 		"    slidegate overrides api"
 }
 
-// overrideList is the list as --json prints it.
+// overrideList represents the list as --json prints it.
 type overrideList struct {
 	Limiter   string          `json:"limiter"`
 	Redis     string          `json:"redis"`
 	Overrides []overrideState `json:"overrides"`
 }
 
-// overrideState is an override as --json prints it.
+// overrideState represents an override as --json prints it.
 type overrideState struct {
-	Event  string    `json:"event,omitempty"` // empty if the key hides it
-	Tag    string    `json:"tag"`             // the event in keys
+	Event  string    `json:"event,omitempty"` // empty if the key hides the event
+	Tag    string    `json:"tag"`             // identifies the event in keys
 	Mode   string    `json:"mode"`            // limits, block or unlimited
 	Limits []string  `json:"limits,omitempty"`
 	Since  time.Time `json:"since"`

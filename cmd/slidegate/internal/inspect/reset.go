@@ -34,7 +34,7 @@ func (Reset) Help() string {
 func (c *Reset) Run(ctx context.Context, s cli.Streams) error {
 	c.Name, c.Event = string(c.Args.Name), string(c.Args.Event)
 	if !c.Yes && !output.IsTerminal(s.In) {
-		return errors.New("nothing is forgotten: reset asks first, and the standard input is no terminal; add --yes to forget without a question")
+		return errors.New("nothing was deleted: reset asks for confirmation, and the standard input is not a terminal; add --yes to delete without confirmation")
 	}
 	client, err := c.connect(ctx)
 	if err != nil {
@@ -78,7 +78,7 @@ func (st *State) summary(screen output.Screen) string {
 		counts = append(counts, "a pause that ends "+formatIn(st.PausedFor, st.At))
 	}
 	if len(counts) == 0 {
-		counts = []string{"no unit"} // all turns of package pace were cancelled
+		counts = []string{"no unit"} // all turns of package pace have been cancelled
 	}
 	return screen.Wrap(fmt.Sprintf("%s on %s counts %s.", st.Key, st.Redis, strings.Join(counts, ", "))) + "\n"
 }
@@ -94,7 +94,7 @@ func (c *Reset) confirm(ctx context.Context, s cli.Streams) (yes bool, err error
 	_, _ = fmt.Fprintf(s.Err, "Forget %s in %s? [y/N] ", logs.Shown(c.Event), c.Name)
 	answer := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReader(io.LimitReader(s.In, maxAnswer)).ReadString('\n') // the end of the input means no
+		line, _ := bufio.NewReader(io.LimitReader(s.In, maxAnswer)).ReadString('\n') // end of input means no
 		answer <- strings.ToLower(strings.TrimSpace(line))
 	}()
 	select {
@@ -105,6 +105,6 @@ func (c *Reset) confirm(ctx context.Context, s cli.Streams) (yes bool, err error
 		_, err = fmt.Fprintln(s.Out, "Nothing is forgotten.")
 		return false, err
 	case <-ctx.Done():
-		return false, errors.New("interrupted; nothing is forgotten")
+		return false, errors.New("interrupted; nothing was deleted")
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 )
 
-// head returns a table of the limiter, the event, its key and the time.
+// head returns a table with the limiter, the event, its key and the time.
 func (st *State) head() string {
 	var b strings.Builder
 	rows := [][]string{
@@ -33,7 +33,7 @@ func (st *State) head() string {
 	return b.String()
 }
 
-// rows returns when the newest turn comes and when the last pause ends, as far as Redis knows.
+// rows returns the times of the newest turn and of the end of the last pause, if Redis has them.
 func (t *Turns) rows(now time.Time) (rows [][]string) {
 	switch {
 	case t.NewestAfter > 0:
@@ -50,7 +50,7 @@ func (t *Turns) rows(now time.Time) (rows [][]string) {
 	return rows
 }
 
-// body returns the limits, and the leases. A brief body leaves the bars and the leases out.
+// body returns the limits and the leases. A brief body omits the bars and the leases.
 func (st *State) body(screen output.Screen, brief bool) string {
 	name := 0
 	for _, sec := range st.Limits {
@@ -92,9 +92,9 @@ func (st *State) headline() string {
 	case st.Decision == nil && !st.Stored:
 		return "nothing is counted"
 	case st.Decision == nil:
-		return "unknown, as Redis does not store how much a limit holds"
+		return "unknown, because Redis does not store Max"
 	case st.Allowed && !st.Stored:
-		return "ALLOWED, as nothing is stored under this key"
+		return "ALLOWED, because nothing is stored under this key"
 	case st.Allowed && st.missingFlags() != "":
 		return "ALLOWED by the limits given, up to " + units(st.free()) + " at once"
 	case st.Allowed:
@@ -122,7 +122,7 @@ func (st *State) next() []string {
 		return []string{"help", "inspect"}
 	case st.Override != nil:
 		return append([]string{"override", "--end"}, subject...)
-	case st.status() == statusDenied && st.Places == nil: // a reset takes places from those who hold them
+	case st.status() == statusDenied && st.Places == nil: // a reset would take places away from their holders
 		return append([]string{"reset"}, subject...)
 	case st.similar() != nil:
 		return st.similar()
@@ -150,7 +150,8 @@ func (st *State) similar() []string {
 	return st.Similar.next(st.flags, name)
 }
 
-// missingFlags returns the flags for the limits that Redis stores and the command line leaves out.
+// missingFlags returns the flags for the limits that Redis stores but that are missing from the
+// command line.
 func (st *State) missingFlags() string {
 	var flags []string
 	for _, limit := range st.unnamedLimits() {
@@ -159,8 +160,8 @@ func (st *State) missingFlags() string {
 	return strings.Join(flags, " ")
 }
 
-// unnamedLimits returns the limits that Redis stores and the command line leaves out. Redis knows
-// their Per, and not their Max.
+// unnamedLimits returns the limits that Redis stores but that are missing from the command line.
+// Redis stores their Per, but not their Max.
 func (st *State) unnamedLimits() (limits []string) {
 	if st.Override != nil { // no other limits count
 		return nil
@@ -206,7 +207,7 @@ func (st *State) given() (given []*section) {
 	return given
 }
 
-// writeNotes writes hints at wrong arguments or a wrong clock.
+// writeNotes writes hints about wrong arguments or a wrong clock.
 func (st *State) writeNotes(b *strings.Builder) {
 	if st.Override == nil { // whose limits need not be stored
 		st.writeHints(b)
@@ -216,7 +217,7 @@ func (st *State) writeNotes(b *strings.Builder) {
 	}
 }
 
-// writeHints writes hints at wrong arguments.
+// writeHints writes hints about wrong arguments.
 func (st *State) writeHints(b *strings.Builder) {
 	var absent []string
 	for _, sec := range st.given() {
@@ -237,7 +238,7 @@ func (st *State) writeHints(b *strings.Builder) {
 	}
 }
 
-// verb returns what a full limit does.
+// verb returns a verb for what a full limit does.
 func (st *State) verb() string {
 	if st.Turns != nil {
 		return "delay turns"
@@ -301,7 +302,7 @@ func (sec *section) usageText() string {
 	return fmt.Sprintf("%d of %d %s, %s free", sec.Used, sec.Max, used, orNone(sec.Remaining)) + ahead
 }
 
-// recoveryText returns when the first units come back, and when all have.
+// recoveryText returns when the first units come back, and when all of them have.
 func (sec *section) recoveryText() string {
 	all := fmt.Sprintf("all %d %s", sec.Used, formatIn(sec.ResetAfter, sec.now))
 	switch {
@@ -347,13 +348,14 @@ func units(n int64) string { return output.Count(int(n), "unit") }
 // formatDuration returns a duration in the spelling of flags.Limits.
 func formatDuration(d time.Duration) string { return output.Duration(d.Milliseconds()) }
 
-// formatIn returns when a wait from now ends. It rounds the time up, so that the wait is over then.
+// formatIn returns when a wait from now ends. It rounds the time up, so that the wait is over by
+// then.
 func formatIn(ms int64, now time.Time) string {
 	end := now.Add(time.Duration(ms)*time.Millisecond + time.Second - 1).Truncate(time.Second)
 	return fmt.Sprintf("in %s, at %s", formatWait(ms), formatTime(end, now))
 }
 
-// formatTime returns a time, with its date if that is another day than now.
+// formatTime returns a time, with its date if that differs from the date of now.
 func formatTime(t, now time.Time) string {
 	if t.Truncate(24 * time.Hour).Equal(now.Truncate(24 * time.Hour)) {
 		return t.Format(time.TimeOnly)
@@ -361,7 +363,7 @@ func formatTime(t, now time.Time) string {
 	return t.Format(time.DateTime)
 }
 
-// formatWait returns the length of a wait. From a minute on, it rounds up to a second.
+// formatWait returns the length of a wait. From one minute, it rounds up to a second.
 func formatWait(ms int64) string {
 	if ms >= time.Minute.Milliseconds() {
 		ms = (ms + 999) / 1000 * 1000

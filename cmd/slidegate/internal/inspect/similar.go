@@ -16,18 +16,19 @@ import (
 	"github.com/slidegate/slidegate/internal/keys"
 )
 
-// Similar is what a search for similar events of the limiter has found, where nothing is stored for the
-// event. It is missing if nothing was searched.
+// Similar represents the result of a search for similar events of the limiter, which is made if
+// nothing is stored for the event. It is missing if there was no search.
 type Similar struct {
 	Events []similarEvent `json:"events"`     // the most similar first
-	Hashed int64          `json:"hashed"`     // events of the limiter whose keys have a hash in their place
+	Hashed int64          `json:"hashed"`     // events of the limiter whose keys contain a hash instead
 	Share  float64        `json:"share_seen"` // of all keys
 
 	secret  bool   // --secret-file is given, so there was no search
 	failure string // why the search failed
 }
 
-// similarEvent is an event of the limiter that is spelled similarly, or that another package counts.
+// similarEvent represents an event of the limiter that is spelled similarly, or that another
+// package counts.
 type similarEvent struct {
 	Event     string `json:"event"`
 	Estimator string `json:"estimator"`
@@ -41,8 +42,8 @@ var searchBudget = keyspace.Budget{Time: 2 * time.Second, Keys: 1_000_000}
 // mostSimilar is how many similar events are shown.
 const mostSimilar = 5
 
-// withSimilar adds a search for similar events to a fetch, if nothing is stored for the event, and it
-// has no override.
+// withSimilar adds a search for similar events to a fetch, which runs if nothing is stored for the
+// event and it has no override.
 func (s *Subject) withSimilar(client rueidis.Client, fetch func(context.Context) (result, error)) func(context.Context) (result, error) {
 	return func(ctx context.Context) (result, error) {
 		r, err := fetch(ctx)
@@ -55,7 +56,7 @@ func (s *Subject) withSimilar(client rueidis.Client, fetch func(context.Context)
 	}
 }
 
-// search searches the keys of the limiter for events that are similar to that of the subject.
+// search searches the keys of the limiter for events similar to the subject's.
 func (s *Subject) search(ctx context.Context, client rueidis.Client, estimator string) *Similar {
 	found := &Similar{Events: []similarEvent{}, secret: len(s.Secret) > 0}
 	if found.secret {
@@ -77,7 +78,7 @@ func (s *Subject) search(ctx context.Context, client rueidis.Client, estimator s
 	return found
 }
 
-// add adds the event of a key, if it is of the limiter and similar.
+// add adds the event of a key, if the key belongs to the limiter and the event is similar.
 func (f *Similar) add(s *Subject, estimator, key string) {
 	name, tag, letter, ok := keys.Split(key)
 	kind := records.Kind(letter).String()
@@ -91,7 +92,7 @@ func (f *Similar) add(s *Subject, estimator, key string) {
 	}
 	e := similarEvent{event, kind, distance(s.Event, event)}
 	if kind != estimator {
-		e.distance++ // of equals, one of the same package is first
+		e.distance++ // ties go to the event of the same package
 	} else if event == s.Event {
 		return // stored meanwhile
 	}
@@ -105,11 +106,11 @@ func (f *Similar) add(s *Subject, estimator, key string) {
 	f.Events = f.Events[:min(len(f.Events), mostSimilar)]
 }
 
-// farthest is the distance from which events are not similar any more.
+// farthest is the distance from which events are no longer similar.
 const farthest = 1000
 
-// distance returns how far two events are from being the same, whatever the case of letters: 10 for
-// each edit, of at most two. If one contains the other, it is 100 and how much longer one is.
+// distance returns how far two events are from being the same, ignoring case: 10 for each of at
+// most two edits. If one event contains the other, it is 100 plus the difference in length.
 func distance(asked, event string) int {
 	a, b := strings.ToLower(asked), strings.ToLower(event)
 	if a == b {
@@ -128,7 +129,7 @@ func distance(asked, event string) int {
 	return farthest + 1
 }
 
-// levenshtein returns how many bytes have to be inserted, removed or replaced to make b of a.
+// levenshtein returns how many bytes have to be inserted, removed or replaced to turn a into b.
 func levenshtein(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -149,8 +150,8 @@ func levenshtein(a, b string) int {
 	return row[len(b)]
 }
 
-// text returns what the search has found, or why there was none. It is empty if all keys were seen and
-// there is nothing to say.
+// text returns what the search found, or why there was none. It returns "" if all keys were seen
+// and there is nothing to report.
 func (f *Similar) text(st *State) string {
 	var b strings.Builder
 	if len(f.Events) > 0 {

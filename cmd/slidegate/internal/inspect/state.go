@@ -13,7 +13,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// State is the state of an event, as --json prints it. Durations are in milliseconds.
+// State represents the state of an event, as --json prints it. Durations are in milliseconds.
 type State struct {
 	Limiter   string         `json:"limiter"`
 	Event     string         `json:"event"`
@@ -26,21 +26,21 @@ type State struct {
 	*Decision
 	*Turns
 	*Places
-	Limits  []*section `json:"limits"` // those of --limit, in order, then what else Redis stores
+	Limits  []*section `json:"limits"` // those of --limit, in order, then any others that Redis stores
 	Similar *Similar   `json:"similar,omitempty"`
 
-	flags []string // that name the limiter, quoted for a shell
+	flags []string // flags that name the limiter, quoted for a shell
 }
 
-// Decision is the decision that one more unit would get: of package pace, whether its turn would
-// come at once, and how long until it. It is missing without --limit.
+// Decision represents the decision on one more unit. With package pace, it is whether its turn
+// would come at once, and how long until then. It is missing without --limit.
 type Decision struct {
 	Allowed    bool  `json:"allowed"`
 	RetryAfter int64 `json:"retry_after_ms"`
 }
 
-// Turns are the turns of package pace, beyond what the limits count. A duration is 0 if its end has
-// passed.
+// Turns describes the turns of package pace, in addition to what the limits count. A duration is 0
+// if its end has passed.
 type Turns struct {
 	Newest      time.Time `json:"newest,omitzero"`
 	NewestAfter int64     `json:"newest_after_ms"`
@@ -50,10 +50,10 @@ type Turns struct {
 	wait int64 // ms until the next turn under the limits given
 }
 
-// Places are the leases of package inflight.
+// Places describes the leases of package inflight.
 type Places struct {
-	Token  int64   `json:"token"`  // the last one; 0 if none is known
-	Leases []lease `json:"leases"` // in the order of their ends
+	Token  int64   `json:"token"`  // the last token; 0 if none is known
+	Leases []lease `json:"leases"` // ordered by when they end
 }
 
 type lease struct {
@@ -64,8 +64,8 @@ type lease struct {
 	Until  time.Time `json:"until"` // unless it is renewed
 }
 
-// section is the state under one limit, or in one window that Redis stores under none of the limits
-// given. Of package inflight there is one, without a Per.
+// section represents the state under one limit, or in one stored window that matches none of the
+// given limits. With package inflight there is one section, without a Per.
 type section struct {
 	Per    int64 `json:"per_ms,omitzero"`
 	Stored bool  `json:"stored"`
@@ -75,25 +75,25 @@ type section struct {
 	*Level
 
 	per time.Duration
-	now time.Time // by the clock of Redis, also where it stepped back
+	now time.Time // by the clock of Redis, even if it stepped back
 }
 
-// Bound is how much of a limit is left. It is missing if no --limit gives Max, which Redis does not
-// store.
+// Bound describes how much of a limit is left. It is missing unless --limit supplies Max, because
+// Redis does not store it.
 type Bound struct {
 	Limit      string `json:"limit"`
 	Max        int64  `json:"max"`
 	Remaining  int64  `json:"remaining"`
-	RetryAfter int64  `json:"retry_after_ms"` // until it allows one unit
+	RetryAfter int64  `json:"retry_after_ms"` // until the limit allows one unit
 }
 
-// Counts are the units in a window.
+// Counts describes the units in a window.
 type Counts struct {
 	Used      int64    `json:"used"`
-	Ahead     *int64   `json:"ahead,omitempty"` // pace: units of these turns that are still to come
-	NextUnits int64    `json:"next_units"`      // that come back first
+	Ahead     *int64   `json:"ahead,omitempty"` // pace: units whose turns are still to come
+	NextUnits int64    `json:"next_units"`      // the units that come back first
 	NextAfter int64    `json:"next_after_ms"`
-	Buckets   []bucket `json:"buckets,omitzero"` // oldest first; not of package inflight, which has leases
+	Buckets   []bucket `json:"buckets,omitzero"` // oldest first; empty for package inflight, which has leases
 }
 
 type bucket struct {
@@ -101,7 +101,7 @@ type bucket struct {
 	Units int64     `json:"units"`
 }
 
-// Level is the level of ar1.
+// Level describes the level of ar1.
 type Level struct {
 	Level    float64 `json:"level"`
 	Rate     float64 `json:"rate_per_second"`
@@ -153,7 +153,7 @@ func (s *Subject) paceState(snap pace.Snapshot) *State {
 	return st
 }
 
-// inflightState returns the state that an inflight.Limiter reports. It takes a Max of 0 as unknown.
+// inflightState returns the state that an inflight.Limiter reports. A Max of 0 means unknown.
 func (s *Subject) inflightState(snap inflight.Snapshot) *State {
 	st := s.newState(snap.Key, snap.At)
 	st.Estimator, st.Places, st.Limits = "inflight", &Places{snap.Token, []lease{}}, []*section{}
@@ -212,8 +212,7 @@ func (sec *section) count(l window.LimitState) {
 	}
 }
 
-// decide marks the sections that are stored, and decides about one more unit under the limits
-// given.
+// decide marks the sections that are stored, and decides on one more unit under the given limits.
 func (st *State) decide(stored []*section) {
 	st.Stored = len(stored) > 0 || st.recorded()
 	for _, sec := range st.Limits {
@@ -236,7 +235,7 @@ func (st *State) recorded() bool {
 	return st.Turns != nil && (!st.Newest.IsZero() || !st.PausedUntil.IsZero()) || st.Places != nil && st.Token > 0
 }
 
-// dropPlaceholders leaves the sections that Redis stores, if none of the limits were those of the service.
+// dropPlaceholders keeps only the sections that Redis stores, if no limits were given.
 func (st *State) dropPlaceholders() []*section {
 	st.Limits = slices.DeleteFunc(st.Limits, func(sec *section) bool { return sec.Bound != nil })
 	return st.Limits
@@ -263,8 +262,8 @@ func (st *State) status() cli.ExitStatus {
 	return 0
 }
 
-// attemptTime returns the time that an attempt would have now: the earliest over all sections. Turns
-// of package pace can be ahead of it.
+// attemptTime returns the time that an attempt would have now: the earliest of all sections. Turns
+// of package pace can be later.
 func (st *State) attemptTime() time.Time {
 	earliest := st.At
 	if st.Turns != nil {

@@ -18,13 +18,14 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Subject is an event of a rate limiter in Redis, with the flags that say where its counts are.
+// Subject represents an event of a rate limiter in Redis, with the flags that say where its counts
+// are.
 type Subject struct {
 	Redis      flags.Redis      `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"The Redis server, or nodes of a cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Default: 127.0.0.1:6379."`
 	RedisFiles flags.RedisFiles `embed:""`
 	AR1        bool             `name:"ar1" help:"The limiter is of package ar1, which counts by decaying levels instead of windows."`
 	Pace       bool             `help:"The limiter is of package pace, which books turns."`
-	Inflight   bool             `help:"The limiter is of package inflight, which gives leases."`
+	Inflight   bool             `help:"The limiter is of package inflight, which grants leases."`
 	Secret     flags.Secret     `name:"secret-file" placeholder:"FILE" help:"A file with the Secret of a limiter that hides events in its keys. A newline at the end of the file is ignored."`
 
 	Name  string `kong:"-"` // of the limiter; commands set it from their arguments
@@ -53,7 +54,7 @@ func (s *Subject) flags() (flags []string) {
 	return flags
 }
 
-// kinds returns the flags that say of which package the limiter is: none for window.
+// kinds returns the flags that say which package the limiter is from: none for window.
 func (s *Subject) kinds() (flags []string) {
 	for _, kind := range []struct {
 		flag  string
@@ -66,16 +67,16 @@ func (s *Subject) kinds() (flags []string) {
 	return flags
 }
 
-// checkKinds returns an error if the limiter would be of several packages.
+// checkKinds returns an error if the flags name several packages.
 func (s *Subject) checkKinds() error {
 	if flags := s.kinds(); len(flags) > 1 {
-		return fmt.Errorf("%s and %s do not go together: a limiter is of one package; leave out one of them", flags[0], flags[1])
+		return fmt.Errorf("%s and %s cannot be combined: a limiter is from one package; leave out one of them", flags[0], flags[1])
 	}
 	return nil
 }
 
-// limits parses limits with commas between them. Of package inflight it parses Max, and returns it as a
-// limit without a Per.
+// limits parses comma-separated limits. For package inflight, it parses only Max, and returns it as
+// a limit without a Per.
 func (s *Subject) limits(text string) (flags.Limits, error) {
 	if !s.Inflight {
 		return flags.ParseLimits(text)
@@ -105,8 +106,8 @@ func (s *Subject) connect(ctx context.Context) (rueidis.Client, error) {
 	return client, s.userError(ctx, err)
 }
 
-// checkName returns an error if no limiter can have this name or secret, before a connection is
-// made. An empty name passes, because the page gets a name only later.
+// checkName returns an error if no limiter can have this name or secret. It needs no connection. An
+// empty name passes, because the page gets a name later.
 func (s *Subject) checkName() error {
 	if s.Name == "" {
 		return nil
@@ -115,7 +116,7 @@ func (s *Subject) checkName() error {
 	return err
 }
 
-// userError returns an error of a call as the user should read it.
+// userError returns the error of a call in a form for the user.
 func (s *Subject) userError(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
@@ -123,7 +124,7 @@ func (s *Subject) userError(ctx context.Context, err error) error {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return errors.New("interrupted")
 	case ctx.Err() != nil, window.ReasonOf(err) == window.ReasonTimeout:
-		return s.outage(errors.New("it gave no answer in time"))
+		return s.outage(errors.New("it did not answer in time"))
 	case errors.Is(err, window.ErrOutage), errors.Is(err, window.ErrUncertain):
 		return s.outage(err)
 	}
@@ -138,9 +139,9 @@ func (s *Subject) outage(err error) error {
 // millisecond.
 var placeholderLimits = flags.Limits{{Max: 1, Per: time.Millisecond}}
 
-// fetchState reads the state of the event under the limits given, or under those of its override, and
-// under all others that Redis stores. It calls Redis once without limits, again with them if there are
-// any, and once about overrides.
+// fetchState reads the state of the event under the given limits or those of its override, and
+// under all others that Redis stores. It calls Redis once without limits, again with limits if
+// there are any, and once for overrides.
 func (s *Subject) fetchState(ctx context.Context, client rueidis.Client, given flags.Limits, now func() time.Time) (*State, error) {
 	override, given, err := s.addOverride(ctx, client, given, now)
 	if err != nil {
@@ -162,7 +163,7 @@ func (s *Subject) fetchState(ctx context.Context, client rueidis.Client, given f
 	return st, nil
 }
 
-// inspect reads the state under these limits, by one call of Redis.
+// inspect reads the state under the given limits, with one call to Redis.
 func (s *Subject) inspect(ctx context.Context, client rueidis.Client, limits flags.Limits, now func() time.Time) (*State, error) {
 	l, err := s.limiter(client, limits, now)
 	if err != nil {
@@ -171,7 +172,7 @@ func (s *Subject) inspect(ctx context.Context, client rueidis.Client, limits fla
 	return s.ask(ctx, l)
 }
 
-// ask returns the state of the event that a limiter reports.
+// ask returns the state that a limiter reports for the event.
 func (s *Subject) ask(ctx context.Context, l limiter) (*State, error) {
 	switch l := l.(type) {
 	case *ar1.Limiter:
@@ -208,7 +209,7 @@ type limiter interface {
 // inflightLimiter is a limiter of package inflight.
 type inflightLimiter struct {
 	*inflight.Limiter
-	known bool // its Max is that of the service
+	known bool // Max was given
 }
 
 func (s *Subject) limiter(client rueidis.Client, limits flags.Limits, now func() time.Time) (limiter, error) {

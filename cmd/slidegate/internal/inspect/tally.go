@@ -23,21 +23,21 @@ type limiterID struct {
 	kind records.Kind
 }
 
-// usage is what an event has used.
+// usage describes what an event has used.
 type usage struct {
 	Event   string    `json:"event"` // the hash, if Hashed
 	Hashed  bool      `json:"hashed"`
 	Key     string    `json:"key"`
-	Last    time.Time `json:"last,omitzero"` // the last event; of pace, the newest turn; not of inflight
+	Last    time.Time `json:"last,omitzero"` // the last event; for pace, the newest turn; not set for inflight
 	Share   *float64  `json:"share_used,omitempty"`
 	Windows []*used   `json:"windows"` // the shortest first
 
 	rank float64
 }
 
-// used is what an event has used in a window. A level of ar1 is in units, too.
+// used describes what an event has used in a window. A level of ar1 is also in units.
 type used struct {
-	Per   int64    `json:"per_ms,omitzero"` // 0: of inflight, which has no window
+	Per   int64    `json:"per_ms,omitzero"` // 0 for inflight, which has no window
 	Used  float64  `json:"used"`
 	Limit string   `json:"limit,omitempty"` // of --limit
 	Max   int64    `json:"max,omitempty"`
@@ -46,14 +46,14 @@ type used struct {
 	per time.Duration
 }
 
-// ranking says which events are the fullest. Without limits these are the events with the most units
-// in any one window, since Redis does not store how much a limit holds.
+// ranking decides which events are the fullest. Without limits, these are the events with the most
+// units in any one window, because Redis does not store Max.
 type ranking struct {
 	limits flags.Limits
-	held   int64 // Max of package inflight; 0 if not given
+	held   int64 // Max, for package inflight; 0 if not given
 }
 
-// mostFullest is how many events of a limiter are kept.
+// mostFullest is how many of a limiter's fullest events are kept.
 const mostFullest = 10
 
 // rate computes the share of each window, and the rank of the event.
@@ -86,8 +86,8 @@ func (w *used) limit(r ranking) {
 	}
 }
 
-// insert adds an event to those that are the fullest, the fullest first. Of equals, the newest comes
-// first. An event that has used nothing is none of them.
+// insert adds an event to the fullest ones, sorted from the fullest down. Ties go to the newest. An
+// event that has used nothing is not added.
 func (r ranking) insert(fullest []*usage, u *usage) []*usage {
 	order := func(a, b *usage) int {
 		return cmp.Or(cmp.Compare(b.rank, a.rank), b.Last.Compare(a.Last), cmp.Compare(a.Key, b.Key))
@@ -103,7 +103,7 @@ func (r ranking) insert(fullest []*usage, u *usage) []*usage {
 	return slices.Insert(fullest, i, u)
 }
 
-// counted is what a master holds of a limiter.
+// counted describes what a master holds of a limiter.
 type counted struct {
 	events, hashed  int64
 	measured, bytes int64
@@ -113,7 +113,7 @@ type counted struct {
 // tally counts the events on a master.
 type tally struct {
 	client  rueidis.Client
-	name    string // of the only limiter that counts, or "" for all
+	name    string // the only limiter to count, or "" for all
 	ranking ranking
 	now     func() time.Time
 
@@ -132,25 +132,25 @@ func newTally(client rueidis.Client, name string, r ranking, now func() time.Tim
 type candidate struct {
 	key, tag string
 	id       limiterID
-	measure  bool // read its bytes, too
+	measure  bool // also read its size in bytes
 
 	replies []rueidis.RedisResult
 }
 
-// The bytes of the first events of a limiter are measured, and then one of several: this costs the
-// server about as much as to read the record.
+// The size in bytes is measured for the first events of a limiter, and then for one of several. A
+// measurement costs the server about as much as reading the record.
 const (
 	measuredAtFirst = 200
 	measuredThen    = 16
 )
 
-// seed is that of the hashes of keys. A collision is a key that is not counted. Among five million
-// keys, there is one with a probability of 7 in ten million.
+// seed is the seed of the hashes of keys. A key that collides is not counted. Among five million
+// keys, the probability of a collision is 7 in ten million.
 var seed = maphash.MakeSeed()
 
-// candidateOf returns the candidate of a key, if it looks like one of the limiters that count, and
-// comes for the first time: SCAN can return a key twice. A table of overrides and the probe keys are
-// of none.
+// candidateOf returns the candidate of a key, if it looks like a key of a limiter to count, and has
+// not been seen before: SCAN can return a key twice. Tables of overrides and probe keys belong to
+// no limiter.
 func (t *tally) candidateOf(key string) (c candidate, ok bool) {
 	name, tag, letter, ok := keys.Split(key)
 	id := limiterID{name, records.Kind(letter)}
@@ -208,12 +208,12 @@ func (t *tally) read(ctx context.Context, found []candidate, now time.Time) erro
 	return nil
 }
 
-// longestRecord is how many bytes of a record are read, so that no value of another program takes
-// long. Longer is only a record of many thousand buckets, under a small Resolution.
+// longestRecord is how many bytes of a record are read, so that reading another program's value
+// never takes long. Only a record with many thousand buckets, under a small Resolution, is longer.
 const longestRecord = 1 << 16
 
-// append appends the commands that read a candidate: the record, or the head and the units held of
-// package inflight, and then perhaps its bytes.
+// append appends the commands that read a candidate: the record or, for package inflight, the head
+// and the held units, and its size if that is measured.
 func (t *tally) append(commands rueidis.Commands, c *candidate, now time.Time) rueidis.Commands {
 	b := t.client.B()
 	if c.id.kind == records.Inflight {
@@ -228,7 +228,7 @@ func (t *tally) append(commands rueidis.Commands, c *candidate, now time.Time) r
 	return commands
 }
 
-// count counts a candidate, unless it is foreign, or gone meanwhile.
+// count counts a candidate, unless it is foreign or has gone meanwhile.
 func (t *tally) count(c *candidate, now time.Time) {
 	u := &usage{Event: c.tag, Hashed: true, Key: c.key, Windows: []*used{}}
 	switch state, err := c.fill(u, now); {
@@ -270,16 +270,16 @@ func (l *counted) add(c *candidate, u *usage, r ranking) {
 	l.fullest = r.insert(l.fullest, u)
 }
 
-// holding is what a candidate holds.
+// holding says what a candidate contains.
 type holding int
 
 const (
 	record  holding = iota
-	gone            // nothing: the key ended after SCAN returned it
+	gone            // nothing: the key expired after SCAN returned it
 	foreign         // something of another program
 )
 
-// fill adds what an event has used. An error is one of a record that could not be read.
+// fill adds what an event has used. It returns an error if the record could not be read.
 func (c *candidate) fill(u *usage, now time.Time) (holding, error) {
 	if c.id.kind == records.Inflight {
 		return c.fillHeld(u)
@@ -307,7 +307,7 @@ func (c *candidate) fill(u *usage, now time.Time) (holding, error) {
 	return record, nil
 }
 
-// fillHeld does the same with the leases of package inflight.
+// fillHeld is like fill, for the leases of package inflight.
 func (c *candidate) fillHeld(u *usage) (holding, error) {
 	first, err := c.replies[0].AsStrSlice()
 	switch {
@@ -317,7 +317,7 @@ func (c *candidate) fillHeld(u *usage) (holding, error) {
 		return record, err
 	case len(first) == 0:
 		return gone, nil
-	case len(first[0]) != 14 || first[0][0] != 200: // the head, as inflight.lua describes it
+	case len(first[0]) != 14 || first[0][0] != 200: // not the head that inflight.lua describes
 		return foreign, nil
 	}
 	held, err := c.replies[1].AsInt64()

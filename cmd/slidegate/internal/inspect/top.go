@@ -27,11 +27,11 @@ type Top struct {
 	Args       struct {
 		Name flags.Argument `arg:"" optional:"" help:"The Name in the limiter's Config. Without it, top lists all limiters."`
 	} `embed:""`
-	Limits  flags.Texts   `name:"limit" placeholder:"MAX/PER" help:"With NAME: a limit of the service, such as 5/1h. With limits, the events are in the order of how much of a limit they have used. For several, repeat the flag or write 1/5s,5/1h. Of package inflight: Max, such as 5."`
+	Limits  flags.Texts   `name:"limit" placeholder:"MAX/PER" help:"With NAME: a limit of the service, such as 5/1h. With limits, the events are sorted by how much of a limit they have used. For several, repeat the flag or write 1/5s,5/1h. For package inflight: Max, such as 5."`
 	MaxTime time.Duration `placeholder:"TIME" default:"5s" help:"Look at keys for at most TIME, such as 30s. Default: 5s."`
 	MaxKeys int64         `placeholder:"N" default:"5000000" help:"Look at about N keys at most. Default: 5000000."`
 	JSON    bool          `name:"json" help:"Print the report as one JSON object."`
-	Watch   bool          `help:"Look again and again, for at most half of the time, until interrupted."`
+	Watch   bool          `help:"Refresh until interrupted, and look at keys for at most half of the time."`
 }
 
 //go:embed top.txt
@@ -62,13 +62,13 @@ func (c *Top) Run(ctx context.Context, s cli.Streams) error {
 	return show(ctx, look, s, c.JSON)
 }
 
-// ranking returns how to order events, or an error if the flags do not go together.
+// ranking returns how to order events, or an error if the flags conflict.
 func (c *Top) ranking() (r ranking, err error) {
 	switch {
 	case c.MaxTime <= 0 || c.MaxKeys <= 0:
 		return r, fmt.Errorf("--max-time %v and --max-keys %d have to be more than 0", c.MaxTime, c.MaxKeys)
 	case len(c.Limits) > 0 && c.Args.Name == "":
-		return r, errors.New("--limit is about one limiter; name it, as in slidegate top --limit 5/1h login")
+		return r, errors.New("--limit applies to one limiter; name it, as in slidegate top --limit 5/1h login")
 	}
 	var windows []string
 	for _, text := range c.Limits {
@@ -86,9 +86,10 @@ func (c *Top) ranking() (r ranking, err error) {
 	return r, err
 }
 
-// overview is what Redis holds of limiters, as --json prints it. Durations are in milliseconds.
+// overview describes what Redis holds of limiters, as --json prints it. Durations are in
+// milliseconds.
 type overview struct {
-	Name     string     `json:"name,omitempty"` // of the only limiter asked for
+	Name     string     `json:"name,omitempty"` // the only limiter to show
 	Redis    string     `json:"redis"`
 	At       time.Time  `json:"at"` // by the clock of Redis
 	Masters  int        `json:"masters"`
@@ -97,27 +98,27 @@ type overview struct {
 	Complete bool       `json:"complete"`   // all keys were seen
 	Share    float64    `json:"share_seen"` // of the keys
 	Unread   int64      `json:"unread"`     // events whose record could not be read
-	Foreign  int64      `json:"foreign"`    // keys that look like a limiter's, and hold no record
+	Foreign  int64      `json:"foreign"`    // keys that look like a limiter's, but do not contain a record
 	Limiters []*limited `json:"limiters"`
 
-	flags   []string // that name the Redis, quoted for a shell
+	flags   []string // flags that name the Redis, quoted for a shell
 	ranking ranking
-	cause   string // of an event that could not be read
+	cause   string // why an event could not be read
 }
 
-// limited is what Redis holds of a limiter.
+// limited describes what Redis holds of a limiter.
 type limited struct {
 	Limiter   string   `json:"limiter"`
 	Estimator string   `json:"estimator"`
 	Events    int64    `json:"events"`      // estimated, unless all keys were seen
 	Seen      int64    `json:"events_seen"` // within the budget
-	Hashed    int64    `json:"hashed_seen"` // of them: the key has a hash in place of the event
-	Bytes     int64    `json:"bytes"`       // of Events; estimated from those that were measured
+	Hashed    int64    `json:"hashed_seen"` // of these: the key contains a hash instead of the event
+	Bytes     int64    `json:"bytes"`       // of Events, estimated from those that were measured
 	Measured  int64    `json:"events_measured"`
 	Fullest   []*usage `json:"fullest"` // of those seen
 }
 
-// look goes through the keys once.
+// look scans the keys once.
 func (c *Top) look(ctx context.Context, s *Subject, client rueidis.Client, r ranking, now func() time.Time) (*overview, error) {
 	masters, err := keyspace.Masters(ctx, client)
 	if err != nil {
@@ -163,7 +164,7 @@ func clockOf(ctx context.Context, client rueidis.Client, now func() time.Time) (
 	return func() time.Time { return time.Unix(parts[0], 1000*parts[1]).UTC().Add(time.Since(asked)) }, nil
 }
 
-// lookError returns an error of a walk as the user should read it.
+// lookError returns the error of a walk in a form for the user.
 func (s *Subject) lookError(ctx context.Context, err error) error {
 	switch {
 	case err == nil, ctx.Err() != nil:
@@ -174,8 +175,8 @@ func (s *Subject) lookError(ctx context.Context, err error) error {
 	return s.outage(err)
 }
 
-// addMaster adds what a master holds. It estimates the events of a master whose keys were not all
-// seen: it takes those seen as a sample.
+// addMaster adds what a master holds. If not all keys of the master were seen, it estimates the
+// number of events from those seen.
 func (o *overview) addMaster(m *keyspace.Master, t *tally) {
 	o.Complete = o.Complete && m.Ended
 	o.Keys, o.Seen = o.Keys+m.Size, o.Seen+int64(m.Share()*float64(m.Size)+0.5)
@@ -194,7 +195,7 @@ func (o *overview) addMaster(m *keyspace.Master, t *tally) {
 	}
 }
 
-// limiter returns the entry of a limiter, a new one if there is none.
+// limiter returns the entry of a limiter. It creates one if there is none.
 func (o *overview) limiter(id limiterID) *limited {
 	i := slices.IndexFunc(o.Limiters, func(l *limited) bool { return l.Limiter == id.name && l.Estimator == id.kind.String() })
 	if i < 0 {

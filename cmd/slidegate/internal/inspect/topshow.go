@@ -13,7 +13,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/records"
 )
 
-// head returns a table of the Redis, the time and the keys seen.
+// head returns a table with the Redis, the time and the number of keys seen.
 func (o *overview) head() string {
 	var b strings.Builder
 	where := o.Redis
@@ -33,7 +33,8 @@ func (o *overview) seenText() string {
 	return fmt.Sprintf("%s of about %s seen (%s); event counts and bytes are estimated", grouped(o.Seen), grouped(o.Keys), percent(o.Share))
 }
 
-// body returns the limiters or, of one, its fullest events. A brief body has fewer of them.
+// body returns the limiters or, for a single limiter, its fullest events. A brief body has fewer of
+// them.
 func (o *overview) body(screen output.Screen, brief bool) string {
 	var b strings.Builder
 	if o.Name == "" {
@@ -107,7 +108,7 @@ func (u *usage) text() string {
 	return strings.Join(parts, ", ")
 }
 
-// name returns the event as a terminal can show it. Of a hash it returns the beginning, because nobody
+// name returns the event in a form that a terminal can show. It shortens a hash, because nobody
 // types one.
 func (u *usage) name() string {
 	if u.Hashed {
@@ -135,7 +136,7 @@ func (o *overview) writeLimiter(b *strings.Builder, screen output.Screen, l *lim
 	writeTable(b, screen, rows)
 }
 
-// writeTable writes a table. A terminal shows as much of each line as fits.
+// writeTable writes a table. On a terminal, it cuts off lines that do not fit.
 func writeTable(b *strings.Builder, screen output.Screen, rows [][]string) {
 	var table strings.Builder
 	output.Table(&table, 0, rows)
@@ -144,7 +145,7 @@ func writeTable(b *strings.Builder, screen output.Screen, rows [][]string) {
 	}
 }
 
-// underLimits returns that only windows of the limits given count, if any are given.
+// underLimits returns a remark that only windows of the given limits count, if there are any.
 func (o *overview) underLimits() string {
 	if len(o.ranking.limits) == 0 && o.ranking.held == 0 {
 		return ""
@@ -167,7 +168,7 @@ func (o *overview) titles(l *limited, windows []time.Duration) []string {
 	return append(titles, "event")
 }
 
-// title returns the title of the column of a window: its limit, if that is given.
+// title returns the title of the column of a window: its limit, if given.
 func (o *overview) title(per time.Duration) string {
 	for _, l := range o.ranking.limits {
 		if l.Per == per {
@@ -202,7 +203,7 @@ func (o *overview) row(l *limited, u *usage, windows []time.Duration) []string {
 	return append(row, u.name())
 }
 
-// writeNotes writes what the numbers do not mean.
+// writeNotes writes notes on how to read the numbers.
 func (o *overview) writeNotes(b *strings.Builder, screen output.Screen) {
 	var notes []string
 	if len(o.Limiters) == 0 {
@@ -269,8 +270,8 @@ func (o *overview) headline() string {
 	return eventsText(events) + " of " + o.Name
 }
 
-// next returns the arguments of a command to try next: about the fullest event, or the limiter with
-// the most events.
+// next returns the arguments of the command to try next: for the fullest event, or for the limiter
+// with the most events.
 func (o *overview) next() []string {
 	switch {
 	case len(o.Limiters) == 0 && !o.Complete:
@@ -300,19 +301,19 @@ func limitFlags(u *usage) (flags []string) {
 	return flags
 }
 
-// words returns a name as the last words of a command: none if it is empty.
+// words returns a name as the last words of a command, or none if it is empty.
 func words(name string) []string {
 	if name == "" {
 		return nil
 	}
 	word, ok := shellWord(name)
-	if !ok { // it begins with a dash
+	if !ok { // the name begins with a dash
 		return []string{"--", name}
 	}
 	return []string{word}
 }
 
-// amount returns units or a level: the level with two digits after the point.
+// amount formats units or a level. A level has two digits after the point.
 func amount(x float64) string {
 	if x == math.Trunc(x) {
 		return strconv.FormatFloat(x, 'f', 0, 64)
@@ -320,7 +321,7 @@ func amount(x float64) string {
 	return strconv.FormatFloat(x, 'f', 2, 64)
 }
 
-// percent returns a share, rounded down, so that a limit of which a unit is free is not at 100%.
+// percent formats a share, rounded down, so that a limit with a free unit is not shown at 100%.
 func percent(share float64) string {
 	if share > 0 && share < 0.01 {
 		return "<1%"
@@ -328,7 +329,7 @@ func percent(share float64) string {
 	return fmt.Sprintf("%d%%", int64(share*100+1e-9))
 }
 
-// byteSize returns a number of bytes with its unit.
+// byteSize formats a number of bytes with a unit.
 func byteSize(bytes int64) string {
 	switch {
 	case bytes < 1000:
@@ -341,7 +342,7 @@ func byteSize(bytes int64) string {
 	return fmt.Sprintf("%.1f GB", float64(bytes)/1e9)
 }
 
-// grouped returns a number with a comma before each three digits.
+// grouped formats a number with a comma before each group of three digits.
 func grouped(n int64) string {
 	text := strconv.FormatInt(n, 10)
 	for i := len(text) - 3; i > 0; i -= 3 {

@@ -17,8 +17,8 @@ type watcher struct {
 	json  bool
 }
 
-// watch shows the state until ctx ends, and then returns nil. If Redis fails later than at the
-// first read, watch goes on. On a terminal, each state replaces the one before.
+// watch shows the state until ctx ends, and then returns nil. It continues if Redis fails after the
+// first read. On a terminal, each state replaces the previous one.
 func (w watcher) watch(ctx context.Context, fetch func(context.Context) (result, error), s cli.Streams) error {
 	st, err := fetch(ctx)
 	if err != nil && ctx.Err() == nil {
@@ -26,7 +26,7 @@ func (w watcher) watch(ctx context.Context, fetch func(context.Context) (result,
 	}
 	if output.ScreenOf(s.Out).Live && !w.json {
 		live := output.NewLive(s.Out.(*os.File))
-		defer live.Close() // also in a panic
+		defer live.Close() // even after a panic
 		return w.draw(ctx, fetch, live, st)
 	}
 	for tick := time.Tick(w.every); ctx.Err() == nil; st, err = fetch(ctx) {
@@ -41,11 +41,11 @@ func (w watcher) watch(ctx context.Context, fetch func(context.Context) (result,
 	return nil
 }
 
-// print prints a state below the one before, or the error.
+// print prints a state, or an error, below the previous one.
 func (w watcher) print(s cli.Streams, st result, err error) error {
 	switch {
 	case err != nil:
-		_, _ = fmt.Fprintf(s.Err, "slidegate: %v; looking again\n", err)
+		_, _ = fmt.Fprintf(s.Err, "slidegate: %v; retrying\n", err)
 		return nil
 	case w.json:
 		return output.JSON(s.Out, st)
@@ -54,7 +54,7 @@ func (w watcher) print(s cli.Streams, st result, err error) error {
 	return err
 }
 
-// draw draws the state at once, after each read, and when the terminal changes its size. While
+// draw draws the state at once, after each read, and when the size of the terminal changes. While
 // Redis fails, draw keeps the last state.
 func (w watcher) draw(ctx context.Context, fetch func(context.Context) (result, error), live *output.Live, st result) (err error) {
 	for tick := time.Tick(w.every); ctx.Err() == nil; {
@@ -80,7 +80,7 @@ func (w watcher) drawOnce(live *output.Live, st result, err error) error {
 	screen := live.Screen()
 	last := screen.Bold(styledHeadline(screen, st))
 	if err != nil {
-		last = screen.Bad(screen.Wrap(fmt.Sprintf("%v; looking again", err)))
+		last = screen.Bad(screen.Wrap(fmt.Sprintf("%v; retrying", err)))
 	}
 	return live.Draw(st.head()+last+"\n", st.body(screen, false), st.body(screen, true))
 }

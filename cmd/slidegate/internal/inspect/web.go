@@ -19,7 +19,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// checkWeb returns an error if a flag does not go together with --web, or needs it and has none.
+// checkWeb returns an error if a flag conflicts with --web, or requires it and --web is missing.
 func (c *Command) checkWeb() error {
 	const more = "; slidegate help inspect shows what there is"
 	switch {
@@ -28,9 +28,9 @@ func (c *Command) checkWeb() error {
 	case c.Web == "" && c.Event == "":
 		return errors.New(`expected "<event>"` + more)
 	case c.Web == "" && c.AllowReset:
-		return errors.New("--allow-reset is about the page; add --web, or use slidegate reset")
+		return errors.New("--allow-reset applies only to the page; add --web, or use slidegate reset")
 	case c.Web != "" && (c.JSON || c.Watch || c.Every > 0):
-		return errors.New("--web does not go together with --json, --watch and --every, which are for a terminal; leave them out")
+		return errors.New("--web cannot be combined with --json, --watch and --every, which are for a terminal; leave them out")
 	}
 	return nil
 }
@@ -42,7 +42,7 @@ func (c *Command) serve(ctx context.Context, client rueidis.Client, s cli.Stream
 		return fmt.Errorf("--web: %w; write an address of this machine with a free port, as in %s", err, flags.DefaultPage)
 	}
 	if !page.OnLoopback(listener.Addr()) {
-		_, _ = fmt.Fprintf(s.Err, "slidegate: everybody who reaches %v sees who is limited%s; keep others away from it\n", listener.Addr(), c.resetWarning())
+		_, _ = fmt.Fprintf(s.Err, "slidegate: anyone who can reach %v can see who is limited%s; restrict access to it\n", listener.Addr(), c.resetWarning())
 	}
 	_, _ = fmt.Fprintf(s.Out, "The page is at http://%v/%s until you interrupt this.\n", listener.Addr(), c.startQuery())
 	server := &http.Server{Handler: page.New(c.page(client, s.Now)), ReadHeaderTimeout: 10 * time.Second}
@@ -61,8 +61,8 @@ func (c *Command) resetWarning() string {
 	return ""
 }
 
-// startQuery returns what the page shows first, as the query string of its URL. Without an event,
-// the page asks for one.
+// startQuery returns the query string of the page's URL, which says what to show first. Without an
+// event, the page asks for one.
 func (c *Command) startQuery() string {
 	q := page.Query{Name: c.Name, Event: c.Event, Limits: strings.Join(c.Limits, ","), AR1: c.AR1, Pace: c.Pace, Inflight: c.Inflight, Login: c.Login}
 	if c.IP != nil {
@@ -84,7 +84,7 @@ func (c *Command) page(client rueidis.Client, now func() time.Time) page.Config 
 	return cfg
 }
 
-// web answers the page of inspect.
+// web serves the data for the page of inspect.
 type web struct {
 	Subject
 	client  rueidis.Client
@@ -142,17 +142,17 @@ func queryAddress(q page.Query) (netip.Addr, error) {
 	return parseIP(q.Address)
 }
 
-// webAccount is the state of an account as the page gets it.
+// webAccount represents the state of an account in the form sent to the page.
 type webAccount struct {
 	*accountState
 	Budgets       []webBudget `json:"budgets"`
 	ChallengeText string      `json:"challenge_text"` // empty without challenges
 }
 
-// webBudget is the state of a budget as the page gets it.
+// webBudget represents the state of a budget in the form sent to the page.
 type webBudget struct {
 	*budgetState
-	Shown string `json:"shown"` // the event as it can be printed
+	Shown string `json:"shown"` // the event in printable form
 	Link  string `json:"link"`  // the query string that shows only this event
 }
 
@@ -187,13 +187,13 @@ func (w *web) forget(ctx context.Context, q page.Query) error {
 	return s.userError(ctx, g.Forget(ctx, q.Event, optionalAddress(ip)...))
 }
 
-// State returns the state of the event under the limits of l, by one call of Redis.
+// State returns the state of the event under the limits of l, with one call to Redis.
 func (s *Subject) State(ctx context.Context, l *window.Limiter) (*State, error) {
 	return s.pollState(ctx, l, true)
 }
 
-// pollState returns the state of the event under the limits of l, by one call of Redis. If given is
-// false, it returns the state under the limits that Redis stores.
+// pollState returns the state of the event under the limits of l, with one call to Redis. If given
+// is false, it returns the state under the limits that Redis stores.
 func (s *Subject) pollState(ctx context.Context, l limiter, given bool) (*State, error) {
 	st, err := s.ask(ctx, l)
 	if err != nil {

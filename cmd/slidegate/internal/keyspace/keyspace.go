@@ -1,5 +1,5 @@
-// Package keyspace goes through the keys of a Redis server or a cluster, for a bounded time and without
-// delaying others.
+// Package keyspace scans the keys of a Redis server or a cluster, for a bounded time and without
+// delaying other clients.
 package keyspace
 
 import (
@@ -18,18 +18,18 @@ type Budget struct {
 	Keys int64 // on all masters together. A walk can exceed it by a page
 }
 
-// Master is a server whose keys are its own: the server, or a master of a cluster.
+// Master represents a server that owns its keys: a single server, or a master of a cluster.
 type Master struct {
 	Client rueidis.Client
-	Size   int64 // how many keys it held before the walk
-	Seen   int64 // how many keys the walk has seen. A key can come twice
-	Ended  bool  // the walk has seen all keys that were there all the time
+	Size   int64 // the number of keys before the walk
+	Seen   int64 // the number of keys that the walk has seen; a key can be seen twice
+	Ended  bool  // the walk has seen all keys that existed throughout
 
 	cursor uint64 // of the next SCAN
 	brake  brake
 }
 
-// Share returns which share of the keys the walk has seen.
+// Share returns the share of the keys that the walk has seen.
 func (m *Master) Share() float64 {
 	if m.Ended {
 		return 1
@@ -37,7 +37,7 @@ func (m *Master) Share() float64 {
 	return min(1, float64(m.Seen)/float64(max(1, m.Size)))
 }
 
-// Share returns which share of the keys of all masters a walk has seen.
+// Share returns the share of the keys of all masters that a walk has seen.
 func Share(masters []*Master) float64 {
 	seen, all, ended := 0.0, 0.0, true
 	for _, m := range masters {
@@ -71,12 +71,13 @@ func Masters(ctx context.Context, client rueidis.Client) (masters []*Master, err
 	return masters, nil
 }
 
-// page is the COUNT of each SCAN. Others wait while a server runs it, and while it reads a page.
+// page is the COUNT of each SCAN. Other clients wait while a server runs SCAN, and while it reads a
+// page.
 const page = 200
 
-// Walk goes through the keys of all masters, a page of each in turn, until it has seen all of them or the
-// budget is used up. It calls visit with each page of keys and the index of its master. visit can read
-// what the keys hold.
+// Walk scans the keys of all masters, a page of each in turn, until it has seen all of them or the
+// budget is used up. It calls visit with each page of keys and the index of its master. visit can
+// read the values of the keys.
 func Walk(ctx context.Context, masters []*Master, budget Budget, visit func(master int, keys []string) error) error {
 	seen, end := int64(0), time.Now().Add(budget.Time)
 	for left := true; left; {
@@ -121,14 +122,15 @@ func (m *Master) step(ctx context.Context, visit func(keys []string) error) (n i
 }
 
 // brake decides how long to pause after a page, so that a walk leaves about three quarters of the
-// time to others, and more while a server is slow.
+// time to other clients, and more while a server is slow.
 type brake struct{ quickest time.Duration }
 
 // maxPause is the longest pause.
 const maxPause = 100 * time.Millisecond
 
-// pause returns the pause after a page: three times as long as all its calls took, and twice as long as
-// its SCAN took more than the quickest one. All of them cost a server about the same.
+// pause returns the pause after a page: three times the duration of all its calls, plus twice the
+// time by which its SCAN was slower than the quickest one. Normally, all SCANs cost a server about
+// the same.
 func (b *brake) pause(scan, all time.Duration) time.Duration {
 	if b.quickest == 0 || scan < b.quickest {
 		b.quickest = scan

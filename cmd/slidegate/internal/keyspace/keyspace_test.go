@@ -73,8 +73,8 @@ func TestWalkSeesAll(t *testing.T) {
 	}
 }
 
-// TestWalkEnds checks that the keys and the time of the budget end a walk, and that Share then says how
-// much of the keys it saw.
+// TestWalkEnds checks that the keys and the time of the budget end a walk, and that Share then says
+// how much of the keys it saw.
 func TestWalkEnds(t *testing.T) {
 	client := redistest.Start(t).Client(t)
 	set(t, client, "k", 2000)

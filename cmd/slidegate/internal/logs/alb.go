@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// alb reads the access logs of AWS application load balancers. This is one line:
+// alb reads access logs of AWS application load balancers. This is one line:
 //
 //	https 2025-03-04T05:06:07.186641Z app/web/50dc6c495c0c9188 192.0.2.1:2817 10.0.0.1:80
 //	    0.086 0.048 0.037 200 200 0 57 "GET https://example.org:443/a HTTP/1.1" "curl/8.5.0" …
 //
-// The client chooses nothing that comes before its address.
+// The client controls nothing before its address.
 type alb struct{}
 
 var errALB = errors.New("it does not begin like https 2025-03-04T05:06:07.186641Z app/web/50dc6c495c0c9188 192.0.2.1:2817")
@@ -57,7 +57,8 @@ func cutALB(line string) (at time.Time, client netip.Addr, rest string, ok bool)
 	return at, client, rest, dated && err == nil && isWord(kind) && strings.Contains(balancer, "/")
 }
 
-// parseClient reads an address with a port. Balancers write no brackets around an IPv6 address.
+// parseClient parses an address with a port. The load balancers write IPv6 addresses without
+// brackets.
 func parseClient(s string) (netip.Addr, error) {
 	colon := strings.LastIndexByte(s, ':')
 	if colon < 0 || !isNumber(s[colon+1:]) {

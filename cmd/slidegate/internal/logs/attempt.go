@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// A file is one log that is being read.
+// file is one log that is being read.
 type file struct {
-	source   // where its lines come from
-	wrapping // what is around each line
+	source   // the source of its lines
+	wrapping // the envelope of each line
 	r        *Reader
 
 	// begin sets these, from the first lines.
@@ -18,19 +18,19 @@ type file struct {
 	header   int       // the number of the line with the names of the columns, if there is one
 	start    time.Time // the time of the line that showed the format
 	yearless bool      // start has no year
-	waiting  []logLine // lines that were read, and not yet taken
+	waiting  []logLine // lines that were read but not yet taken
 
 	// advance sets these.
 	next     Attempt
 	ended    bool
-	inQuotes bool // a quoted field of CSV continues in the next line, whose text a client may have chosen
+	inQuotes bool // a quoted CSV field continues on the next line, whose text a client may have chosen
 }
 
 func newFile(name string, opened io.ReadCloser, r *Reader) *file {
 	return &file{source: newSource(name, opened, r.options.Progress), r: r}
 }
 
-// advance reads up to the next attempt of the file. It counts other lines and skips them.
+// advance reads up to the next attempt in the file. It counts and skips other lines.
 func (f *file) advance() error {
 	for {
 		l, err := f.take()
@@ -48,7 +48,7 @@ func (f *file) advance() error {
 	}
 }
 
-// take returns the first waiting line, or else reads one.
+// take returns the first waiting line. If there is none, it reads one.
 func (f *file) take() (logLine, error) {
 	if len(f.waiting) == 0 {
 		return f.read()
@@ -97,8 +97,8 @@ func (l logLine) dated(a Attempt) Attempt {
 	return a
 }
 
-// isEmpty reports whether a line holds nothing. Lines such as "-- Boot 5c1a --", which journalctl
-// writes around a log, count as empty.
+// isEmpty reports whether a line is blank. Lines such as "-- Boot 5c1a --", which journalctl adds
+// to a log, count as blank.
 func isEmpty(text string) bool {
 	return strings.TrimSpace(text) == "" || strings.HasPrefix(text, "-- ")
 }

@@ -16,13 +16,12 @@ import (
 type By struct {
 	Field   string         // a field of the format, such as user; empty: the default field
 	Bits    int            // 1 to 128: the field is an address, and an IPv6 address counts as its network with this prefix length; 0: use the field unchanged
-	Pattern *regexp.Regexp // finds the event in the whole line, by its one group; Field and Bits are then zero
+	Pattern *regexp.Regexp // finds the event in the whole line with its one group; Field and Bits are then zero
 }
 
-// ParseBy reads the value of --by. That is a field such as "user", a field of addresses with a
-// prefix length such as "address/64", or a regular expression such as "rip=([0-9a-f.:]+)". A text
-// with a parenthesis is a regular expression. Whether a log has the field is checked when the log
-// is read.
+// ParseBy parses the value of --by. It is a field such as "user", an address field with a prefix
+// length such as "address/64", or a regular expression such as "rip=([0-9a-f.:]+)". A value with a
+// parenthesis is a regular expression. Whether a log has the field is checked when the log is read.
 func ParseBy(s string) (By, error) {
 	if strings.Contains(s, "(") {
 		return parsePattern(s)
@@ -34,9 +33,9 @@ func ParseBy(s string) (By, error) {
 	n, err := strconv.ParseUint(bits, 10, 8)
 	switch {
 	case field == "":
-		return By{}, fmt.Errorf("%q names no field; write one as in user, or address/64", s)
+		return By{}, fmt.Errorf("%q is not a field; write one, as in user, or address/64", s)
 	case network && !isNumber(bits) && bits != "":
-		return By{}, fmt.Errorf("%q is no field; write one as in user, or address/64, or a regular expression with a group around the event, as in rip=([0-9a-f.:]+)", s)
+		return By{}, fmt.Errorf("%q is not a field; write one, as in user, or address/64, or a regular expression with a group around the event, as in rip=([0-9a-f.:]+)", s)
 	case strings.ContainsFunc(field, unicode.IsControl):
 		return By{}, fmt.Errorf("%q holds a control character, which no field has; leave it out", s)
 	case network && (err != nil || n < 1 || n > 128):
@@ -52,7 +51,7 @@ func parsePattern(s string) (By, error) {
 
 const exampleBy = "rip=([0-9a-f.:]+)"
 
-// ParseTimeRegex reads a regular expression with one group around the time.
+// ParseTimeRegex parses a regular expression with one group around the time.
 func ParseTimeRegex(s string) (*regexp.Regexp, error) {
 	return oneGroup(s, `write one group around the time, as in ^\[(.*?)\]`)
 }
@@ -61,7 +60,7 @@ func ParseTimeRegex(s string) (*regexp.Regexp, error) {
 func oneGroup(s, remedy string) (*regexp.Regexp, error) {
 	pattern, err := regexp.Compile(s)
 	if err != nil {
-		return nil, fmt.Errorf("'%s' is no regular expression: %s; %s", Shown(s), strings.TrimPrefix(err.Error(), "error parsing regexp: "), remedy)
+		return nil, fmt.Errorf("'%s' is not a regular expression: %s; %s", Shown(s), strings.TrimPrefix(err.Error(), "error parsing regexp: "), remedy)
 	}
 	if n := pattern.NumSubexp(); n != 1 {
 		return nil, fmt.Errorf("'%s' has %d capturing groups; %s, and others as (?:a|b)", Shown(s), n, remedy)
@@ -69,8 +68,8 @@ func oneGroup(s, remedy string) (*regexp.Regexp, error) {
 	return pattern, nil
 }
 
-// field returns the field that By selects in a log of this format. If a log has the field address
-// and no field ip, ip selects the address.
+// field returns the field that By selects in a log of the given format. If a log has a field
+// address but no field ip, ip selects address.
 func (b By) field(f format, line string) string {
 	switch {
 	case b.Field == "":
@@ -81,7 +80,7 @@ func (b By) field(f format, line string) string {
 	return b.Field
 }
 
-// An emptyFieldError says that a line is no attempt because this field is empty or missing.
+// emptyFieldError says that a line is not an attempt, because this field is empty or missing.
 type emptyFieldError string
 
 func (field emptyFieldError) Error() string {
@@ -90,8 +89,8 @@ func (field emptyFieldError) Error() string {
 
 func (field emptyFieldError) Unwrap() error { return errNoAttempt }
 
-// event reads the attempt of a line. A line without an event is no attempt. The event does not keep
-// the line in memory.
+// event returns the attempt in a line. A line without an event is not an attempt. The event does
+// not keep the line in memory.
 func (b By) event(f format, line string) (Attempt, error) {
 	if b.Pattern != nil {
 		return b.match(f, line)
@@ -113,8 +112,8 @@ func (b By) event(f format, line string) (Attempt, error) {
 	return a, err
 }
 
-// match reads the attempt of a line by the pattern. It reads every line, so that the format sees
-// all times. A line that does not match may have any content.
+// match returns the attempt in a line, as found by the pattern. It passes every line to the format,
+// so that the format sees all times. A line that does not match may have any content.
 func (b By) match(f format, line string) (Attempt, error) {
 	a, err := f.read(line, anyField)
 	m := b.Pattern.FindStringSubmatch(line)
@@ -125,8 +124,8 @@ func (b By) match(f format, line string) (Attempt, error) {
 	return a, err
 }
 
-// withoutPort returns the address of an address with a port, such as 192.0.2.1:4022, because each
-// connection has another port. It returns any other text unchanged.
+// withoutPort removes the port from an address such as 192.0.2.1:4022, because each connection has
+// a different port. It returns any other string unchanged.
 func withoutPort(event string) string {
 	colon := strings.LastIndexByte(event, ':')
 	if colon < 0 || event[0] != '[' && strings.IndexByte(event, ':') != colon {
@@ -138,12 +137,12 @@ func withoutPort(event string) string {
 	return event
 }
 
-// network returns the network of an IPv6 address, such as 2001:db8:1:2::/64, or an IPv4 address
-// unchanged.
+// network returns the network of an IPv6 address, such as 2001:db8:1:2::/64. It returns an IPv4
+// address unchanged.
 func network(event string, bits int) (string, error) {
 	address, err := netip.ParseAddr(withoutPort(event))
 	if err != nil {
-		return "", fmt.Errorf("%q is no address, so it has no /%d", event, bits)
+		return "", fmt.Errorf("%q is not an address, so it has no /%d", event, bits)
 	}
 	return subnet.Of(address, bits), nil
 }

@@ -37,13 +37,13 @@ func TestParseBy(t *testing.T) {
 
 func TestParseByRefuses(t *testing.T) {
 	const (
-		noField = ` is no field; write one as in user, or address/64, or a regular expression with a group around the event, as in rip=([0-9a-f.:]+)`
+		noField = ` is not a field; write one, as in user, or address/64, or a regular expression with a group around the event, as in rip=([0-9a-f.:]+)`
 		group   = `write one group around the event, as in rip=([0-9a-f.:]+)`
 	)
 	for _, tt := range []struct{ text, want string }{
-		{``, `"" names no field; write one as in user, or address/64`},
-		{`/64`, `"/64" names no field; write one as in user, or address/64`},
-		{`/`, `"/" names no field; write one as in user, or address/64`},
+		{``, `"" is not a field; write one, as in user, or address/64`},
+		{`/64`, `"/64" is not a field; write one, as in user, or address/64`},
+		{`/`, `"/" is not a field; write one, as in user, or address/64`},
 		{`ip/`, `"ip/" has no number from 1 to 128 after the slash; write ip/64`},
 		{`ip/0`, `"ip/0" has no number from 1 to 128 after the slash; write ip/64`},
 		{`ip/129`, `"ip/129" has no number from 1 to 128 after the slash; write ip/64`},
@@ -53,10 +53,10 @@ func TestParseByRefuses(t *testing.T) {
 		{`ip/b`, `"ip/b"` + noField},
 		{"us\x07er", `"us\aer" holds a control character, which no field has; leave it out`},
 		{"ip\n/64", `"ip\n/64" holds a control character, which no field has; leave it out`},
-		{`(`, `'(' is no regular expression: missing closing ): ` + "`(`; " + group},
-		{`rip=([`, `'rip=([' is no regular expression: missing closing ]: ` + "`[`; " + group},
-		{`(a{2000})`, `'(a{2000})' is no regular expression: invalid repeat count: ` + "`{2000}`; " + group},
-		{`(?=a)(b)`, `'(?=a)(b)' is no regular expression: invalid or unsupported Perl syntax: ` + "`(?=`; " + group},
+		{`(`, `'(' is not a regular expression: missing closing ): ` + "`(`; " + group},
+		{`rip=([`, `'rip=([' is not a regular expression: missing closing ]: ` + "`[`; " + group},
+		{`(a{2000})`, `'(a{2000})' is not a regular expression: invalid repeat count: ` + "`{2000}`; " + group},
+		{`(?=a)(b)`, `'(?=a)(b)' is not a regular expression: invalid or unsupported Perl syntax: ` + "`(?=`; " + group},
 		{`(?:x)`, `'(?:x)' has 0 capturing groups; ` + group + `, and others as (?:a|b)`},
 		{`\(x`, `'\(x' has 0 capturing groups; ` + group + `, and others as (?:a|b)`},
 		{`(a)|(b)`, `'(a)|(b)' has 2 capturing groups; ` + group + `, and others as (?:a|b)`},
@@ -151,11 +151,11 @@ func TestByNoEvent(t *testing.T) {
 		{`a=(\w+)|b`, web{}, webFrom("b"), "no attempt", false},
 		{`none=(\w+)`, web{}, "b", "no attempt", false},
 
-		{"address/64", web{}, webFrom("example.org"), `"example.org" is no address, so it has no /64`, true},
-		{"path/64", web{}, webFrom("192.0.2.1"), `"/a" is no address, so it has no /64`, true},
-		{"ip/64", jsonBy("time"), jsonFrom("[2001:db8::1]"), `"[2001:db8::1]" is no address, so it has no /64`, true},
-		{`(b)`, jsonBy("time"), "b", "it is no JSON object", true},
-		{"ip", jsonBy("time"), "b", "it is no JSON object", true},
+		{"address/64", web{}, webFrom("example.org"), `"example.org" is not an address, so it has no /64`, true},
+		{"path/64", web{}, webFrom("192.0.2.1"), `"/a" is not an address, so it has no /64`, true},
+		{"ip/64", jsonBy("time"), jsonFrom("[2001:db8::1]"), `"[2001:db8::1]" is not an address, so it has no /64`, true},
+		{`(b)`, jsonBy("time"), "b", "it is not a JSON object", true},
+		{"ip", jsonBy("time"), "b", "it is not a JSON object", true},
 	} {
 		by, err := ParseBy(tt.by)
 		if err != nil {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// columns reads lines "time,event" or "time,event,units". A field may be quoted as in CSV, within
-// the line. Spaces around a field are ignored.
+// columns reads lines "time,event" or "time,event,units". A field may be quoted as in CSV, but
+// cannot span lines. Spaces around a field are ignored.
 type columns struct{ *splitter }
 
 var columnFields = []string{defaultEvent}
@@ -51,9 +51,8 @@ var (
 	errOpen   = fmt.Errorf("%w; a field cannot hold the end of a line here", errQuotes)
 )
 
-// A splitter splits lines of CSV into their fields. It hands encoding/csv one line at a time, so
-// that no field can hide the lines after it. It splits a line without quotes itself, which is
-// faster.
+// splitter splits CSV lines into their fields. It passes encoding/csv one line at a time, so that
+// no field can hide the lines after it. It splits lines without quotes itself, which is faster.
 type splitter struct {
 	from strings.Reader
 	csv  *csv.Reader
@@ -90,19 +89,18 @@ func quoteError(line string, err error) error {
 func parseUnits(s string) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n < 1 {
-		return 0, fmt.Errorf("%q is no number of units; write 1 or more", s)
+		return 0, fmt.Errorf("%q is not a number of units; write 1 or more", s)
 	}
 	return n, nil
 }
 
-// isHeader reports whether a line holds the names of the columns instead of values.
+// isHeader reports whether a line contains the names of the columns instead of values.
 func isHeader(line string) bool {
 	first, _, found := strings.Cut(line, ",")
 	return found && !strings.ContainsAny(first, "0123456789")
 }
 
-// csvLines reads lines whose columns are named by a header, which is the first line that is not
-// empty.
+// csvLines reads lines whose columns are named by a header, which is the first non-empty line.
 type csvLines struct {
 	named
 	*splitter
@@ -126,8 +124,8 @@ func asCSV(line string, o Options, dated bool) format {
 	return c
 }
 
-// newCSV returns the format of a log that begins with this header, or nil if the line is no header.
-// It does not matter which column has the time.
+// newCSV returns the format of a log that begins with this header, or nil if the line is not a
+// header. The time can be in any column.
 func newCSV(line string, o Options) *csvLines {
 	s := newSplitter()
 	names, err := s.split(line)
@@ -143,8 +141,8 @@ func newCSV(line string, o Options) *csvLines {
 	return &csvLines{newNamed(o, false), s, line, slices.Clone(names)}
 }
 
-// byDefault returns the first well-known name of the header, or else the first column that is not
-// the time.
+// byDefault returns the first well-known name in the header. If there is none, it returns the first
+// column that is not the time.
 func (c *csvLines) byDefault(string) string {
 	if c.event == "" {
 		c.event = firstOf(row{c.header, c.header}, eventNames)
@@ -172,7 +170,7 @@ func (c *csvLines) read(line, field string) (Attempt, error) {
 	return c.named.read(row{c.header, fields}, field)
 }
 
-// A row is a line with its header. Columns that are missing at its end are empty.
+// row is a line with its header. Missing columns at the end are empty.
 type row struct{ header, fields []string }
 
 func (r row) field(name string) (string, bool, error) {

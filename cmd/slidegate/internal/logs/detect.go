@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	maxUnknown = 20   // how many lines are read to find the format of a file
-	maxAhead   = 1000 // how many lines, of at most 1 MiB in all, are read to choose the event
+	maxUnknown = 20   // lines that are read to find the format of a file
+	maxAhead   = 1000 // lines, of at most 1 MiB in total, that are read to choose the event
 )
 
 // begin reads lines until the format is known, or the file ends.
@@ -71,7 +71,7 @@ func (f *file) recognised(l logLine) bool {
 	return err == nil
 }
 
-// findText reads a file of no known format as free text, if --by is a regular expression. A date in
+// findText treats a file of unknown format as free text, if --by is a regular expression. A date in
 // any of the first lines takes precedence over a number that could be a time.
 func (f *file) findText() {
 	if f.r.options.By.Pattern == nil || f.r.options.TimeRegex != nil {
@@ -86,8 +86,8 @@ func (f *file) findText() {
 	}
 }
 
-// findHeader looks for a header in the first line that is not empty. If it names three columns or
-// more, the lines below are CSV, because the third column need not hold units.
+// findHeader looks for a header in the first non-empty line. If it names three or more columns, the
+// lines below are CSV, because the third column might not contain units.
 func (f *file) findHeader() {
 	first := slices.IndexFunc(f.waiting, func(l logLine) bool { return !isEmpty(l.text) })
 	_, timed := f.format.(*columns)
@@ -101,8 +101,8 @@ func (f *file) findHeader() {
 	}
 }
 
-// chooseEvent chooses the field that is the event by a vote of the first lines, unless --by names
-// one. One line is not enough, because a program logs other fields when it starts than later.
+// chooseEvent chooses the event field by a vote of the first lines, unless --by names one. One line
+// is not enough, because the fields that a program logs at startup differ from later ones.
 func (f *file) chooseEvent() error {
 	format, ok := f.format.(voters)
 	if by := f.r.options.By; !ok || by.Field != "" || by.Pattern != nil {
@@ -119,8 +119,8 @@ func (f *file) chooseEvent() error {
 	return err
 }
 
-// mostVotes returns the name that most lines vote for, with its number of votes. Ties go to the
-// first of eventNames.
+// mostVotes returns the name with the most votes, and their number. Ties go to the first in
+// eventNames.
 func mostVotes(format voters, lines []logLine) (name string, n int) {
 	votes := map[string]int{}
 	for _, l := range lines {

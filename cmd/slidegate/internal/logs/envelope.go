@@ -9,30 +9,30 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// An envelope removes what a container engine writes around each line of a program: a time, and
-// sometimes more. The lines inside may have any format, and need no time of their own.
+// envelope removes what a container engine writes around each line of a program: a time, and
+// sometimes more. The lines inside can have any format, and do not need their own times.
 type envelope func(line string) (c content, ok bool)
 
 // content is the line inside an envelope.
 type content struct {
 	text   string
 	at     time.Time
-	stream string // stdout or stderr, if the envelope says which
+	stream string // stdout or stderr, if the envelope says so
 	cut    bool   // the next line of this stream continues this line
 }
 
 var (
-	errEnvelope  = errors.New("it is not in the format in which Docker wrote the others")
+	errEnvelope  = errors.New("its format differs from the Docker format of the other lines")
 	errContinues = fmt.Errorf("%w: it continues a line that was too long for Docker", errNoAttempt)
 )
 
-// A wrapping is the envelope of a log. If the first lines have one, all lines must have it.
+// wrapping is the envelope of a log. If the first lines have one, all lines must have the same one.
 type wrapping struct {
-	envelope envelope        // nil: there is none
+	envelope envelope        // nil if there is none
 	cut      map[string]bool // the streams whose last line was cut
 }
 
-// unwrap takes a line out of its envelope.
+// unwrap removes the envelope of a line.
 func (w *wrapping) unwrap(l logLine) logLine {
 	if w.envelope == nil || l.err != nil {
 		return l
@@ -51,7 +51,7 @@ func (w *wrapping) unwrap(l logLine) logLine {
 	return l
 }
 
-// setCut remembers whether the next line of a stream continues this one.
+// setCut records whether the next line of a stream continues this one.
 func (w *wrapping) setCut(c content) {
 	if w.cut == nil {
 		w.cut = map[string]bool{}
@@ -72,9 +72,9 @@ func envelopeOf(line string) envelope {
 	return nil
 }
 
-// openDockerFile opens a line of Docker's json-file driver: {"log":"a
+// openDockerFile unwraps a line of Docker's json-file driver: {"log":"a
 // line\n","stream":"stdout","time":"2025-03-04T05:06:07.089Z"}. Docker splits lines of more than 16
-// KiB. Only the last part holds the end of the line.
+// KiB. Only the last part contains the end of the line.
 func openDockerFile(line string) (c content, ok bool) {
 	if !strings.HasPrefix(line, `{"log":`) || !gjson.Valid(line) {
 		return c, false
@@ -85,8 +85,8 @@ func openDockerFile(line string) (c content, ok bool) {
 	return c, ok && v[0].Type == gjson.String && v[1].Type == gjson.String
 }
 
-// openCRI opens a line as Kubernetes keeps it: a time, the stream, F or P for a full line or a part
-// of one, and the line.
+// openCRI unwraps a line as stored by Kubernetes: a time, the stream, F or P for a full or partial
+// line, and the line.
 func openCRI(line string) (c content, ok bool) {
 	stamp, rest, _ := strings.Cut(line, " ")
 	stream, rest, _ := strings.Cut(rest, " ")
@@ -98,8 +98,8 @@ func openCRI(line string) (c content, ok bool) {
 	return content{text, at, stream, tag == "P"}, ok
 }
 
-// isDockerLogs reports whether a line is as docker logs -t writes it: a time with nine digits after
-// the second, and the line.
+// isDockerLogs reports whether a line has the format of docker logs -t: a time with nine digits
+// after the second, and the line.
 func isDockerLogs(line string) bool {
 	const width = len("2025-03-04T05:06:07.089000000Z")
 	if len(line) < width || line[19] != '.' || line[width-1] != 'Z' || len(line) > width && line[width] != ' ' {
@@ -109,8 +109,8 @@ func isDockerLogs(line string) bool {
 	return ok
 }
 
-// openStamped opens a line that begins with a time. Programs that write such times themselves leave
-// out zeros at the end.
+// openStamped unwraps a line that begins with a time. Programs that write such times themselves
+// omit trailing zeros.
 func openStamped(line string) (c content, ok bool) {
 	stamp, text, _ := strings.Cut(line, " ")
 	at, ok := parseRFC3339(stamp)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A record is a line whose fields have names.
+// record is a line with named fields.
 type record interface {
 	// field returns the value of a field. If the value is an object or an array, err says so.
 	field(name string) (text string, found bool, err error)
@@ -17,14 +17,14 @@ type record interface {
 	names() []string
 }
 
-// A named format reads lines whose fields have names. Loggers choose different names. The first
-// line that has a well-known name for the time decides which field the time is. The event is the
-// field with the well-known name that most of the first lines have.
+// named is a format that reads lines with named fields. Loggers choose different names. The first
+// line that has a field with a well-known name for the time determines the time field. The event is
+// the field with the well-known name that most of the first lines have.
 type named struct {
 	timeField string // empty until it is known
 	event     string // empty until it is known
-	layout    string // the layout of the time; empty: one of the known forms
-	dated     bool   // an envelope has the times of the lines, so no field is needed
+	layout    string // the layout of the time; empty means one of the known formats
+	dated     bool   // the envelope has the times of the lines, so no field is needed
 }
 
 var (
@@ -47,7 +47,7 @@ func newNamed(o Options, dated bool) named {
 
 func (*named) fields() []string { return nil }
 
-// firstOf returns the first of these names under which a record has a text, or an empty text.
+// firstOf returns the first of the names for which a record has a value, or "".
 func firstOf(r record, names []string) string {
 	for _, name := range names {
 		if _, found, err := r.field(name); found && err == nil {
@@ -57,13 +57,13 @@ func firstOf(r record, names []string) string {
 	return ""
 }
 
-// setEvent sets the field that is the event.
+// setEvent sets the event field.
 func (n *named) setEvent(name string) { n.event = name }
 
-// eventField returns the field that is the event, or an empty text before any line had one.
+// eventField returns the event field, or "" if no line has had one yet.
 func (n *named) eventField() string { return n.event }
 
-// eventOf returns the field that is the event if --by names none.
+// eventOf returns the event field of a record, for use if --by names none.
 func (n *named) eventOf(r record) string {
 	if n.event == "" {
 		n.event = firstOf(r, eventNames)
@@ -118,20 +118,20 @@ func (n *named) at(r record) (at time.Time, err error) {
 	return parseLayout(n.layout, text)
 }
 
-// parseLayout reads a time in a layout of package time. If the layout is empty, it reads one of the
-// known forms.
+// parseLayout parses a time in a layout of package time. If the layout is empty, it accepts the
+// known formats.
 func parseLayout(layout, text string) (time.Time, error) {
 	if layout == "" {
 		return parseAnyTime(text)
 	}
 	at, err := time.Parse(layout, text)
 	if err != nil || !inRange(at) {
-		return at, fmt.Errorf("%q does not match --time-format %q; write there how the log would show 2006-01-02 15:04:05", text, layout)
+		return at, fmt.Errorf("%q does not match --time-format %q; write it as the log would show 2006-01-02 15:04:05", text, layout)
 	}
 	return at.UTC(), nil
 }
 
-// missingTime returns an error that lists the fields that could hold the time.
+// missingTime returns an error that lists the fields that could contain the time.
 func missingTime(r record, name string) error {
 	names := r.names()
 	if names == nil {
@@ -143,15 +143,15 @@ func missingTime(r record, name string) error {
 	return fmt.Errorf("it has no field %q; choose one with --time-field: %s", name, shorten(names))
 }
 
-// holdsTime reports whether a field holds a time from 1990 to 2099. Smaller numbers are probably no
-// times.
+// holdsTime reports whether a field contains a time from 1990 to 2099. Smaller numbers are probably
+// not times.
 func holdsTime(r record, name string) bool {
 	text, _, err := r.field(name)
 	at, errTime := parseAnyTime(text)
 	return err == nil && errTime == nil && at.Year() >= 1990 && at.Year() < 2100
 }
 
-// A missingFieldError says that a line is no attempt because it lacks the field of --by.
+// missingFieldError says that a line is not an attempt, because it lacks the field of --by.
 type missingFieldError struct {
 	name   string
 	record record
@@ -167,7 +167,7 @@ func (e missingFieldError) Error() string {
 
 func (missingFieldError) Unwrap() error { return errNoAttempt }
 
-const maxNamed = 12 // the most fields that an error lists
+const maxNamed = 12 // the maximum number of fields that an error lists
 
 func shorten(names []string) string {
 	text := strconv.Quote(strings.Join(names[:min(maxNamed, len(names))], ", "))
@@ -177,8 +177,8 @@ func shorten(names []string) string {
 	return text
 }
 
-// logfmt reads lines of pairs, as slog's TextHandler writes them: time=2025-03-04T05:06:07Z
-// level=INFO msg="log in" ip=192.0.2.1.
+// logfmt reads lines of key=value pairs, as written by slog's TextHandler:
+// time=2025-03-04T05:06:07Z level=INFO msg="log in" ip=192.0.2.1.
 type logfmt struct{ named }
 
 func (l *logfmt) byDefault(line string) string { return l.eventOf(pairs(line)) }
@@ -187,8 +187,8 @@ func (l *logfmt) vote(line string) string { return firstOf(pairs(line), eventNam
 
 func (l *logfmt) read(line, field string) (Attempt, error) { return l.named.read(pairs(line), field) }
 
-// asLogfmt returns the format of a line that has its time in a pair. If an envelope has the time,
-// the line needs at least two pairs.
+// asLogfmt returns the format of a line with its time in a pair. If an envelope has the time, the
+// line needs at least two pairs.
 func asLogfmt(line string, o Options, dated bool) format {
 	l := ifRead(&logfmt{newNamed(o, dated)}, line)
 	if l == nil || len(pairs(line).names()) < 2 {
@@ -198,8 +198,8 @@ func asLogfmt(line string, o Options, dated bool) format {
 }
 
 // goLog reads the output of package log: a time such as 2025/03/04 05:06:07.089, and a message. The
-// message may end in pairs, as slog's default handler writes them. The message is not quoted, so
-// goLog rejects a pair that the line has twice.
+// message may end in pairs, as with slog's default handler. The message is not quoted, so goLog
+// rejects a line with a duplicate pair.
 type goLog struct{ logfmt }
 
 var errGoLog = errors.New("it does not begin with a time such as 2025/03/04 05:06:07")
@@ -210,7 +210,7 @@ func (l *goLog) read(line, field string) (Attempt, error) {
 		return Attempt{}, errGoLog
 	}
 	if field != anyField && strings.Count(rest, " "+field+"=") > 1 {
-		return Attempt{}, fmt.Errorf("it has more than one %s=, so a client may have made one up; write --by as a regular expression with a group", field)
+		return Attempt{}, fmt.Errorf("it has more than one %s=, so a client may have invented one; write --by as a regular expression with a group", field)
 	}
 	a, err := l.named.read(pairs(rest), field)
 	a.At = at
@@ -221,11 +221,11 @@ func asGoLog(line string, _ Options, _ bool) format {
 	return ifRead(&goLog{logfmt{named{dated: true}}}, line)
 }
 
-// pairs are the key=value pairs of a line. A quoted value is as strconv.Quote writes it. Other
+// pairs holds the key=value pairs of a line. Quoted values have the format of strconv.Quote. Other
 // words are ignored.
 type pairs string
 
-// next splits off the first pair, with its value as it is written. A word without = has no key.
+// next splits off the first pair, with its raw value. A word without = has no key.
 func (p pairs) next() (key, value string, rest pairs) {
 	s := strings.TrimLeft(string(p), " ")
 	end := strings.IndexAny(s, "= ")

@@ -7,37 +7,38 @@ import (
 	"strings"
 )
 
-// A format reads lines of one kind of log. It may keep state from line to line, and serves one
+// format reads lines of one kind of log. It can keep state from line to line, so it serves one
 // file.
 type format interface {
 	// fields returns the names that By may have in this format, or nil if it may have any.
 	fields() []string
-	// byDefault returns the field that is the event if By names none.
+	// byDefault returns the event field for use if By names none.
 	byDefault(line string) string
-	// read parses a line. Event is the value of the field, which may be empty: the caller checks
-	// that. Account is set if the format knows who logs in. With the field anyField, every line
-	// that has a time is an attempt. For a line that is no attempt, the error wraps errNoAttempt.
-	// Any other error says why the line cannot be read.
+	// read parses a line. Event is the value of the field, which may be empty: the caller checks that.
+	// Account is set if the format knows who logs in. With the field anyField, every line that has a
+	// time is an attempt. For a line that is not an attempt, the error wraps errNoAttempt. Any other
+	// error says why the line cannot be read.
 	read(line, field string) (Attempt, error)
 }
 
-// voters are formats whose first lines choose the field that is the event. Each line votes for the
-// first well-known name that it has.
+// voters is a format whose first lines choose the event field. Each line votes for the first
+// well-known name that it has.
 type voters interface {
 	vote(line string) string
 	setEvent(field string)
 }
 
-// anyField makes a format read only the time.
+// anyField makes a format parse only the time.
 const anyField = ""
 
 var errNoAttempt = errors.New("no attempt")
 
-// formats are the known formats, in the order in which they are tried. Each function returns nil if
-// the line has another format. The lines are dated if an envelope has their times.
+// formats holds the known formats, in the order in which they are tried. Each function returns nil
+// if the line has another format. dated means that an envelope has the times of the lines.
 var formats = []func(line string, o Options, dated bool) format{asJSON, asSyslog, asWeb, asALB, asLogfmt, asGoLog, asColumns, asCSV}
 
-// recognise returns the format of a file with such a line, or nil if the line does not show it.
+// recognise returns the format of a file with the given line, or nil if the line does not reveal
+// it.
 func recognise(line string, o Options, dated bool) format {
 	if o.TimeRegex != nil {
 		return asText(line, o, dated)
@@ -50,7 +51,7 @@ func recognise(line string, o Options, dated bool) format {
 	return nil
 }
 
-// ifRead returns a format if it can read the line, or else nil.
+// ifRead returns a format if it can read the line, or nil.
 func ifRead(f format, line string) format {
 	if _, err := f.read(line, anyField); err != nil {
 		return nil
@@ -68,13 +69,13 @@ func (o Options) checkOptions(name string, f format) error {
 	_, named := f.(interface{ eventField() string })
 	_, isText := f.(*freeText)
 	if o.TimeField != "" && !named {
-		return fmt.Errorf("%s has no named fields, and so none named %q; leave out --time-field", name, o.TimeField)
+		return fmt.Errorf("%s has no named fields, so there is none named %q; leave out --time-field", name, o.TimeField)
 	}
 	if o.TimeFormat != "" && !named && !isText {
-		return fmt.Errorf("%s has times of a known form; leave out --time-format, or write --time-regex too", name)
+		return fmt.Errorf("%s has times in a known format; leave out --time-format, or add --time-regex", name)
 	}
 	if _, sshd := f.(*syslog); o.Accounts && !sshd {
-		return fmt.Errorf("%s is no log of sshd, and so lacks the address, the account or the result of each login; name a log of sshd, or leave out --login", name)
+		return fmt.Errorf("%s is not a log of sshd, so it lacks the address, the account or the result of each login; name a log of sshd, or leave out --login", name)
 	}
 	return o.checkField(name, f, isText)
 }
@@ -92,8 +93,8 @@ func (o Options) checkField(name string, f format, isText bool) error {
 	return nil
 }
 
-// account returns the account of an attempt, if Options ask for it. It does not keep the line in
-// memory.
+// account returns the account of an attempt, if Options.Accounts is set. It does not keep the line
+// in memory.
 func (o Options) account(a Attempt) string {
 	if !o.Accounts {
 		return ""

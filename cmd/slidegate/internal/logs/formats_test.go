@@ -255,7 +255,7 @@ func TestAmbiguousTimes(t *testing.T) {
 		"03/04/2025 12:00:07", "04.03.2025 12:00:07", "3/4/2025, 12:00:07 PM", "03/04/2025 12:00:07 PM", "2025-03-04 12:00:07 PM",
 		"04-Mar-2025 12:00:07.089", "2025.03.04 12:00:07", "2025/03/04 - 12:00:07", "20250304T120007", "I0304 12:00:07.089123",
 	} {
-		if _, err := OpenText("a log", at+" login of bob\n", Options{By: by(t, `of (\w+)`)}); err == nil || !strings.Contains(err.Error(), "is of no known format") {
+		if _, err := OpenText("a log", at+" login of bob\n", Options{By: by(t, `of (\w+)`)}); err == nil || !strings.Contains(err.Error(), "has an unknown format") {
 			t.Errorf("%s: %v", at, err)
 		}
 	}
@@ -293,11 +293,11 @@ func TestTimeFlags(t *testing.T) {
 		{"Date", "", "", "Client IP", "Date,Server,Client IP\n2025-03-04 12:00:07,web1,203.0.113.7", "203.0.113.7"},
 
 		{"", `at=(\S+)`, "", "", "at=2025-03-04T12:00:07Z who=alice", "a log: its lines have no fields, so --by has to be a regular expression with a group, as in rip=([0-9a-f.:]+)"},
-		{"", "", "02.01.2006", "", "1741089607,alice", "a log has times of a known form; leave out --time-format, or write --time-regex too"},
-		{"", `on=(\S+)`, "", `who=(\S+)`, "at=2025-03-04T12:00:07Z who=alice", `is not read by the flags: --time-regex on=(\S+) finds no time in it`},
+		{"", "", "02.01.2006", "", "1741089607,alice", "a log has times in a known format; leave out --time-format, or add --time-regex"},
+		{"", `on=(\S+)`, "", `who=(\S+)`, "at=2025-03-04T12:00:07Z who=alice", `cannot be read with the given flags: --time-regex on=(\S+) finds no time in it`},
 		{
 			"", `at=(\S+)`, "02.01.2006", `who=(\S+)`, "at=2025-03-04T12:00:07Z who=alice",
-			`"2025-03-04T12:00:07Z" does not match --time-format "02.01.2006"; write there how the log would show 2006-01-02 15:04:05`,
+			`"2025-03-04T12:00:07Z" does not match --time-format "02.01.2006"; write it as the log would show 2006-01-02 15:04:05`,
 		},
 	} {
 		o := Options{By: by(t, tt.by), TimeField: tt.field, TimeFormat: tt.format}
@@ -329,7 +329,7 @@ func TestDockerTimesCount(t *testing.T) {
 	}
 	got := events(t, r)
 	want := Attempt{At: noon, Event: "192.0.2.1", Units: 1, Times: 1, HasResult: true}
-	if len(got) != 1 || got[0] != want || r.NoAttempt != 1 || r.Unreadable != 1 || r.FirstUnreadable != "line 2 of a log: it is not in the format in which Docker wrote the others" {
+	if len(got) != 1 || got[0] != want || r.NoAttempt != 1 || r.Unreadable != 1 || r.FirstUnreadable != "line 2 of a log: its format differs from the Docker format of the other lines" {
 		t.Errorf("%v, %+v", got, r.Stats)
 	}
 }
@@ -441,7 +441,7 @@ func FuzzEnvelope(f *testing.F) {
 		wrapped := at.Format("2006-01-02T15:04:05.000000000Z") + " " + line
 		open := envelopeOf(wrapped)
 		if open == nil {
-			t.Fatalf("%q is no envelope", wrapped)
+			t.Fatalf("%q is not an envelope", wrapped)
 		}
 		c, ok := open(wrapped)
 		if _, cri := openCRI(wrapped); !ok || !cri && c.text != line || !c.at.Equal(at) {

@@ -10,11 +10,11 @@ import (
 )
 
 // jsonLines reads logs with one JSON object per line. A field is looked up by its name at the top
-// of the object, and then as a path into nested objects, such as request.remote_ip. If there is a
-// field units, it holds the units of the attempt.
+// level, and then as a path into nested objects, such as request.remote_ip. A field named units
+// contains the units of the attempt.
 type jsonLines struct{ named }
 
-var errNoObject = errors.New("it is no JSON object")
+var errNoObject = errors.New("it is not a JSON object")
 
 // isJSON reports whether a line is a JSON object.
 func isJSON(line string) bool {
@@ -44,7 +44,7 @@ func (j *jsonLines) read(line, field string) (a Attempt, err error) {
 	return j.named.read(jsonObject{gjson.Parse(line)}, field)
 }
 
-// A jsonObject is a line with a JSON object.
+// jsonObject is a line with a JSON object.
 type jsonObject struct{ gjson.Result }
 
 func (o jsonObject) field(name string) (string, bool, error) {
@@ -58,8 +58,7 @@ func (o jsonObject) field(name string) (string, bool, error) {
 
 func (o jsonObject) names() []string { return namesIn(o.Result, "") }
 
-// namesIn returns the paths of the fields of an object, and of the objects in it, that hold one
-// value.
+// namesIn returns the paths of the fields with a single value, in an object and its nested objects.
 func namesIn(object gjson.Result, path string) (names []string) {
 	for key, value := range object.ForEach {
 		if name := path + key.Str; value.IsObject() {
@@ -71,7 +70,7 @@ func namesIn(object gjson.Result, path string) (names []string) {
 	return names
 }
 
-// lookUp finds a field by its name or, failing that, by its path.
+// lookUp finds a field by name or, failing that, by path.
 func lookUp(object gjson.Result, name string) gjson.Result {
 	v := member(object, name)
 	if v.Exists() || !strings.Contains(name, ".") {
@@ -84,8 +83,8 @@ func lookUp(object gjson.Result, name string) gjson.Result {
 	return v
 }
 
-// member finds a name in an object, even if it has characters that are special to gjson. If the
-// name occurs twice, the first wins.
+// member finds a name in an object, even if it contains characters that are special to gjson. If
+// the name occurs twice, the first one wins.
 func member(v gjson.Result, name string) gjson.Result {
 	if !v.IsObject() {
 		return gjson.Result{}
@@ -93,20 +92,20 @@ func member(v gjson.Result, name string) gjson.Result {
 	return v.Get(gjson.Escape(name))
 }
 
-// text returns the value of a field without quotes. It returns an empty text for null.
+// text returns the value of a field without quotes. It returns "" for null.
 func text(v gjson.Result, name string) (string, error) {
 	switch {
 	case v.IsObject():
 		return "", fmt.Errorf("its %s is an object; name a field in it, as in %s.name", name, name)
 	case v.IsArray():
-		return "", fmt.Errorf("its %s is an array; name a field that holds one value", name)
+		return "", fmt.Errorf("its %s is an array; name a field with a single value", name)
 	case v.Type == gjson.Null:
 		return "", nil
 	}
 	return literal(v), nil
 }
 
-// literal returns a value as text. A number stays as it is written.
+// literal returns a value as a string. Numbers keep their spelling.
 func literal(v gjson.Result) string {
 	if v.Type == gjson.String {
 		return v.Str
@@ -123,8 +122,8 @@ func wholeNumber(s string) string {
 	return s
 }
 
-// withoutExponent returns 1.741064767e9 as 1741064767, exactly. It returns a text unchanged if it
-// is no such number, or is far beyond all times and units.
+// withoutExponent returns 1.741064767e9 as 1741064767, exactly. It returns a string unchanged if it
+// is not such a number, or is far beyond all times and units.
 func withoutExponent(s string) string {
 	e := strings.IndexAny(s, "eE")
 	if e < 0 {

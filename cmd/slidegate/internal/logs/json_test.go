@@ -91,20 +91,20 @@ func TestJSONTime(t *testing.T) {
 		{`"1741064767089123"`, "2025-03-04T05:06:07.089123Z"}, // microseconds, as the journal writes them
 		{`1741064767089123456`, "2025-03-04T05:06:07.089123456Z"},
 		{`9223372036854775807`, "2262-04-11T23:47:16.854775807Z"},
-		{`9223372036854775808`, `"9223372036854775808" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`},
+		{`9223372036854775808`, `"9223372036854775808" is not a time; write 2025-03-04T05:06:07Z or seconds since 1970`},
 
-		{`1.741064767e99`, `"1.741064767e99" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`},
-		{`1e20`, `"100000000000000000000" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`},
-		{`1e999999999`, `"1e999999999" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`},
-		{`-1`, `"-1" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`},
-		{`-1e9`, `"-1e9" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`},
-		{`"e9"`, `"e9" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`},
-		{`"yesterday"`, `"yesterday" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`},
-		{`true`, `"true" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`},
-		{`""`, `"" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`},
-		{`null`, `"" is no time; write 2025-03-04T05:06:07Z or seconds since 1970`},
+		{`1.741064767e99`, `"1.741064767e99" is not a time; write 2025-03-04T05:06:07Z or seconds since 1970`},
+		{`1e20`, `"100000000000000000000" is not a time; write 2025-03-04T05:06:07Z or seconds since 1970`},
+		{`1e999999999`, `"1e999999999" is not a time; write 2025-03-04T05:06:07Z or seconds since 1970`},
+		{`-1`, `"-1" is not a time; write 2025-03-04T05:06:07Z or seconds since 1970`},
+		{`-1e9`, `"-1e9" is not a time; write 2025-03-04T05:06:07Z or seconds since 1970`},
+		{`"e9"`, `"e9" is not a time; write 2025-03-04T05:06:07Z or seconds since 1970`},
+		{`"yesterday"`, `"yesterday" is not a time; write 2025-03-04T05:06:07Z or seconds since 1970`},
+		{`true`, `"true" is not a time; write 2025-03-04T05:06:07Z or seconds since 1970`},
+		{`""`, `"" is not a time; write 2025-03-04T05:06:07Z or seconds since 1970`},
+		{`null`, `"" is not a time; write 2025-03-04T05:06:07Z or seconds since 1970`},
 		{`{"s":1}`, `its time is an object; name a field in it, as in time.name`},
-		{`[1]`, `its time is an array; name a field that holds one value`},
+		{`[1]`, `its time is an array; name a field with a single value`},
 	} {
 		a, err := jsonBy("time").read(`{"time":`+tt.value+`}`, anyField)
 		got := a.At.Format(time.RFC3339Nano)
@@ -138,14 +138,14 @@ func TestJSONUnits(t *testing.T) {
 		{`1.5e1`, "15"},
 		{`9007199254740993`, "9007199254740993"}, // no float64
 		{`null`, "1"},
-		{`0`, `"0" is no number of units; write 1 or more`},
-		{`-3`, `"-3" is no number of units; write 1 or more`},
-		{`1.5`, `"1.5" is no number of units; write 1 or more`},
-		{`1e99`, `"1e99" is no number of units; write 1 or more`},
+		{`0`, `"0" is not a number of units; write 1 or more`},
+		{`-3`, `"-3" is not a number of units; write 1 or more`},
+		{`1.5`, `"1.5" is not a number of units; write 1 or more`},
+		{`1e99`, `"1e99" is not a number of units; write 1 or more`},
 		{`""`, "1"}, // as an empty column of CSV
-		{`"many"`, `"many" is no number of units; write 1 or more`},
-		{`true`, `"true" is no number of units; write 1 or more`},
-		{`[3]`, `its units is an array; name a field that holds one value`},
+		{`"many"`, `"many" is not a number of units; write 1 or more`},
+		{`true`, `"true" is not a number of units; write 1 or more`},
+		{`[3]`, `its units is an array; name a field with a single value`},
 	} {
 		a, err := jsonBy("time").read(`{"time":1,"event":"a","units":`+tt.value+`}`, "event")
 		got := strconv.FormatInt(a.Units, 10)
@@ -160,18 +160,18 @@ func TestJSONUnits(t *testing.T) {
 
 func TestJSONUnreadable(t *testing.T) {
 	for _, tt := range []struct{ line, field, want string }{
-		{``, "event", "it is no JSON object"},
-		{`[]`, "event", "it is no JSON object"},
-		{`"a"`, "event", "it is no JSON object"},
-		{`{"time":1,"event":"a"`, "event", "it is no JSON object"},
-		{`{"time":1,"event":"a"}}`, "event", "it is no JSON object"},
-		{`{"time":1,"event":"a"} {"time":2}`, "event", "it is no JSON object"},
-		{`{time:1}`, "event", "it is no JSON object"},
-		{`{'time':1}`, "event", "it is no JSON object"},
-		{"{\"time\":1,\"event\":\"a\tb\"}", "event", "it is no JSON object"},
-		{"2025-03-04T05:06:07Z,{}", "event", "it is no JSON object"},
+		{``, "event", "it is not a JSON object"},
+		{`[]`, "event", "it is not a JSON object"},
+		{`"a"`, "event", "it is not a JSON object"},
+		{`{"time":1,"event":"a"`, "event", "it is not a JSON object"},
+		{`{"time":1,"event":"a"}}`, "event", "it is not a JSON object"},
+		{`{"time":1,"event":"a"} {"time":2}`, "event", "it is not a JSON object"},
+		{`{time:1}`, "event", "it is not a JSON object"},
+		{`{'time':1}`, "event", "it is not a JSON object"},
+		{"{\"time\":1,\"event\":\"a\tb\"}", "event", "it is not a JSON object"},
+		{"2025-03-04T05:06:07Z,{}", "event", "it is not a JSON object"},
 		{`{"time":1,"request":{"remote_ip":"192.0.2.1"}}`, "request", "its request is an object; name a field in it, as in request.name"},
-		{`{"time":1,"ips":["192.0.2.1"]}`, "ips", "its ips is an array; name a field that holds one value"},
+		{`{"time":1,"ips":["192.0.2.1"]}`, "ips", "its ips is an array; name a field with a single value"},
 		{`{}`, "event", "it is an empty object"},
 		{caddyLine, "level", `it has no field "time"; choose one with --time-field: ts`},
 		{`{"EdgeStartTimestamp":1741089607089000000,"EdgeResponseBytes":1741089}`, "event", `it has no field "time"; choose one with --time-field: EdgeStartTimestamp`},
@@ -287,7 +287,7 @@ func FuzzJSONTimeIsExact(f *testing.F) {
 		}
 		seconds, ok := new(big.Rat).SetString(written)
 		if !ok {
-			t.Fatalf("%s is no number", written)
+			t.Fatalf("%s is not a number", written)
 		}
 		a, err := jsonBy("time").read(`{"time":`+written+`}`, anyField)
 		if fits := floor(seconds).IsInt64(); fits != (err == nil) {

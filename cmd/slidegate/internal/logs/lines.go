@@ -10,29 +10,29 @@ import (
 )
 
 const (
-	maxLine = 1 << 20 // the longest line in bytes, without its end; longer lines are skipped, and counted as unreadable
+	maxLine = 1 << 20 // the longest line in bytes, without its newline; longer lines are skipped, and counted as unreadable
 	buffer  = 1 << 16
 )
 
-// A source reads the lines of one file, which may be packed by gzip.
+// source reads the lines of one file, which may be compressed with gzip.
 type source struct {
 	name    string
 	in      *bufio.Reader
 	opened  io.Closer
-	stop    func() bool // cancels the close at the end of the context
+	stop    func() bool // keeps the end of the context from closing the file
 	gzipped bool
-	lines   int // how many were read
+	lines   int // the number of lines read
 }
 
-// A logLine is one line of a log.
+// logLine is one line of a log.
 type logLine struct {
 	number int
 	text   string
-	at     time.Time // the time of the envelope, if there is one
-	err    error     // why it cannot be read
+	at     time.Time // the time in the envelope, if there is one
+	err    error     // why the line cannot be read
 }
 
-// newSource returns the source of an open file. Progress, unless it is nil, gets every byte.
+// newSource returns a source for an open file. If progress is not nil, every byte is copied to it.
 func newSource(name string, opened io.ReadCloser, progress io.Writer) source {
 	var in io.Reader = opened
 	if progress != nil {
@@ -46,8 +46,8 @@ func (s *source) close() {
 	_ = s.opened.Close() // it was only read
 }
 
-// readLine returns the next line without its end, or io.EOF. Any other error is one sentence for
-// the user.
+// readLine returns the next line without its newline, or io.EOF. Any other error is one sentence
+// for the user.
 func (s *source) readLine() (logLine, error) {
 	text, err := s.in.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
@@ -59,15 +59,15 @@ func (s *source) readLine() (logLine, error) {
 	case errors.Is(err, bufio.ErrBufferFull):
 		l.err, err = errors.New("it is longer than 1 MiB"), nil
 	case errors.Is(err, io.EOF) && len(text) > 0:
-		err = nil // the last line has no end
+		err = nil // the last line has no newline
 	case err != nil && !errors.Is(err, io.EOF):
 		err = s.failed(err)
 	}
 	return l, err
 }
 
-// readLong reads the rest of a line that does not fit the buffer. It keeps nothing of a line that
-// is too long.
+// readLong reads the rest of a line that does not fit into the buffer. It discards a line that is
+// too long.
 func (s *source) readLong(text []byte) ([]byte, error) {
 	for {
 		more, err := s.in.ReadSlice('\n')

@@ -1,13 +1,13 @@
-// Package logs reads the attempts in logs, in the order of their times. It reads:
+// Package logs reads the attempts in logs, in chronological order. It reads:
 //
-//   - the messages of sshd and of other programs in a syslog
+//   - messages of sshd and of other programs in a syslog
 //   - access logs of web servers and load balancers
 //   - lines with named fields: JSON, logfmt, CSV
 //   - the output of Go's package log
 //   - lines time,event
-//   - any other lines that have a time
+//   - any other lines with a time
 //
-// The lines may be as Docker or Kubernetes keeps them.
+// The lines can be wrapped as Docker or Kubernetes stores them.
 package logs
 
 import (
@@ -24,31 +24,31 @@ import (
 	"unicode/utf8"
 )
 
-// An Attempt is an attempt that one line of a log records, with its repetitions.
+// Attempt represents an attempt recorded by one line of a log, with its repetitions.
 type Attempt struct {
 	At        time.Time
 	Event     string
 	Account   string // the account of a login; empty unless Options.Accounts is true
 	Units     int64  // 1 or more
 	Times     int    // repetitions: syslog writes "message repeated 5 times"
-	Succeeded bool   // the log says that the right password or key was given
+	Succeeded bool   // the log says that the password or key was right
 	HasResult bool   // the log says whether it was
-	Yearless  bool   // the line has no year, so it was assumed
+	Yearless  bool   // the line has no year, so one was assumed
 }
 
-// Options select how logs are read.
+// Options sets how logs are read.
 type Options struct {
 	By         By
 	TimeField  string         // the field with the time, in lines with named fields; empty: the first with a well-known name, and files may have any format
-	TimeRegex  *regexp.Regexp // finds the time by its one group, in lines of any format; nil: lines have a known format
-	TimeFormat string         // the layout of the time in TimeField or TimeRegex, as in package time; empty: a known form
+	TimeRegex  *regexp.Regexp // finds the time with its one group, in lines of any format; nil means that lines have a known format
+	TimeFormat string         // the layout of the time in TimeField or TimeRegex, as in package time; empty means a known format
 	Accounts   bool           // also set the account of each attempt; the files must then be logs of sshd
 	Sort       bool           // sort all attempts by time first; otherwise only the files are merged
-	Stdin      io.Reader      // is read for the file name "-"
-	Progress   io.Writer      // gets every byte that is read from files; may be nil
+	Stdin      io.Reader      // read for the file name "-"
+	Progress   io.Writer      // receives every byte that is read from files; may be nil
 }
 
-// Stats counts what was read so far.
+// Stats counts what has been read so far.
 type Stats struct {
 	Lines           int
 	NoAttempt       int    // readable lines without an attempt, including empty ones
@@ -60,12 +60,12 @@ type Stats struct {
 	Succeeded       int           // attempts that succeeded
 	Yearless        int           // attempts in lines without a year
 	OutOfOrder      int           // attempts dated before an earlier line
-	FurthestBack    time.Duration // the most that any is dated before an earlier line
+	FurthestBack    time.Duration // the furthest that any is dated before an earlier line
 	From, To        time.Time     // the earliest and the latest attempt
 }
 
-// A Reader merges the attempts of several files in the order of their times: it always takes the
-// file whose next attempt is the earliest. Within a file it keeps the order of the lines, so clock
+// Reader merges the attempts of several files in chronological order: it always takes the file
+// whose next attempt is the earliest. Within a file, it keeps the order of the lines, so clock
 // steps in a log remain visible. It holds one attempt per file in memory, or all if Options.Sort is
 // true.
 type Reader struct {
@@ -74,11 +74,11 @@ type Reader struct {
 	options Options
 	files   []*file
 	begun   bool      // every file has its next attempt
-	sorted  []Attempt // all that remain, if it sorts
+	sorted  []Attempt // the remaining attempts, if Options.Sort is set
 }
 
-// Open opens the logs and finds out their formats. The name "-" is the standard input. The end of
-// the context ends the wait for a pipe. Every error is one sentence for the user.
+// Open opens the logs and detects their formats. The name "-" means standard input. When the
+// context ends, Open stops waiting for a pipe. Every error is one sentence for the user.
 func Open(ctx context.Context, names []string, o Options) (*Reader, error) {
 	if err := checkNames(names); err != nil {
 		return nil, err
@@ -133,8 +133,7 @@ func (r *Reader) Next() (a Attempt, err error) {
 	return a, err
 }
 
-// merge returns the earliest of the files' next attempts. Of several at the same time, it takes the
-// one in the file that begins first.
+// merge returns the earliest of the files' next attempts. Ties go to the file that begins first.
 func (r *Reader) merge() (Attempt, error) {
 	if err := r.begin(); err != nil {
 		return Attempt{}, err
@@ -183,7 +182,7 @@ func (r *Reader) sort() error {
 	return nil
 }
 
-// intern returns the text from held, so that equal texts share one copy in memory.
+// intern returns the string from held, so that equal strings share one copy in memory.
 func intern(held map[string]string, text string) string {
 	if first, ok := held[text]; ok {
 		return first
@@ -227,7 +226,7 @@ func (s *Stats) skip(name string, number int, why error) {
 	switch {
 	case errors.Is(why, errNoAttempt):
 		s.NoAttempt++
-		if s.FirstNoEvent == "" && why != errNoAttempt { //nolint:errorlint // wrapped, it names a reason
+		if s.FirstNoEvent == "" && why != errNoAttempt { //nolint:errorlint // if wrapped, it gives a reason
 			s.FirstNoEvent = fmt.Sprintf("line %d of %s: %v", number, Shown(name), why)
 		}
 	default:
@@ -238,8 +237,8 @@ func (s *Stats) skip(name string, number int, why error) {
 	}
 }
 
-// anyAttempt returns io.EOF. If the logs hold no attempt at all, which probably means that they are
-// the wrong ones, it returns an error that says so.
+// anyAttempt returns io.EOF, or an error if the logs contain no attempt at all, which probably
+// means that they are the wrong logs.
 func (r *Reader) anyAttempt() error {
 	switch names := r.names(); {
 	case r.Attempts > 0 || len(r.sorted) > 0:
@@ -258,8 +257,8 @@ func (r *Reader) anyAttempt() error {
 	}
 }
 
-// Field returns the field that is the event in the first log with named fields. It returns an empty
-// text if By names the event.
+// Field returns the event field of the first log with named fields. It returns "" if By names the
+// event.
 func (r *Reader) Field() string {
 	if r.options.By.Field != "" || r.options.By.Pattern != nil {
 		return ""
@@ -280,8 +279,8 @@ func (r *Reader) names() string {
 	return strings.Join(s, ", ")
 }
 
-// Shown returns a text that is safe on a terminal: quoted if it holds control characters, or is not
-// UTF-8.
+// Shown returns a string in a form that is safe on a terminal: quoted if it contains control
+// characters or is not UTF-8.
 func Shown(text string) string {
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return strconv.Quote(text)
@@ -289,8 +288,8 @@ func Shown(text string) string {
 	return text
 }
 
-// ShellQuoted returns a text as a shell reads it. It is in single quotes unless it is plain, so
-// that a regular expression appears as it was typed.
+// ShellQuoted quotes a string for a shell. It uses single quotes unless none are needed, so that a
+// regular expression appears as it was typed.
 func ShellQuoted(text string) string {
 	const plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.,:/@%+"
 	if text != "" && strings.Trim(text, plain) == "" {
@@ -306,10 +305,10 @@ func lines(n int) string {
 	return fmt.Sprintf("%d lines", n)
 }
 
-// assumeYears chooses years for the files without years. Such a file begins in the year that brings
-// it nearest to the file with years that begins last. If no file has years, their beginnings lie on
-// a circle of one year, and the first file is the one after the largest gap. So rotated logs follow
-// each other over the new year, whatever the order of their names.
+// assumeYears chooses years for the files without years. Such a file starts in the year that brings
+// it nearest to the last-starting file with years. If no file has years, their starts lie on a
+// circle of one year, and the first file is the one after the largest gap. So rotated logs follow
+// each other across New Year, whatever the order of their names.
 func (r *Reader) assumeYears() {
 	var dated time.Time
 	var yearless []*file
@@ -329,7 +328,7 @@ func (r *Reader) assumeYears() {
 	}
 }
 
-// startsAt makes a file without years begin at that time.
+// startsAt makes a file without years start at t.
 func (f *file) startsAt(t time.Time) {
 	f.start = t
 	if c, ok := f.format.(interface{ startAt(time.Time) }); ok {
@@ -337,7 +336,7 @@ func (f *file) startsAt(t time.Time) {
 	}
 }
 
-// chain makes each file begin after the one before it.
+// chain makes each file start after the previous one.
 func (r *Reader) chain(files []*file) {
 	slices.SortStableFunc(files, func(a, b *file) int { return cmp.Compare(inYear(a.start), inYear(b.start)) })
 	first, largest := 0, time.Duration(-1)
@@ -357,7 +356,7 @@ func (r *Reader) chain(files []*file) {
 	}
 }
 
-// inYear returns how long after the beginning of its year a time is, in a leap year.
+// inYear returns the time since the start of the year, as in a leap year.
 func inYear(t time.Time) time.Duration {
 	const leap = 2000
 	return time.Date(leap, t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC).Sub(time.Date(leap, 1, 1, 0, 0, 0, 0, time.UTC))

@@ -172,14 +172,14 @@ func TestLogErrors(t *testing.T) {
 	cut, cutEarly, damaged := write(t, gz[:len(gz)-100]), write(t, gz[:5]), write(t, gz[:len(gz)-8]+"\x00\x00\x00\x00"+gz[len(gz)-4:])
 	directory := t.TempDir()
 	for _, tt := range []struct{ name, want string }{
-		{filepath.Join(directory, "no.log"), `there is no file "NAME"; name a log (slidegate help replay shows how to get one), or none for the built-in sample`},
+		{filepath.Join(directory, "no.log"), `there is no file "NAME"; name a log (slidegate help replay shows how to get one), or no file for the built-in sample`},
 		{directory, `"NAME" is a directory; name the logs in it`},
-		{cut, `"NAME" ends in the middle of its gzip data; copy it again, or replay what there is: gzip -dc FILE | slidegate replay -`},
-		{cutEarly, `"NAME" ends in the middle of its gzip data; copy it again, or replay what there is: gzip -dc FILE | slidegate replay -`},
-		{damaged, `"NAME" holds damaged gzip data (gzip: invalid checksum); copy it again`},
+		{cut, `"NAME" ends in the middle of its gzip data; copy it again, or replay the part that is there: gzip -dc FILE | slidegate replay -`},
+		{cutEarly, `"NAME" ends in the middle of its gzip data; copy it again, or replay the part that is there: gzip -dc FILE | slidegate replay -`},
+		{damaged, `"NAME" contains damaged gzip data (gzip: invalid checksum); copy it again`},
 		{write(t, packed(t, gz)), `"NAME" has a compression that is not supported; unpack it, as in: gzip -dc FILE | slidegate replay -`},
 		{write(t, "BZh91AY&SY"), `"NAME" has a compression that is not supported; unpack it, as in: bzip2 -dc FILE | slidegate replay -`},
-		{write(t, "\x7fELF\x00"), `"NAME" is a binary file; name a log in plain text (UTF-8), or one packed by gzip`},
+		{write(t, "\x7fELF\x00"), `"NAME" is a binary file; name a log in plain text (UTF-8), or one compressed with gzip`},
 		{write(t, ""), `nothing to replay: NAME is empty`},
 		{write(t, packed(t, "")), `nothing to replay: NAME is empty`},
 		{write(t, "\n \n\r\n"), "no attempt in 3 lines of NAME; in a syslog one is "},
@@ -188,20 +188,20 @@ func TestLogErrors(t *testing.T) {
 		{write(t, "Mar  4 05:06:07 h CRON[1]: hello\n"), "no attempt in 1 line of NAME"},
 		{
 			write(t, "Mar  4 05:06:07 h sshd[9]: Failed password for root from UNKNOWN port 1 ssh2\n"),
-			`no attempt in 1 line of NAME; unreadable: 1, the first is line 1 of NAME: the attempt comes from "UNKNOWN", which is no address`,
+			`no attempt in 1 line of NAME; unreadable: 1, the first is line 1 of NAME: the attempt comes from "UNKNOWN", which is not an address`,
 		},
 		{
-			write(t, "Once upon a time\n"), `"NAME" is of no known format (slidegate help replay lists them): its line 1 is "Once upon a time"; ` +
-				`to read any lines, write --by 'from ([0-9a-f.:]+)' with a group around what is limited, ` +
+			write(t, "Once upon a time\n"), `"NAME" has an unknown format (slidegate help replay lists the known ones): its line 1 is "Once upon a time"; ` +
+				`to read lines of any format, write --by 'from ([0-9a-f.:]+)' with a group around what to limit by, ` +
 				`and, if their time is not found, --time-regex '^\[(.*?)\]' --time-format '02.01.2006 15:04:05'`,
 		},
 		{write(t, "day,who\n4.3.2025,alice\n"), `its line 2 is "4.3.2025,alice"; `},
 		{write(t, strings.Repeat("hello\n", 100)+"1,alice\n"), `its line 1 is "hello"; `},
 		{write(t, `{"when":1,"event":"alice"}`), `has no field "time"`},
-		{write(t, strings.Repeat("x", 2*maxLine)), `"NAME" is of no known format: its line 1 cannot be read: it is longer than 1 MiB; name a log with one line for each attempt`},
+		{write(t, strings.Repeat("x", 2*maxLine)), `"NAME" has an unknown format: its line 1 cannot be read: it is longer than 1 MiB; name a log with one line for each attempt`},
 		{
 			write(t, "Tue 2025-03-04 06:00:05 UTC h sshd[9]: Server listening on :: port 22.\n"),
-			`"NAME" is a log of sshd, but in its line 1, "Tue 2025-03-04 06:00:05 UTC h sshd[9]: Server listening on :", the header before sshd has an unknown form; write the log with journalctl -u ssh -o short-iso`,
+			`"NAME" is a log of sshd, but in its line 1, "Tue 2025-03-04 06:00:05 UTC h sshd[9]: Server listening on :", the header before sshd has an unknown format; write the log with journalctl -u ssh -o short-iso`,
 		},
 	} {
 		err := readError(t, tt.name)
@@ -238,7 +238,7 @@ func TestOptionsThatDoNotFit(t *testing.T) {
 		{sshd, "path", "", `NAME has no field "path"; --by may be one of address, user there, or a regular expression with a group, as in "user=(\S+)"`},
 		{columns, "address", "", `NAME has no field "address"; --by may be one of event there, or a regular expression with a group, as in "user=(\S+)"`},
 		{web, "country", "", `NAME has no field "country"; --by may be one of address, user, path, agent there, or a regular expression with a group, as in "user=(\S+)"`},
-		{web, "", "ts", `NAME has no named fields, and so none named "ts"; leave out --time-field`},
+		{web, "", "ts", `NAME has no named fields, so there is none named "ts"; leave out --time-field`},
 	} {
 		by := by(t, tt.by)
 		_, err := Open(t.Context(), []string{tt.name}, Options{By: by, TimeField: tt.timeField})

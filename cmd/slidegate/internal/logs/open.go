@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// checkNames returns an error if one of the files cannot be read. Open calls it before it reads
-// any.
+// checkNames returns an error if one of the files cannot be read. Open calls it before it reads any
+// of them.
 func checkNames(names []string) error {
 	for i, name := range names {
 		if name == "-" {
@@ -51,9 +51,9 @@ func unreadable(name string, err error) error {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("there is no file %q; name a log (slidegate help replay shows how to get one), or none for the built-in sample", name)
+		return fmt.Errorf("there is no file %q; name a log (slidegate help replay shows how to get one), or no file for the built-in sample", name)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%q may not be read by this user; try sudo, or copy it", name)
+		return fmt.Errorf("%q cannot be read by this user; try sudo, or copy it", name)
 	}
 	return fmt.Errorf("cannot read %q (%w); name a log that can be read", name, err)
 }
@@ -69,7 +69,7 @@ func (r *Reader) open(ctx context.Context, name string) (*file, error) {
 		return nil, unreadable(name, err)
 	}
 	f := newFile(name, opened, r)
-	f.stop = context.AfterFunc(ctx, func() { _ = opened.Close() }) // an interrupt ends the wait for a pipe
+	f.stop = context.AfterFunc(ctx, func() { _ = opened.Close() }) // an interrupt stops the wait for a pipe
 	if err := f.begin(); err != nil {
 		f.close()
 		return nil, err
@@ -77,7 +77,8 @@ func (r *Reader) open(ctx context.Context, name string) (*file, error) {
 	return f, nil
 }
 
-// openFile opens a file. The end of the context ends the wait for a program that writes to a pipe.
+// openFile opens a file. When the context ends, it stops waiting for a program that writes to a
+// pipe.
 func openFile(ctx context.Context, name string) (*os.File, error) {
 	type opened struct {
 		*os.File
@@ -97,7 +98,7 @@ func openFile(ctx context.Context, name string) (*os.File, error) {
 }
 
 // interruptible returns a reader of the input that ends with the context. Closing a terminal would
-// not end the wait for it.
+// not stop a pending read.
 func interruptible(ctx context.Context, in io.Reader) io.ReadCloser {
 	r, w := io.Pipe()
 	context.AfterFunc(ctx, func() { w.CloseWithError(ctx.Err()) })

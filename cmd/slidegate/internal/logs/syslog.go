@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// syslog reads the log of sshd, in one of the forms of syslog: a time, a host, a program, a
-// message. An attempt is a message of sshd or one of its processes "Failed <method> for <user> from
-// <address> port <port>", or the same with Accepted. With anyField, an attempt is any line of any
-// program.
+// syslog reads the log of sshd, in one of the syslog formats: a time, a host, a program, a message.
+// An attempt is a message "Failed <method> for <user> from <address> port <port>", or the same with
+// Accepted, from sshd or one of its processes. With anyField, every line of any program is an
+// attempt.
 type syslog struct{ calendar }
 
 var (
-	errHeader = errors.New("the header before sshd has an unknown form; write the log with journalctl -u ssh -o short-iso")
-	errTime   = errors.New("it does not begin with a time of a known form; write the log with journalctl -o short-iso")
+	errHeader = errors.New("the header before sshd has an unknown format; write the log with journalctl -u ssh -o short-iso")
+	errTime   = errors.New("it does not begin with a time in a known format; write the log with journalctl -o short-iso")
 
-	// saidBySSHD matches the header of a message of sshd, in any form, up to the message.
+	// saidBySSHD matches the header of an sshd message, in any format, up to the message.
 	saidBySSHD = regexp.MustCompile(`\bsshd(?:-session|-auth)?(?:(?:\[\d+\])?:| \d+ - -) +`)
 )
 
@@ -55,7 +55,7 @@ func (s *syslog) read(line, field string) (Attempt, error) {
 	return a.login(message, field)
 }
 
-// login returns the attempt with the account, address and result of a message of sshd.
+// login returns the attempt with the account, address and result from an sshd message.
 func (a Attempt) login(message, field string) (Attempt, error) {
 	user, from, err := cutLogin(message)
 	if err != nil {
@@ -63,7 +63,7 @@ func (a Attempt) login(message, field string) (Attempt, error) {
 	}
 	address, err := netip.ParseAddr(from)
 	if err != nil {
-		return a, fmt.Errorf("the attempt comes from %q, which is no address", from)
+		return a, fmt.Errorf("the attempt comes from %q, which is not an address", from)
 	}
 	a.Account, a.HasResult, a.Succeeded = user, true, message[0] == 'A'
 	if a.Event = user; field == "address" {
@@ -72,8 +72,8 @@ func (a Attempt) login(message, field string) (Attempt, error) {
 	return a, nil
 }
 
-// cutTag splits what follows the time: the host, the facility and level on some systems, the
-// program and its process, and the message.
+// cutTag splits the part after the time: the host, the facility and level (on some systems), the
+// program with its process ID, and the message.
 func cutTag(rest string) (program, message string, ok bool) {
 	host, rest, _ := strings.Cut(rest, " ")
 	tag, message, ok := strings.Cut(rest, ": ")
@@ -114,8 +114,8 @@ func cutRepeated(message string) (string, int) {
 	return inner, n
 }
 
-// headerError returns the error for a line whose header is unknown. If it is an attempt of sshd, it
-// cannot be read; any other line is no attempt.
+// headerError returns the error for a line with an unknown header. An sshd attempt is unreadable;
+// any other line is not an attempt.
 func headerError(line string) error {
 	if said := saidBySSHD.FindStringIndex(line); said != nil {
 		message, _ := cutRepeated(line[said[1]:])
@@ -127,9 +127,9 @@ func headerError(line string) error {
 }
 
 // cutLogin returns who attempts a login, and from where. The client chooses the user name, which
-// may imitate the rest of the line, and the texts in a certificate, which may imitate another end
-// of the line. Therefore an origin counts only if nothing follows it that sshd would not write. A
-// line with two such origins is unreadable.
+// can imitate the rest of the line, and strings in a certificate, which can imitate another end of
+// the line. Therefore, an origin counts only if everything after it could have been written by
+// sshd. A line with two such origins is unreadable.
 func cutLogin(message string) (user, from string, err error) {
 	method, rest, ok := strings.Cut(message, " for ")
 	_, method, spaced := strings.Cut(method, " ")
@@ -155,15 +155,15 @@ func cutLogin(message string) (user, from string, err error) {
 }
 
 var (
-	errTwoOrigins = errors.New("it names two addresses, and a client may have made one up")
+	errTwoOrigins = errors.New("it names two addresses, and a client may have invented one")
 
-	// keyInfo matches what sshd writes after the port of an attempt by a key: its type and
-	// fingerprint, its certificate, and the names that a host vouches for; or the principal of
-	// GSSAPI.
+	// keyInfo matches what sshd writes after the port if an attempt uses a key: its type and
+	// fingerprint, its certificate, and the names that a host vouches for. With GSSAPI, it matches the
+	// principal.
 	keyInfo = regexp.MustCompile(`^: (?:\S+|\S+ \S+|\S+-CERT (?:\S+ )?ID .* \(serial \d+\) CA \S+ \S+)(?:, client user ".*", client host ".*")?$`)
 )
 
-// cutOrigin reads "<address> port <port>". The protocol, [preauth] and the key may follow.
+// cutOrigin parses "<address> port <port>". The protocol, [preauth] and the key may follow.
 func cutOrigin(s string) (address string, ok bool) {
 	address, s, _ = strings.Cut(s, " port ")
 	port := len(s) - len(strings.TrimLeft(s, "0123456789"))
@@ -178,7 +178,7 @@ func cutOrigin(s string) (address string, ok bool) {
 	return address, s == "" || isKeyInfo(s)
 }
 
-// isKeyInfo reports whether keyInfo matches. It checks the usual form, a type and a fingerprint,
+// isKeyInfo reports whether keyInfo matches. It checks the usual format, a type and a fingerprint,
 // without the regular expression, which is faster.
 func isKeyInfo(s string) bool {
 	key, ok := strings.CutPrefix(s, ": ")

@@ -112,7 +112,7 @@ func TestTwoOrigins(t *testing.T) {
 
 func TestAttemptWithoutAddress(t *testing.T) {
 	_, err := new(syslog).read("Mar  4 05:06:07 bastion sshd[9]: Failed password for root from UNKNOWN port 65535 ssh2", "address")
-	if want := `the attempt comes from "UNKNOWN", which is no address`; err == nil || err.Error() != want {
+	if want := `the attempt comes from "UNKNOWN", which is not an address`; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
@@ -153,7 +153,7 @@ func FuzzSSHDAddress(f *testing.F) {
 			return
 		}
 		if _, err := netip.ParseAddr(a.Event); err != nil {
-			t.Errorf("%q comes from %q, which is no address", line, a.Event)
+			t.Errorf("%q comes from %q, which is not an address", line, a.Event)
 		}
 		checkAttempt(t, line, a)
 	})
@@ -196,7 +196,7 @@ func TestAccounts(t *testing.T) {
 	}
 	for _, log := range []string{"1,alice\n", `{"time":1,"event":"alice"}`, `192.0.2.1 - alice [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 2326`} {
 		_, err := OpenText("a log", log, Options{Accounts: true})
-		const want = "a log is no log of sshd, and so lacks the address, the account or the result of each login; name a log of sshd, or leave out --login"
+		const want = "a log is not a log of sshd, so it lacks the address, the account or the result of each login; name a log of sshd, or leave out --login"
 		if err == nil || err.Error() != want {
 			t.Errorf("%s\ngot %v\nwant %s", log, err, want)
 		}

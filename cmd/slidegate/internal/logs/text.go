@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// freeText reads lines of any format. They have a time somewhere, and --by is a regular expression.
+// freeText reads lines of any format that have a time somewhere. --by must be a regular expression.
 type freeText struct {
 	calendar
-	where  *regexp.Regexp // finds the time by its one group; nil: use the first time in a line
+	where  *regexp.Regexp // finds the time with its one group; nil means the first time in a line
 	layout string         // the layout of the time; empty: one of the known forms
 	unix   bool           // times are numbers, because none of the first lines has a date
-	dated  bool           // an envelope has the times of the lines
+	dated  bool           // the envelope has the times of the lines
 }
 
 var (
-	errNoTime  = errors.New("no time is found in it")
+	errNoTime  = errors.New("it contains no time")
 	errByGroup = errors.New("its lines have no fields, so --by has to be a regular expression with a group, as in " + exampleBy)
 )
 
@@ -60,7 +60,7 @@ func (t *freeText) at(line string) (time.Time, error) {
 	return at, nil
 }
 
-// byRegex reads the time that the group of --time-regex matches.
+// byRegex parses the time matched by the group of --time-regex.
 func (t *freeText) byRegex(line string) (time.Time, error) {
 	m := t.where.FindStringSubmatch(line)
 	if m == nil {
@@ -77,7 +77,7 @@ func (t *freeText) byRegex(line string) (time.Time, error) {
 	return parseLayout(t.layout, m[1])
 }
 
-// isYearless reports whether a layout has a month and no year.
+// isYearless reports whether a layout has a month but no year.
 func isYearless(layout string) bool {
 	in := func(month time.Month) string { return time.Date(2000, month, 1, 0, 0, 0, 0, time.UTC).Format(layout) }
 	return !strings.Contains(layout, "06") && in(time.January) != in(time.February)

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// A calendar reads the times of syslog lines, as UTC. Traditional syslog writes no year, so the
-// calendar keeps the log moving forward: a line gets the earliest year in which it is at most 30
-// days before the newest line so far. So the year goes up from December to January, and a smaller
-// step back is a step of the clock. The first line gets 2001, whatever today's date is, or 2004 if
-// it is of a 29th of February. If a later line is of a 29th of February in a year without one, that
-// year gets an extra day. From then on, times are a day later than their dates, so that the spans
-// between them are right.
+// calendar parses the times of syslog lines, as UTC. Traditional syslog writes no year, so calendar
+// keeps the log moving forward: a line gets the earliest year in which it is at most 30 days before
+// the newest line so far. So the year goes up from December to January, and a smaller step back
+// counts as a clock step. The first line gets 2001, whatever today's date is, or 2004 if it is
+// dated 29 February. If a later line is dated 29 February in a year without one, that year gets an
+// extra day. From then on, times are a day later than their dates, so that the spans between them
+// are right.
 type calendar struct {
 	newest  time.Time // the newest time of all lines, attempts or not
 	assumed bool      // the current line has no year
@@ -26,7 +26,7 @@ const (
 	stepBack      = 30 * 24 * time.Hour
 )
 
-// cut splits a line at the space after its time. A priority such as <38> may come first.
+// cut splits a line at the space after its time. A priority such as <38> may precede the time.
 func (c *calendar) cut(line string) (at time.Time, rest string, ok bool) {
 	if strings.HasPrefix(line, "<") {
 		_, line, _ = strings.Cut(line, ">")
@@ -60,8 +60,8 @@ func (c *calendar) withYear(at time.Time) time.Time {
 	}
 }
 
-// inYear returns the time of a date in a year. In a year without a 29th of February, it returns the
-// 1st of March instead.
+// inYear returns the time of a date in a year. In a year without 29 February, it returns 1 March
+// instead.
 func (c *calendar) inYear(at time.Time, year int) time.Time {
 	t := sameDate(at, year)
 	if c.leap != 0 && (year > c.leap || year == c.leap && at.Month() > time.February) {
@@ -94,7 +94,7 @@ func later(a, b time.Time) time.Time {
 // startAt dates the next line without a year near t.
 func (c *calendar) startAt(t time.Time) { c.newest = t }
 
-// cutStamp reads a time such as "Mar  4 05:06:07.25" at the beginning of s, in the year 0.
+// cutStamp parses a time such as "Mar 4 05:06:07.25" at the start of s, in the year 0.
 func cutStamp(s string) (at time.Time, rest string, ok bool) {
 	const shortest = len("Mar 4 05:06:07")
 	if len(s) < shortest || s[3] != ' ' {
@@ -109,9 +109,9 @@ func cutStamp(s string) (at time.Time, rest string, ok bool) {
 	return at.Add(fraction), rest, ok
 }
 
-// cutDateTime reads a time such as 2025-03-04T05:06:07.089+01:00 at the beginning of s. The date
-// may have slashes, and a space may replace the T. A time without a zone is in UTC. It rejects a
-// time that continues with AM or PM.
+// cutDateTime parses a time such as 2025-03-04T05:06:07.089+01:00 at the start of s. The date may
+// have slashes, and a space may replace the T. A time without a zone is in UTC. It rejects a time
+// that continues with AM or PM.
 func cutDateTime(s string) (at time.Time, rest string, ok bool) {
 	const shortest = len("2025-03-04T05:06:07")
 	if len(s) < shortest || s[4] != s[7] || s[4] != '-' && s[4] != '/' || s[10] != 'T' && s[10] != ' ' && s[10] != '\t' || s[13] != ':' || s[16] != ':' {
@@ -127,7 +127,7 @@ func cutDateTime(s string) (at time.Time, rest string, ok bool) {
 
 const webTime = "02/Jan/2006:15:04:05 -0700"
 
-// cutWebTime reads a time such as 10/Oct/2000:13:55:36 -0700 at the beginning of s.
+// cutWebTime parses a time such as 10/Oct/2000:13:55:36 -0700 at the start of s.
 func cutWebTime(s string) (at time.Time, rest string, ok bool) {
 	if len(s) < len(webTime) || s[2] != '/' || s[6] != '/' || s[11] != ':' || s[14] != ':' || s[17] != ':' || s[20] != ' ' {
 		return at, s, false
@@ -138,14 +138,14 @@ func cutWebTime(s string) (at time.Time, rest string, ok bool) {
 	return at, s[26:], ok && hasZone && inRange(at)
 }
 
-// parseWebTime reads a time that fills s.
+// parseWebTime parses a time that is all of s.
 func parseWebTime(s string) (time.Time, bool) {
 	at, rest, ok := cutWebTime(s)
 	return at, ok && rest == ""
 }
 
-// date returns the time of a clock such as 05:06:07 on a day, in UTC. It rejects dates such as the
-// 31st of February, which time.Date makes the 3rd of March.
+// date returns the time of a clock such as 05:06:07 on a day, in UTC. It rejects dates such as 31
+// February, which time.Date turns into 3 March.
 func date(year int, month time.Month, day int, clock string) (time.Time, bool) {
 	hour, minute, second := digits(clock[:2]), digits(clock[3:5]), digits(clock[6:8])
 	at := time.Date(year, month, day, hour, minute, second, 0, time.UTC)
@@ -162,8 +162,8 @@ func monthOf(name string) time.Month {
 	return time.Month(n/3 + 1)
 }
 
-// cutFraction reads the fraction of a second, to the nanosecond. A comma before it, as Python
-// writes one, needs three digits.
+// cutFraction parses the fraction of a second, to the nanosecond. After a comma, as written by
+// Python, it must have three digits.
 func cutFraction(s string) (fraction time.Duration, rest string) {
 	if s == "" || s[0] != '.' && s[0] != ',' {
 		return 0, s
@@ -176,7 +176,7 @@ func cutFraction(s string) (fraction time.Duration, rest string) {
 	return time.Duration(digits((number + "000000000")[:9])), rest
 }
 
-// cutZone reads Z, +01:00, +0100 or +01, or " UTC" or " +0100", at the beginning of s.
+// cutZone parses Z, +01:00, +0100 or +01, or " UTC" or " +0100", at the start of s.
 func cutZone(s string) (east time.Duration, rest string, ok bool) {
 	for _, utc := range [...]string{"Z", " UTC"} {
 		if rest, ok := strings.CutPrefix(s, utc); ok {
@@ -202,7 +202,7 @@ func cutZone(s string) (east time.Duration, rest string, ok bool) {
 	return east, zone, true
 }
 
-// parseZone reads -0330 as three and a half hours west.
+// parseZone parses an offset such as -0330, which is three and a half hours west.
 func parseZone(s string) (east time.Duration, ok bool) {
 	hours, minutes := digits(s[1:3]), digits(s[3:5])
 	if hours < 0 || hours > 23 || minutes < 0 || minutes > 59 {
@@ -215,7 +215,7 @@ func parseZone(s string) (east time.Duration, ok bool) {
 	return east, s[0] == '-' || s[0] == '+'
 }
 
-// digits returns the value of a number without a sign, or -1 if s is none.
+// digits returns the value of a number without a sign, or -1 if s is not one.
 func digits(s string) (n int) {
 	for i := range len(s) {
 		if s[i] < '0' || s[i] > '9' {
@@ -226,14 +226,14 @@ func digits(s string) (n int) {
 	return n
 }
 
-// parseRFC3339 also takes a zone without its colon, as journalctl -o short-iso writes it.
+// parseRFC3339 also accepts a zone without a colon, as written by journalctl -o short-iso.
 func parseRFC3339(s string) (time.Time, bool) {
 	at, rest, ok := cutDateTime(s)
 	ok = ok && rest == "" && s[4] == '-' && s[10] == 'T' && (s[len(s)-1] == 'Z' || strings.LastIndexAny(s, "+-") >= len(s)-len("+01:00"))
 	return at, ok && !strings.Contains(s, " ")
 }
 
-// inRange reports whether the limiter can decide at this time.
+// inRange reports whether the limiter can decide at the given time.
 func inRange(at time.Time) bool { return at.UnixMilli() >= 0 && at.UnixMilli() < maxMS }
 
 const (
@@ -241,9 +241,8 @@ const (
 	maxSeconds = maxMS/1000 + 1
 )
 
-// parseTime reads RFC 3339, or seconds since 1970 with or without a fraction. Seconds beyond
-// inRange are read as milliseconds, milliseconds beyond it as microseconds, and these as
-// nanoseconds.
+// parseTime parses RFC 3339, or seconds since 1970 with or without a fraction. If a number is
+// beyond inRange as seconds, it is read as milliseconds, then as microseconds, then as nanoseconds.
 func parseTime(s string) (time.Time, error) {
 	if at, ok := parseRFC3339(s); ok {
 		return at, nil
@@ -252,7 +251,7 @@ func parseTime(s string) (time.Time, error) {
 	n, err := strconv.ParseUint(whole, 10, 63)
 	nanos, errFraction := strconv.ParseUint((fraction + "000000000")[:9], 10, 63)
 	if err != nil || errFraction != nil || fraction != "" && !isNumber(fraction) {
-		return time.Time{}, fmt.Errorf("%q is no time; write 2025-03-04T05:06:07Z or seconds since 1970", s)
+		return time.Time{}, fmt.Errorf("%q is not a time; write 2025-03-04T05:06:07Z or seconds since 1970", s)
 	}
 	at := time.Unix(int64(min(n, maxSeconds)), int64(nanos)).UTC()
 	if !inRange(at) {
@@ -267,7 +266,7 @@ func parseTime(s string) (time.Time, error) {
 	return at, nil
 }
 
-// parseAnyTime reads what parseTime reads, and the other forms of dates in fields of logs.
+// parseAnyTime parses what parseTime parses, and the other date formats in log fields.
 func parseAnyTime(s string) (time.Time, error) {
 	if at, rest, ok := cutDateTime(s); ok && rest == "" {
 		return at, nil
@@ -299,8 +298,8 @@ func (c *calendar) findTime(line string) (at time.Time, ok bool) {
 	return at, false
 }
 
-// dated returns a stamp with the year that follows it, as in "Mar  4 05:06:07 2025", or else with a
-// year that fits the lines before.
+// dated returns a stamp with the year that follows it, as in "Mar 4 05:06:07 2025", or with a year
+// that fits the previous lines.
 func (c *calendar) dated(stamp time.Time, rest string) time.Time {
 	if year, ok := strings.CutPrefix(rest, " "); ok && len(year) >= 4 && digits(year[:4]) >= 1970 && (len(year) == 4 || !isWordByte(year[4])) {
 		return sameDate(stamp, digits(year[:4]))

@@ -6,11 +6,10 @@ import (
 )
 
 // anyLines names the flags that read lines of any format.
-const anyLines = `to read any lines, write --by 'from ([0-9a-f.:]+)' with a group around what is limited, ` +
+const anyLines = `to read lines of any format, write --by 'from ([0-9a-f.:]+)' with a group around what to limit by, ` +
 	`and, if their time is not found, --time-regex '^\[(.*?)\]' --time-format '02.01.2006 15:04:05'`
 
-// unrecognised returns an error for a file of an unknown format, and nil for a file without
-// content.
+// unrecognised returns an error for a file of unknown format, and nil for an empty file.
 func (f *file) unrecognised() error {
 	f.findHeader()
 	i := slices.IndexFunc(f.waiting, func(l logLine) bool { return l.number != f.header && !isEmpty(l.text) || l.err != nil })
@@ -30,12 +29,12 @@ func (f *file) unrecognised() error {
 // unknown returns an error that shows a line of an unknown format.
 func (f *file) unknown(l logLine) error {
 	if l.err != nil {
-		return fmt.Errorf("%q is of no known format: its line %d cannot be read: %w; name a log with one line for each attempt", f.name, l.number, l.err)
+		return fmt.Errorf("%q has an unknown format: its line %d cannot be read: %w; name a log with one line for each attempt", f.name, l.number, l.err)
 	}
-	line := fmt.Sprintf("%q is of no known format (slidegate help replay lists them): its line %d", f.name, l.number)
+	line := fmt.Sprintf("%q has an unknown format (slidegate help replay lists the known ones): its line %d", f.name, l.number)
 	if f.r.options.TimeRegex == nil {
 		return fmt.Errorf("%s is %.60q; %s", line, l.text, anyLines)
 	}
 	_, err := (&freeText{where: f.r.options.TimeRegex, layout: f.r.options.TimeFormat}).at(l.text)
-	return fmt.Errorf("%s, %.60q, is not read by the flags: %w", line, l.text, err)
+	return fmt.Errorf("%s, %.60q, cannot be read with the given flags: %w", line, l.text, err)
 }

@@ -19,7 +19,7 @@ var compressed = []struct{ start, program string }{
 	{"PK\x03\x04", "unzip -p"},
 }
 
-// unpack decompresses gzip, and returns an error for a file that is certainly no log in plain text.
+// unpack decompresses gzip, and returns an error for a file that is certainly not a plain text log.
 func (s *source) unpack() error {
 	if start, _ := s.in.Peek(2); string(start) == compressed[0].start {
 		s.gzipped = true
@@ -44,7 +44,7 @@ func (s *source) checkText(start []byte) error {
 	}
 	switch {
 	case bytes.IndexByte(start, 0) >= 0:
-		return fmt.Errorf("%q is a binary file; name a log in plain text (UTF-8), or one packed by gzip", s.name)
+		return fmt.Errorf("%q is a binary file; name a log in plain text (UTF-8), or one compressed with gzip", s.name)
 	case bytes.HasPrefix(start, []byte("\ufeff")): // some editors write this first
 		_, err := s.in.Discard(len("\ufeff"))
 		return err
@@ -56,9 +56,9 @@ func (s *source) checkText(start []byte) error {
 func (s *source) failed(err error) error {
 	switch {
 	case s.gzipped && errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("%q ends in the middle of its gzip data; copy it again, or replay what there is: gzip -dc FILE | slidegate replay -", s.name)
+		return fmt.Errorf("%q ends in the middle of its gzip data; copy it again, or replay the part that is there: gzip -dc FILE | slidegate replay -", s.name)
 	case s.gzipped && !errors.As(err, new(*fs.PathError)):
-		return fmt.Errorf("%q holds damaged gzip data (%w); copy it again", s.name, err)
+		return fmt.Errorf("%q contains damaged gzip data (%w); copy it again", s.name, err)
 	}
 	return unreadable(s.name, err)
 }

@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// A web log is an access log in the common or combined format of Apache, nginx and others:
+// web reads access logs in the common or combined format of Apache, nginx and others:
 //
 //	192.0.2.1 - alice [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.1" 200 23 "http://ref/" "curl/8"
 //
 // Apache's vhost_combined format has the virtual host and its port before the address, as in
 // example.org:443.
 //
-// The client chooses the user, the request, the referer and the agent, which may imitate any part
-// of the line. But the servers escape their quotes, as \" or \x22. So the first bare quote after a
-// bracket begins the request. The time is before it, and the address before the first space.
-// Nothing after that quote can change or hide the two.
+// The client chooses the user, the request, the referer and the agent, which can imitate any part
+// of the line. But servers escape quotes in them, as \" or \x22. So the first bare quote after a
+// bracket begins the request. The time precedes it, and the address precedes the first space.
+// Nothing after that quote can change or hide either of them.
 //
-// The event is the text of the log including its escapes. Only an address is normalized.
+// The event is the text in the log, including its escapes. Only addresses are normalized.
 type web struct{}
 
 var errWeb = errors.New(`it does not begin like 192.0.2.1 - alice [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1"`)
@@ -44,7 +44,7 @@ func (web) read(line, field string) (Attempt, error) {
 	}
 	a := Attempt{Units: 1, Times: 1}
 	if a.At, ok = parseWebTime(stamp); !ok {
-		return Attempt{}, fmt.Errorf("%q is no time", stamp)
+		return Attempt{}, fmt.Errorf("%q is not a time", stamp)
 	}
 	switch field {
 	case "address":
@@ -70,11 +70,11 @@ func cutWeb(line string) (host, ident, user, stamp, request string, ok bool) {
 	if !quoted || start < 0 || head[start:start+len(" [")] != " [" {
 		return "", "", "", "", "", false
 	}
-	ident, user, ok = strings.Cut(head[:start], " ") // ident is the answer of identd, nearly always -
+	ident, user, ok = strings.Cut(head[:start], " ") // ident is the response of identd, nearly always -
 	return host, ident, user, head[start+len(" ["):], request, ok
 }
 
-// isVirtualHost reports whether a word is a host with its port, and no address.
+// isVirtualHost reports whether a word is a host with a port, and not an address.
 func isVirtualHost(word string) bool {
 	colon := strings.LastIndexByte(word, ':')
 	if colon < 0 || !isNumber(word[colon+1:]) {
@@ -84,8 +84,8 @@ func isVirtualHost(word string) bool {
 	return err != nil
 }
 
-// withoutDash returns the value of a field, or an empty text for what servers write if there is
-// none: a dash, and in Apache "" for a user without a name.
+// withoutDash returns the value of a field, or an empty string for what servers write if there is
+// none: a dash or, in Apache, "" for a user without a name.
 func withoutDash(field string) string {
 	if field == "-" || field == `""` {
 		return ""
@@ -93,18 +93,18 @@ func withoutDash(field string) string {
 	return field
 }
 
-// webAddress normalizes an address, and returns a host name unchanged. Any other text is an error:
-// it begins the lines of formats that only resemble this one. A word in front of a whole line, as
-// Docker Compose writes one, is an error as well: the - of identd does not follow it.
+// webAddress normalizes an address, and returns a host name unchanged. Anything else is an error,
+// because it begins the lines of formats that only resemble this one. A word before the whole line,
+// such as Docker Compose adds, is also an error: the - of identd does not follow it.
 func webAddress(host, ident string) (string, error) {
 	address, err := netip.ParseAddr(host)
 	switch {
 	case err != nil && isWord(host) && ident == "-":
 		return host, nil
 	case err != nil && isWord(host):
-		return "", fmt.Errorf("it begins with %q, which is no address, and no - follows it", host)
+		return "", fmt.Errorf("it begins with %q, which is not an address, and no - follows it", host)
 	case err != nil:
-		return "", fmt.Errorf("it begins with %q, which is no address or host name", host)
+		return "", fmt.Errorf("it begins with %q, which is neither an address nor a host name", host)
 	}
 	if text := address.Unmap().AppendTo(make([]byte, 0, 64)); string(text) != host {
 		return string(text), nil
@@ -112,7 +112,7 @@ func webAddress(host, ident string) (string, error) {
 	return host, nil
 }
 
-// isWord reports whether a text could be a host name or an HTTP method.
+// isWord reports whether a string could be a host name or an HTTP method.
 func isWord(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; !isWordByte(c) && c != '.' && c != '-' && c != '_' {
@@ -122,8 +122,8 @@ func isWord(s string) bool {
 	return s != ""
 }
 
-// webPath returns the path of a request, or an empty text if it requests no path. It leaves out a
-// fragment, as servers do. A target may hold spaces, and HTTP/0.9 has no version after it.
+// webPath returns the path of a request, or "" if there is none. It drops the fragment, as servers
+// do. A target may contain spaces, and an HTTP/0.9 request line has no version.
 func webPath(rest string) string {
 	request, _ := cutQuoted(rest)
 	method, target, _ := strings.Cut(request, " ")
@@ -146,8 +146,8 @@ func webPath(rest string) string {
 	return ""
 }
 
-// webAgent returns the user agent: the second quoted text after the status and the size. The common
-// format has none.
+// webAgent returns the user agent: the second quoted string after the status and the size. The
+// common format has none.
 func webAgent(rest string) string {
 	_, rest = cutQuoted(rest)
 	for range 3 { // " 200 2326 "
@@ -163,8 +163,8 @@ func webAgent(rest string) string {
 	return agent
 }
 
-// cutQuoted splits the text after a quote at the quote that ends it: the first that is not escaped
-// by a backslash. A line that was cut off has none.
+// cutQuoted splits the text after an opening quote at the closing quote: the first one not escaped
+// by a backslash. A truncated line has none.
 func cutQuoted(s string) (quoted, rest string) {
 	for end := 0; ; end++ {
 		next := strings.IndexByte(s[end:], '"')

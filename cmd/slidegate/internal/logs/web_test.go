@@ -121,13 +121,13 @@ func TestWebUnreadable(t *testing.T) {
 		{`[10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 5`, form},
 		{`192.0.2.1 - -[10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 5`, form},
 		{`192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] GET / HTTP/1.1 200 5`, form},
-		{` - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 5`, `it begins with "", which is no address or host name`},
-		{`www.example.org:80 10.0.0.1:4022 - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 5`, `it begins with "10.0.0.1:4022", which is no address or host name`},
-		{`192.0.2.1, 192.0.2.2 - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 5`, `it begins with "192.0.2.1,", which is no address or host name`},
-		{`web-1  | 192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 5`, `it begins with "web-1", which is no address, and no - follows it`},
-		{`stdout F 192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 5`, `it begins with "stdout", which is no address, and no - follows it`},
-		{`unix: - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 5`, `it begins with "unix:", which is no address or host name`},
-		{`192.0.2.1 - - [31/Feb/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 5`, `"31/Feb/2000:13:55:36 -0700" is no time`},
+		{` - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 5`, `it begins with "", which is neither an address nor a host name`},
+		{`www.example.org:80 10.0.0.1:4022 - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 5`, `it begins with "10.0.0.1:4022", which is neither an address nor a host name`},
+		{`192.0.2.1, 192.0.2.2 - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 5`, `it begins with "192.0.2.1,", which is neither an address nor a host name`},
+		{`web-1  | 192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 5`, `it begins with "web-1", which is not an address, and no - follows it`},
+		{`stdout F 192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 5`, `it begins with "stdout", which is not an address, and no - follows it`},
+		{`unix: - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 5`, `it begins with "unix:", which is neither an address nor a host name`},
+		{`192.0.2.1 - - [31/Feb/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 5`, `"31/Feb/2000:13:55:36 -0700" is not a time`},
 	} {
 		if _, err := (web{}).read(tt.line, "address"); err == nil || err.Error() != tt.want {
 			t.Errorf("%s\ngot %v\nwant %s", tt.line, err, tt.want)

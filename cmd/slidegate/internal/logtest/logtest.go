@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Write writes a text to a file in a directory of the test, and returns its name.
+// Write writes text to a file in a directory of the test, and returns the file name.
 func Write(tb testing.TB, text string) string {
 	tb.Helper()
 	f, err := os.CreateTemp(tb.TempDir(), "*.log")
@@ -24,7 +24,7 @@ func Write(tb testing.TB, text string) string {
 	return f.Name()
 }
 
-// Packed returns a text compressed with gzip.
+// Packed returns text compressed with gzip.
 func Packed(tb testing.TB, text string) string {
 	tb.Helper()
 	var b bytes.Buffer

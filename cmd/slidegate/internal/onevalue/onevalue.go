@@ -1,4 +1,4 @@
-// Package onevalue returns Keys for a header or a cookie that have no key for a request in which
+// Package onevalue provides Keys for headers and cookies that return no key for a request in which
 // servers could read different values. For example, a request can spell the name in two ways, and
 // the server behind the proxy could then use the value that the limiter does not count.
 package onevalue
@@ -13,8 +13,8 @@ import (
 	"github.com/slidegate/slidegate/internal/keyless"
 )
 
-// Header returns the Key that is the value of a header. The key of a request is "" if it does not
-// have exactly one such field. Header returns nil if the name is invalid.
+// Header returns the Key that is the value of a header. The key is "" if the request does not have
+// exactly one such field. Header returns nil if the name is invalid.
 func Header(name string) httplimit.Key {
 	key := httplimit.Header(name)
 	if key == nil {
@@ -25,15 +25,15 @@ func Header(name string) httplimit.Key {
 			return keyless.Note(r.Context(), "the header "+name+" has several values or spellings")
 		}
 		if isTrimmed(r.Header.Get(name)) {
-			return keyless.Note(r.Context(), "servers could read only a part of the header "+name)
+			return keyless.Note(r.Context(), "servers could read only part of the header "+name)
 		}
 		return key(r)
 	}
 }
 
-// Cookie returns the Key that is the value of a cookie, with percent signs decoded. The key of a
-// request is "" if it does not have exactly one such cookie, or if servers could read only a part
-// of the value. Cookie returns nil if the name is invalid.
+// Cookie returns the Key that is the value of a cookie, with percent signs decoded. The key is ""
+// if the request does not have exactly one such cookie, or if servers could read only part of the
+// value. Cookie returns nil if the name is invalid.
 func Cookie(name string) httplimit.Key {
 	key, start := httplimit.Cookie(name), "cookie "+name+" "
 	if key == nil {
@@ -47,16 +47,16 @@ func Cookie(name string) httplimit.Key {
 		value, found := strings.CutPrefix(key(r), start)
 		switch {
 		case !found:
-			return "" // key has noted why
+			return "" // the reason has been noted
 		case n == 0 || isAmbiguous(value):
-			return keyless.Note(r.Context(), "servers could read only a part of the cookie "+name)
+			return keyless.Note(r.Context(), "servers could read only part of the cookie "+name)
 		}
 		return start + strings.ReplaceAll(decode(value), " ", "+") // some servers decode + to a space
 	}
 }
 
-// isTrimmed reports whether some servers remove a character at the ends of a value: a space of
-// Unicode, or a byte that is a space in Latin-1, as which Python reads a header.
+// isTrimmed reports whether some servers trim a character at the ends of a value: a Unicode space,
+// or a byte that is a space in Latin-1, because Python decodes headers as Latin-1.
 func isTrimmed(value string) bool {
 	const latin1 = "\x1c\x1d\x1e\x1f\x85\xa0"
 	return value != strings.TrimSpace(value) || value != "" &&
@@ -64,7 +64,7 @@ func isTrimmed(value string) bool {
 }
 
 // isAmbiguous reports whether servers could read different values in a cookie. Perl and Ruby end it
-// at an &. After j:, Express reads JSON, which has many spellings.
+// at an &. After j:, Express parses JSON, which has many spellings.
 func isAmbiguous(value string) bool {
 	return strings.ContainsAny(value, separators+"&") || strings.HasPrefix(decode(value), "j:")
 }
@@ -90,9 +90,9 @@ func fields(r *http.Request, name string) (n int) {
 	return n
 }
 
-// sameField reports whether a server could take two names for those of one field. CGI turns a
-// name into a variable in upper case, with _ for each hyphen. Some servers write _ for every
-// character that is neither a letter nor a digit.
+// sameField reports whether a server could treat two names as the same field. CGI turns a name into
+// a variable in upper case, with _ for each hyphen. Some servers write _ for every character that
+// is neither a letter nor a digit.
 func sameField(a, b string) bool {
 	return len(a) == len(b) && strings.EqualFold(strings.Map(variable, a), strings.Map(variable, b))
 }
@@ -104,8 +104,8 @@ func variable(r rune) rune {
 	return '_'
 }
 
-// separators are the characters besides ; that end a cookie for some servers: a comma by RFC 2109,
-// and a space or a tab in Python.
+// separators are the characters other than ; that end a cookie for some servers: a comma in RFC
+// 2109, and a space or a tab in Python.
 const separators = ", \t"
 
 // cookies returns how many cookies with a name a server could read in a Cookie field. Quotes do not
@@ -127,16 +127,17 @@ func cookies(line, name string) (n int) {
 	return n
 }
 
-// isCookie reports whether a server could take a text for a cookie's name, which is plain. PHP
-// takes name[x] for a part of the cookie, and old versions decode names up to a zero byte.
+// isCookie reports whether a server could treat a string as the cookie's name, which is in plain
+// form. PHP treats name[x] as part of the cookie, and its old versions read names only up to a zero
+// byte.
 func isCookie(text, name string) bool {
 	text, _, _ = strings.Cut(decode(text), "\x00")
 	array, _, _ := strings.Cut(text, "[")
 	return plain(text) == name || plain(array) == name
 }
 
-// plain returns a cookie's name in one spelling for all that servers take for the same. PHP writes
-// _ for spaces, dots and brackets, others remove spaces of Unicode, and ASP.NET ignores the case.
+// plain maps all cookie names that servers treat as the same to one spelling. PHP writes _ for
+// spaces, dots and brackets, others remove Unicode spaces, and ASP.NET ignores case.
 func plain(name string) string {
 	name = strings.TrimLeftFunc(name, isSpace)
 	name = strings.TrimRightFunc(name, func(r rune) bool { return isSpace(r) || strings.ContainsRune("_.[", r) })
@@ -147,7 +148,7 @@ func isSpace(r rune) bool { return r <= ' ' || r > '~' || r == '+' }
 
 var underscores = strings.NewReplacer(" ", "_", "+", "_", ".", "_", "[", "_")
 
-// decode returns a text with its valid percent signs decoded.
+// decode returns a string with valid percent-encodings decoded.
 func decode(text string) string {
 	return escape.ReplaceAllStringFunc(text, func(e string) string {
 		b, _ := hex.DecodeString(e[1:])

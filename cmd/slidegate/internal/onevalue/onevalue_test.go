@@ -379,7 +379,7 @@ func TestReasons(t *testing.T) {
 		{onevalue.Header("X-Api-Key"), http.Header{"X-Api-Key": {"a"}, "X_api_key": {"b"}}, "the header X-Api-Key has several values or spellings"},
 		{onevalue.Cookie("session"), nil, "the cookie session is missing or empty"},
 		{onevalue.Cookie("session"), http.Header{"Cookie": {"session=a; Session=b"}}, "the cookie session has several values or spellings"},
-		{onevalue.Cookie("session"), http.Header{"Cookie": {"session=a b"}}, "servers could read only a part of the cookie session"},
+		{onevalue.Cookie("session"), http.Header{"Cookie": {"session=a b"}}, "servers could read only part of the cookie session"},
 	} {
 		ctx, reasons := keyless.Collect(t.Context())
 		r := (&http.Request{Header: tt.header}).WithContext(ctx)

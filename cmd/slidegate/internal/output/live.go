@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Live is a terminal whose alternate screen shows one text after the other. Close restores what it
-// showed before.
+// Live is a terminal whose alternate screen shows one text after another. Close restores the
+// previous content.
 type Live struct {
-	Signals chan os.Signal // call Obey with each, before the next Draw
+	Signals chan os.Signal // pass each to Obey before the next Draw
 
 	out *os.File
 }
@@ -31,12 +31,12 @@ func (l *Live) Close() {
 }
 
 // enter switches to the alternate screen and hides the cursor. The sequences are those of xterm,
-// which all current terminals know.
+// which all current terminals support.
 func (l *Live) enter() { _, _ = l.out.WriteString("\x1b[?1049h\x1b[?25l") }
 func (l *Live) leave() { _, _ = l.out.WriteString("\x1b[?25h\x1b[?1049l") }
 
-// Obey handles a signal. It restores the terminal while the program is stopped. A changed size
-// needs nothing here, because Draw reads the size each time.
+// Obey handles a signal. It restores the terminal while the program is stopped. A new size requires
+// nothing here, because Draw reads the size each time.
 func (l *Live) Obey(s os.Signal) {
 	if suspends(s) {
 		l.leave()
@@ -49,7 +49,7 @@ func (l *Live) Obey(s os.Signal) {
 func (l *Live) Screen() Screen { return ScreenOf(l.out) }
 
 // Draw shows a head, a blank line, and the body. If the body does not fit, it shows as many lines
-// of its shorter form, brief, as fit.
+// of the shorter form, brief, as fit.
 func (l *Live) Draw(head, body, brief string) error {
 	s := l.Screen()
 	lines := slices.Collect(strings.Lines(head))
@@ -63,8 +63,8 @@ func (l *Live) Draw(head, body, brief string) error {
 	}
 	lines = append(append(lines, "\n"), rest...)
 	for i, line := range lines {
-		lines[i] = crop(strings.TrimSuffix(line, "\n"), s.Width) + "\x1b[K" // clear what is right of it
+		lines[i] = crop(strings.TrimSuffix(line, "\n"), s.Width) + "\x1b[K" // clear the rest of the line
 	}
-	_, err := l.out.WriteString("\x1b[H" + strings.Join(lines[:min(len(lines), max(1, s.Height))], "\n") + "\x1b[J") // begin at the top left; clear what is below
+	_, err := l.out.WriteString("\x1b[H" + strings.Join(lines[:min(len(lines), max(1, s.Height))], "\n") + "\x1b[J") // start at the top left, and clear the rest of the screen
 	return err
 }

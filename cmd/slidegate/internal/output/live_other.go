@@ -4,7 +4,7 @@ package output
 
 import "os"
 
-// notify does nothing: there is no signal for a new size, which the next Draw reads.
+// notify does nothing: there is no signal for a new size, but the next Draw reads it.
 func notify(chan os.Signal) {}
 
 func suspends(os.Signal) bool { return false }

@@ -8,12 +8,12 @@ import (
 	"syscall"
 )
 
-// notify subscribes to the signals that Live.Obey handles: a new size, and the stop by control-Z.
+// notify subscribes to the signals that Live.Obey handles: a new size, and a stop with Ctrl-Z.
 func notify(signals chan os.Signal) { signal.Notify(signals, syscall.SIGWINCH, syscall.SIGTSTP) }
 
 func suspends(s os.Signal) bool { return s == syscall.SIGTSTP }
 
-// suspend stops the program until it is continued, for example by fg.
+// suspend stops the program until it is continued, for example with fg.
 func suspend() {
 	continued := make(chan os.Signal, 1)
 	signal.Notify(continued, syscall.SIGCONT)

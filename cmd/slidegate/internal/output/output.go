@@ -1,5 +1,5 @@
-// Package output prints what commands report: tables, counts and durations for people, JSON for
-// programs.
+// Package output prints the reports of commands: tables, counts and durations in readable form, and
+// JSON for programs.
 package output
 
 import (
@@ -42,8 +42,8 @@ func Count(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// Duration returns a number of milliseconds in the form that limits use, such as 1h30m. From a
-// minute on, it is in whole seconds.
+// Duration formats a number of milliseconds as in limits, such as 1h30m. From one minute, it is in
+// whole seconds.
 func Duration(ms int64) string {
 	d := time.Duration(ms) * time.Millisecond
 	if d >= time.Minute {

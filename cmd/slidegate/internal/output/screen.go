@@ -12,18 +12,18 @@ import (
 	"golang.org/x/term"
 )
 
-// Screen is the output that a text is laid out for: a terminal, or a file or pipe. A file or pipe
-// takes text of any height, and no escape sequences.
+// Screen describes the output for which a text is laid out: a terminal, or a file or pipe. A file
+// or pipe accepts text of any height, but no escape sequences.
 type Screen struct {
-	Width    int // in columns, at least 40; 80 where it is not known
-	Height   int // in lines; 0 if there is no end
+	Width    int // in columns, at least 40; 80 if unknown
+	Height   int // in lines; 0 if unlimited
 	Terminal bool
 	Live     bool // a terminal that can redraw the screen
 	Colours  bool // a terminal that can show colours, and whose user wants them
 }
 
-// ScreenOf returns the screen behind a stream. It has no colours if NO_COLOR is set, as
-// https://no-color.org asks.
+// ScreenOf returns the screen behind a stream. It has no colours if NO_COLOR is set
+// (https://no-color.org).
 func ScreenOf(out io.Writer) Screen {
 	s := Screen{Width: 80}
 	f, ok := out.(*os.File)
@@ -38,8 +38,8 @@ func ScreenOf(out io.Writer) Screen {
 	return s
 }
 
-// Fit returns the text with the most rows, up to most, that leaves one line of the screen for the
-// prompt of a shell. If even one row does not fit, Fit removes blank lines as well.
+// Fit returns the text with the most rows, up to most, that leaves one line of the screen for a
+// shell prompt. If even one row does not fit, Fit removes blank lines as well.
 func (s Screen) Fit(most int, text func(rows int) string) string {
 	for rows := most; rows > 0; rows-- {
 		if t := text(rows); s.Height == 0 || s.lines(t) < s.Height {
@@ -50,7 +50,7 @@ func (s Screen) Fit(most int, text func(rows int) string) string {
 	return strings.Replace(t, "\n\n", "\n", s.lines(t)-s.Height+1)
 }
 
-// lines returns how many lines of the screen a text takes.
+// lines returns the number of screen lines that a text takes.
 func (s Screen) lines(text string) (n int) {
 	for line := range strings.Lines(text) {
 		n += max(1, (columns(line)+s.Width-1)/s.Width)
@@ -63,8 +63,7 @@ func (s Screen) End(b *strings.Builder, verdict string, next ...string) {
 	b.WriteString("\n" + s.Bold(verdict) + "\n" + s.Command("next: slidegate", next) + "\n")
 }
 
-// Command returns a command line. It continues on the next line, as a shell reads it, where the
-// words do not fit.
+// Command returns a command line, with shell line continuations where the words do not fit.
 func (s Screen) Command(begin string, words []string) string {
 	text, width := begin, columns(begin)
 	for _, word := range words {
@@ -85,7 +84,7 @@ func (s Screen) Wrap(text string) string {
 	return strings.Join(Wrapped(strings.Split(text, " "), " ", s.Width), "\n")
 }
 
-// Wrapped joins words to lines of at most width columns. A wider word has a line of its own.
+// Wrapped joins words into lines of at most width columns. A wider word gets its own line.
 func Wrapped(words []string, separator string, width int) (lines []string) {
 	line := words[0]
 	for _, word := range words[1:] {
@@ -105,13 +104,13 @@ func (s Screen) Bold(text string) string { return s.paint(text, color.Bold) }
 // Faint returns a less important text.
 func (s Screen) Faint(text string) string { return s.paint(text, color.Faint) }
 
-// Good returns a text about something that is in order.
+// Good returns a text in the colour for good news.
 func (s Screen) Good(text string) string { return s.paint(text, color.FgGreen) }
 
-// Warn returns a text that deserves attention.
+// Warn returns a text in the colour for warnings.
 func (s Screen) Warn(text string) string { return s.paint(text, color.FgYellow) }
 
-// Bad returns a text about a denial or an error.
+// Bad returns a text in the colour for denials and errors.
 func (s Screen) Bad(text string) string { return s.paint(text, color.FgRed) }
 
 func (s Screen) paint(text string, as ...color.Attribute) string {
@@ -137,8 +136,8 @@ func (s Screen) Crop(line string) string {
 	return line
 }
 
-// crop cuts a line to width columns. It keeps all escape sequences, because those behind the cut
-// end the colours.
+// crop cuts a line to width columns. It keeps all escape sequences, because those after the cut
+// reset the colours.
 func crop(line string, width int) string {
 	var b strings.Builder
 	for line != "" {

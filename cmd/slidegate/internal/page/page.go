@@ -1,8 +1,8 @@
-// Package page serves the live page of slidegate. The page shows the state of an event or an
-// account in rate limiters, and updates it as it changes.
+// Package page serves slidegate's live page. The page shows the state of an event or an account in
+// rate limiters, and updates it as it changes.
 //
-// The page (files/index.html) takes what to watch from its own URL, and opens a stream of
-// server-sent events for it. All streams of one event share a poller (watch.go). It polls Redis
+// The page (files/index.html) takes the event to watch from its own URL, and opens a stream of
+// server-sent events for it. All streams of one event share a poller (watch.go), which polls Redis
 // twice a second, however many browsers watch.
 package page
 
@@ -25,14 +25,14 @@ import (
 // Config configures what a page shows, and what its users may do.
 type Config struct {
 	Title      string   // of the page
-	Named      bool     // users name the limiter and its limits; otherwise the page has one limiter
-	Accounts   bool     // users can ask about accounts of login guards
+	Named      bool     // users enter the limiter and its limits; otherwise the page has one limiter
+	Accounts   bool     // users can look up accounts of login guards
 	Challenged bool     // these guards have challenges
 	Links      []string // paths of the same server, for the end of the page
 
 	Open     func(Query) (Poll, error)          // prepares to poll an event or an account
-	Forget   func(context.Context, Query) error // nil: the page has no Reset button
-	Overview func() any                         // returns the overview of all events, for JSON; nil: none
+	Forget   func(context.Context, Query) error // nil means that the page has no Reset button
+	Overview func() any                         // returns the overview of all events, for JSON; nil means none
 }
 
 // Query is the event or account to watch.
@@ -40,14 +40,14 @@ type Query struct {
 	Name     string // of the limiter or the guard
 	Event    string // or an account; any bytes
 	Limits   string // as in 5/1h,20/1d
-	AR1      bool   // the limiter is one of ar1
-	Pace     bool   // the limiter is one of pace
-	Inflight bool   // the limiter is one of inflight
+	AR1      bool   // the limiter is from package ar1
+	Pace     bool   // the limiter is from package pace
+	Inflight bool   // the limiter is from package inflight
 	Login    bool   // Name is that of a login guard, and Event an account
-	Address  string // the IP address that the account is used from, or empty
+	Address  string // the IP address from which the account is used, or empty
 }
 
-// Poll reads a state, which the page gets as JSON.
+// Poll reads a state, which is sent to the page as JSON.
 type Poll func(context.Context) (any, error)
 
 //go:embed files
@@ -61,7 +61,7 @@ type page struct {
 	hub hub
 }
 
-// New returns the handler of the page and of the files that it loads. Its paths begin at the root
+// New returns the handler of the page and of the files that it loads. Its paths start at the root
 // of the server.
 func New(cfg Config) http.Handler {
 	p := &page{Config: cfg}
@@ -80,8 +80,8 @@ func New(cfg Config) http.Handler {
 	return Guard(http.NewCrossOriginProtection().Handler(mux))
 }
 
-// Guard returns a handler that refuses requests of other sites with the status 403. It adds headers
-// so that a browser loads and runs nothing from elsewhere.
+// Guard returns a handler that refuses requests from other sites with status 403. It adds headers
+// that make a browser load and run nothing from elsewhere.
 func Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range map[string]string{
@@ -106,17 +106,17 @@ func Guard(next http.Handler) http.Handler {
 	})
 }
 
-// crossSite reports whether a browser sends a request for the page of another site. That site could
-// not read the response, but each stream that it opens costs Redis. A link from another site is
-// fine.
+// crossSite reports whether a browser sends a request on behalf of another site's page. That site
+// could not read the response, but each stream that it opens causes load on Redis. A link from
+// another site is fine.
 func crossSite(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
 	return (site == "cross-site" || site == "same-site") && r.Header.Get("Sec-Fetch-Dest") != "document"
 }
 
 // reboundHost reports whether a request to a loopback address names another host. A browser sends
-// such a request after DNS rebinding: a site makes its own name resolve to this machine, and to the
-// browser both are then one site.
+// such a request after DNS rebinding: a site makes its own name resolve to this machine, so that
+// the browser treats both as the same site.
 func reboundHost(r *http.Request) bool {
 	if local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr); !OnLoopback(local) {
 		return false
@@ -169,7 +169,7 @@ func (q Query) Encode() string {
 
 // update is one message of a stream: a state or an error.
 type update struct {
-	Shown string `json:"shown,omitempty"` // the event as it can be printed
+	Shown string `json:"shown,omitempty"` // the event in printable form
 	State any    `json:"state,omitempty"`
 	Error string `json:"error,omitempty"`
 }
@@ -210,7 +210,7 @@ func encoded(u update) []byte {
 	return text
 }
 
-// resetTimeout is the longest that a Reset may take.
+// resetTimeout is the longest time that a Reset may take.
 const resetTimeout = 10 * time.Second
 
 // reset removes the counts of an event.

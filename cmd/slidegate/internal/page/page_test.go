@@ -156,7 +156,7 @@ func TestMaxWatched(t *testing.T) {
 		more := open(ctx, http.HandlerFunc(p.watch), Query{Name: "login", Event: "more"})
 		same := open(ctx, http.HandlerFunc(p.watch), Query{Name: "login", Event: fmt.Sprint(maxWatched - 1)})
 		synctest.Wait()
-		if !strings.HasPrefix(more.last.Error, "100 events are watched already") || first.updates != 1 || same.updates != 1 {
+		if !strings.HasPrefix(more.last.Error, "100 events are already being watched") || first.updates != 1 || same.updates != 1 {
 			t.Errorf("%+v; %d and %d updates", more.last, first.updates, same.updates)
 		}
 	})

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	pollInterval = 500 * time.Millisecond // from the start of one poll of an event to the next, at least
+	pollInterval = 500 * time.Millisecond // the minimum time from the start of one poll of an event to the next
 	pollTimeout  = 2 * time.Second        // for one poll
 	sendTimeout  = 10 * time.Second       // for sending one update to a browser
-	maxWatched   = 100                    // events at once
+	maxWatched   = 100                    // maximum number of events at once
 )
 
-// hub holds a poller for each event that somebody watches. Its zero value has none.
+// hub holds a poller for each watched event. Its zero value has none.
 type hub struct {
 	mu      sync.Mutex
 	pollers map[any]*poller // by what is watched
@@ -25,17 +25,17 @@ type hub struct {
 type poller struct {
 	poll     func(context.Context) []byte
 	watchers map[chan []byte]bool
-	last     []byte // the last update that they got
+	last     []byte // the last update that was sent to them
 }
 
-// serve streams what poll returns to a browser until the browser leaves. All browsers that watch
-// the same share one poller. If maxWatched events are watched already, serve sends an error, and
-// the browser asks again after a few seconds.
+// serve streams the results of poll to a browser until the browser disconnects. All browsers that
+// watch the same event share one poller. If maxWatched events are already being watched, serve
+// sends an error, and the browser retries after a few seconds.
 func (h *hub) serve(w http.ResponseWriter, r *http.Request, of any, poll func(context.Context) []byte) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	updates, ok := h.join(of, poll)
 	if !ok {
-		_ = send(w, encoded(update{Error: fmt.Sprintf("%d events are watched already; close another page first", maxWatched)}))
+		_ = send(w, encoded(update{Error: fmt.Sprintf("%d events are already being watched; close another page first", maxWatched)}))
 		return
 	}
 	defer h.leave(of, updates)
@@ -54,7 +54,7 @@ func (h *hub) serve(w http.ResponseWriter, r *http.Request, of any, poll func(co
 // send writes one server-sent event.
 func send(w http.ResponseWriter, text []byte) error {
 	c := http.NewResponseController(w)
-	_ = c.SetWriteDeadline(time.Now().Add(sendTimeout)) // not every connection has one
+	_ = c.SetWriteDeadline(time.Now().Add(sendTimeout)) // not every connection supports it
 	if _, err := fmt.Fprintf(w, "data: %s\n\n", text); err != nil {
 		return err
 	}
@@ -84,16 +84,16 @@ func (h *hub) join(of any, poll func(context.Context) []byte) (updates chan []by
 	return updates, true
 }
 
-// leave removes a watcher. If it was the last one, its poller ends after pollInterval and not
-// before. So browsers that come and go cannot make it poll more often.
+// leave removes a watcher. If it was the last one, its poller ends only after pollInterval. So
+// browsers that reconnect repeatedly cannot make it poll more often.
 func (h *hub) leave(of any, updates chan []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.pollers[of].watchers, updates)
 }
 
-// run polls until nobody watches. It uses no ticker, because a ticker would start the next poll at
-// once after a slow one.
+// run polls until nobody watches. It does not use a ticker, because a ticker would start the next
+// poll immediately after a slow one.
 func (h *hub) run(of any, p *poller) {
 	for !h.ended(of, p) {
 		next := time.After(pollInterval)

@@ -27,7 +27,7 @@ func (p *Proxy) Admin() http.Handler {
 // health is the response of /healthz.
 type health struct {
 	Status string `json:"status"` // ok, or draining with the status 503
-	Redis  string `json:"redis"`  // none, connecting, up, or out by the last requests
+	Redis  string `json:"redis"`  // none, connecting, up, or out (as of the last requests)
 }
 
 func (p *Proxy) healthz(w http.ResponseWriter, _ *http.Request) {
@@ -53,7 +53,7 @@ func (p *Proxy) redisState() string {
 
 // denials is the response of /over.
 type denials struct {
-	Shadow bool `json:"shadow,omitempty"` // the requests only would have been denied
+	Shadow bool `json:"shadow,omitempty"` // the requests would have been denied, but were forwarded
 	mostdenied.Report
 }
 

@@ -12,16 +12,16 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// budget is the limiter of the middleware of a route. It decides about requests, and records the
+// budget is the limiter in the middleware of a route. It decides on requests, and records the
 // outcome.
 type budget struct {
 	Route
 	p       *Proxy
-	limiter *window.Limiter // on Redis, or local
+	limiter *window.Limiter // in Redis, or local
 	local   *window.Limiter // in the memory of this instance
 
-	outages           atomic.Int64 // how many parts of Redis are out
-	usedBeforeConnect atomic.Bool  // requests came before there was a connection
+	outages           atomic.Int64 // the number of parts of Redis that are out
+	usedBeforeConnect atomic.Bool  // requests arrived before there was a connection
 }
 
 // denialCacheSize is how many denied events an instance caches for each route.
@@ -58,7 +58,7 @@ func (b *budget) observe(_ context.Context, o window.Observation) {
 		return
 	}
 	b.p.metrics.observe(b.Pattern, o)
-	switch o.Kind { //nolint:exhaustive // the rest is for metrics
+	switch o.Kind { //nolint:exhaustive // the other kinds are for metrics
 	case window.KindOutageBegan:
 		b.outages.Store(int64(o.RangesOut))
 		b.p.history.began(b.Pattern, time.Now())
@@ -68,13 +68,13 @@ func (b *budget) observe(_ context.Context, o window.Observation) {
 	case window.KindOutageEnded:
 		b.p.history.ended(b.Pattern, time.Now())
 	case window.KindCacheOff:
-		b.p.cfg.Log.Warn("Redis is asked about every denial, as it does not report changes", "route", b.Pattern)
+		b.p.cfg.Log.Warn("every denial takes a call to Redis, because Redis does not report changes", "route", b.Pattern)
 	}
 }
 
 // beforeConnect reports whether an observation is about the time before the first connection. That
-// time is no outage in the metrics, and the log needs no cause. The first request after it observes
-// its end.
+// time does not count as an outage in the metrics, and the log needs no cause. The first request
+// after it observes its end.
 func (b *budget) beforeConnect(k window.Kind) bool {
 	if k == window.KindOutageEnded {
 		return b.usedBeforeConnect.CompareAndSwap(true, false)
@@ -90,7 +90,7 @@ func (b *budget) beforeConnect(k window.Kind) bool {
 
 // key returns the event: the pattern, and who is limited. Two budgets never share an event, because
 // only the host and path of a pattern have a slash. It counts a request without a key, which the
-// middleware refuses, but not if the middleware calls it again for the log.
+// middleware refuses, but only once, although the middleware calls it again for the log.
 func (b *budget) key(r *http.Request) string {
 	who := b.Key(r)
 	if who == "" {
@@ -102,7 +102,7 @@ func (b *budget) key(r *http.Request) string {
 	return b.Pattern + " " + who
 }
 
-// AllowN decides about an event, and records the decision.
+// AllowN decides on an event, and records the decision.
 func (b *budget) AllowN(ctx context.Context, event string, n int64) (window.Decision, error) {
 	d, err := b.decide(ctx, event, n)
 	decision, by := b.outcome(ctx, d, err)
@@ -119,7 +119,7 @@ func (b *budget) decide(ctx context.Context, event string, n int64) (window.Deci
 		return d, err
 	}
 	// The fallback does not cover this error: the key of the event holds a foreign value.
-	b.p.logThrottled("memory decides about an event, as Redis cannot", "route", b.Pattern, "err", err)
+	b.p.logThrottled("memory decides on an event, because Redis cannot", "route", b.Pattern, "err", err)
 	d, err = b.local.AllowN(ctx, event, n)
 	d.Degraded = true
 	return d, err

@@ -40,11 +40,11 @@ func TestInstancesShareABudget(t *testing.T) {
 	for _, i := range []*instance{a, b, c} {
 		yes, no := i.counted("/", admitted, byRedis), i.counted("/", denied, byRedis)
 		if sum += yes; yes+no != 200 || int(testutil.ToFloat64(i.metrics.denials.WithLabelValues("/", "50/1h"))) != no {
-			t.Errorf("an instance counts %d admitted and %d denied of 200", yes, no)
+			t.Errorf("an instance counts %d allowed and %d denied of 200", yes, no)
 		}
 	}
 	if sum != 50 {
-		t.Errorf("/metrics count %d admitted", sum)
+		t.Errorf("/metrics counts %d allowed", sum)
 	}
 }
 
@@ -152,19 +152,21 @@ func (i *instance) wantRedis(tb testing.TB, connected, outages int) {
 }
 
 // TestTheLogSaysWhy checks that the log gives the cause of an outage once, and once that of the
-// decisions of memory. It also checks that the log says so if Redis is asked about every denial,
+// decisions of memory. It also checks that the log says so if every denial takes a call to Redis,
 // because it does not report changes.
 func TestTheLogSaysWhy(t *testing.T) {
 	to, _ := startOrigin(t)
 	s := redistest.Start(t)
 	conn := window.On(s.NewClient(t, func(o *rueidis.ClientOption) { o.DisableCache = true }))
 	i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("/", "2/1h")}, Redis: conn, Outage: Local, Timeout: testTimeout})
-	i.await(t, "the limiter to give up the cache", func() bool { return status(t, i.url) != 0 && strings.Contains(i.log.String(), "about every denial") })
+	i.await(t, "the limiter to give up the cache", func() bool {
+		return status(t, i.url) != 0 && strings.Contains(i.log.String(), "every denial takes a call")
+	})
 	if err := s.Do(t.Context(), "ACL", "SETUSER", "default", "-evalsha").Error(); err != nil {
 		t.Fatal(err)
 	}
 	sendConcurrently(t, 50, i.url)
-	for text, want := range map[string]int{`level=ERROR msg="Redis does not answer" route=/ err="`: 1, "NOPERM": 2, "Redis is asked about every denial": 1} {
+	for text, want := range map[string]int{`level=ERROR msg="Redis does not answer" route=/ err="`: 1, "NOPERM": 2, "every denial takes a call to Redis": 1} {
 		if got := i.log.count(text); got != want {
 			t.Errorf("%q is logged %d times\n%s", text, got, i.log)
 		}
@@ -221,7 +223,7 @@ func TestForeignValue(t *testing.T) {
 		if got := sendConcurrently(t, 50, i.url); !cmp.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", outage, got, want)
 		}
-		if lines := i.log.count("memory decides about an event"); outage == Local && (lines < 1 || lines > 1+int(time.Since(began)/time.Second)) {
+		if lines := i.log.count("memory decides on an event"); outage == Local && (lines < 1 || lines > 1+int(time.Since(began)/time.Second)) {
 			t.Errorf("%d lines\n%s", lines, i.log)
 		}
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/slidegate/slidegate/internal/problem"
 )
 
-// newTransport returns a transport that keeps up to 1024 idle connections to the server. It changes
-// nothing in requests and responses.
+// newTransport returns a transport that keeps up to 1024 idle connections to the server. It does
+// not change requests or responses.
 func newTransport() http.RoundTripper {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.Proxy = nil
@@ -52,7 +52,7 @@ func (p *Proxy) forwarder(pattern string, t http.RoundTripper) http.Handler {
 	})
 }
 
-var noAnswer = problem.Details{Title: "Bad Gateway", Status: http.StatusBadGateway, Detail: "The server gives no answer. The request counts all the same."}
+var noAnswer = problem.Details{Title: "Bad Gateway", Status: http.StatusBadGateway, Detail: "The server does not answer. The request still counts."}
 
 // responseWriter keeps the header fields of the limiter. ReverseProxy clears them after a 1xx
 // response of the server.
@@ -101,7 +101,7 @@ func (b *body) Read(to []byte) (int, error) {
 // failed counts a request that the server did not answer, and logs it at most once a second.
 func (p *Proxy) failed(pattern string, err error) {
 	p.metrics.failures.WithLabelValues(pattern).Inc()
-	p.logThrottled("the server gives no answer, so requests get 502", "to", p.cfg.To.Host, "route", pattern, "err", err)
+	p.logThrottled("the server does not answer, so requests get 502", "to", p.cfg.To.Host, "route", pattern, "err", err)
 }
 
 // logThrottled logs an error. It logs the same message at most once a second.
@@ -111,20 +111,20 @@ func (p *Proxy) logThrottled(message string, attributes ...any) {
 	}
 }
 
-// copyErrorLog receives the log lines of ReverseProxy about responses that break off.
+// copyErrorLog receives the log lines of ReverseProxy about responses that are cut off.
 type copyErrorLog struct{ p *Proxy }
 
-// Write logs a line by logThrottled.
+// Write logs a line with logThrottled.
 func (b copyErrorLog) Write(line []byte) (int, error) {
-	b.p.logThrottled("an answer of the server breaks off", "to", b.p.cfg.To.Host, "err", strings.TrimSpace(string(line)))
+	b.p.logThrottled("a response of the server is cut off", "to", b.p.cfg.To.Host, "err", strings.TrimSpace(string(line)))
 	return len(line), nil
 }
 
-// forwardedHeaders are the fields, beside X-Forwarded-For, that a trusted proxy sets about the
-// request that it received.
+// forwardedHeaders are the fields, in addition to X-Forwarded-For, that a trusted proxy sets about
+// the request that it received.
 var forwardedHeaders = []string{"X-Forwarded-Host", "X-Forwarded-Proto"}
 
-// rewrite makes the request to the server: the request of the client, with forwarding fields only
+// rewrite prepares the request to the server: the client's request, with forwarding fields only
 // from this proxy and the trusted proxies in front of it.
 func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	pr.SetURL(p.cfg.To)
@@ -147,8 +147,8 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	}
 }
 
-// ofProxies reports whether a server can take a field for one that only proxies set. Underscores
-// count as hyphens, because CGI does not distinguish them.
+// ofProxies reports whether a server could mistake a field for one that only proxies set.
+// Underscores count as hyphens, because CGI does not distinguish them.
 func ofProxies(name string, _ []string) bool {
 	switch strings.ToLower(strings.ReplaceAll(name, "_", "-")) {
 	case "forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto":
@@ -163,7 +163,7 @@ func (p *Proxy) fromTrustedProxy(remote string) bool {
 	return err == nil && slices.ContainsFunc(p.cfg.Behind, func(n netip.Prefix) bool { return n.Contains(peer.Addr().Unmap().WithZone("")) })
 }
 
-// buffers hold parts of bodies while they are copied.
+// buffers holds parts of bodies while they are copied.
 var buffers bufferPool
 
 type bufferPool struct{ pool sync.Pool }

@@ -272,7 +272,7 @@ func TestNoWayToHTTP2(t *testing.T) {
 	}
 }
 
-const noAnswerBody = `{"title":"Bad Gateway","status":502,"detail":"The server gives no answer. The request counts all the same."}` + "\n"
+const noAnswerBody = `{"title":"Bad Gateway","status":502,"detail":"The server does not answer. The request still counts."}` + "\n"
 
 // TestDeadServer checks that every request gets 502 with problem details and is counted, and that
 // the log has at most one line a second about it.
@@ -293,7 +293,7 @@ func TestDeadServer(t *testing.T) {
 		t.Errorf("%s failures", n)
 	}
 	most := 1 + int(time.Since(begin)/time.Second)
-	if n := lines.count(`level=ERROR msg="the server gives no answer, so requests get 502"`); n < 1 || n > most {
+	if n := lines.count(`level=ERROR msg="the server does not answer, so requests get 502"`); n < 1 || n > most {
 		t.Errorf("%d lines, not 1 to %d", n, most)
 	}
 }
@@ -321,7 +321,7 @@ func TestServerBreaksOff(t *testing.T) {
 		}
 	}
 	most := 1 + int(time.Since(begin)/time.Second)
-	if n := lines.count("breaks off"); n < 1 || n > most {
+	if n := lines.count("is cut off"); n < 1 || n > most {
 		t.Errorf("%d lines, not 1 to %d", n, most)
 	}
 }

@@ -9,12 +9,12 @@ import (
 // zero value is empty.
 type hourlyTally struct {
 	mu      sync.Mutex
-	minutes [60]minute // each at its number modulo 60
+	minutes [60]minute // each at the index of its number modulo 60
 }
 
 // minute holds the counts of one minute.
 type minute struct {
-	number int64 // since 1970
+	number int64 // minutes since 1970
 	routes map[string]tally
 }
 

@@ -9,18 +9,18 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// These labels are the outcomes of requests. Each request has one. In shadow mode, it is the
-// outcome without shadow mode.
+// The outcomes of requests, used as labels. Each request has one. In shadow mode, it is the outcome
+// that the request would have without it.
 const (
 	admitted  = "admitted"
 	denied    = "denied"    // over a limit: 429
-	refused   = "refused"   // nobody could decide: 503
-	noKey     = "keyless"   // it has no key, so the client is unknown: 400
+	refused   = "refused"   // no decision was possible: 503
+	noKey     = "keyless"   // the request has no key, so the client is unknown: 400
 	ambiguous = "ambiguous" // servers can read its path or method in two ways: 400
-	gone      = "gone"      // its client hung up before there was a decision
+	gone      = "gone"      // the client hung up before there was a decision
 )
 
-// These labels say who decided.
+// The values of the label by, which says who decided.
 const (
 	byRedis  = "redis"
 	byMemory = "memory"
@@ -48,13 +48,13 @@ func newMetrics(inShadow bool, connected func() bool) *metrics {
 	}
 	m := &metrics{
 		registry:  prometheus.NewRegistry(),
-		requests:  counter("requests_total", "Requests, each once, except CONNECT and OPTIONS *: the outcome (admitted, denied, refused, keyless, ambiguous, gone), and who decided (redis, memory, nobody).", "route", "decision", "by"),
-		denials:   counter("denials_total", "Denied requests by the limit that denied them; one can be denied by several.", "route", "limit"),
+		requests:  counter("requests_total", "Requests, each counted once, except CONNECT and OPTIONS *, by outcome (admitted, denied, refused, keyless, ambiguous, gone), and who decided (redis, memory, nobody).", "route", "decision", "by"),
+		denials:   counter("denials_total", "Denied requests by the limit that denied them; several limits can deny the same request.", "route", "limit"),
 		outages:   counter("outages_total", "How often Redis, or a part of a cluster, stopped answering, as the budget of a route saw it.", "route"),
-		undecided: counter("redis_failures_total", "Requests about which Redis did not decide, by the reason, such as timeout or noperm.", "route", "error_type"),
-		failures:  counter("server_failures_total", "Admitted requests that the server gave no answer to: 502.", "route"),
+		undecided: counter("redis_failures_total", "Requests on which Redis did not decide, by reason, such as timeout or noperm.", "route", "error_type"),
+		failures:  counter("server_failures_total", "Allowed requests that the server did not answer: 502.", "route"),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "slidegate", Name: "redis_seconds", Help: "From asking Redis to its answer (allowed, denied) or to its failure (outage, uncertain). A denial without Redis takes microseconds.",
+			Namespace: "slidegate", Name: "redis_seconds", Help: "Time from the call to Redis to its reply (allowed, denied) or its failure (outage, uncertain). A denial without Redis takes microseconds.",
 			Buckets: []float64{.00005, .0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5},
 		}, []string{"route", "answer"}),
 	}
@@ -66,7 +66,7 @@ func newMetrics(inShadow bool, connected func() bool) *metrics {
 		}
 		return 0
 	})
-	shadow := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "slidegate", Name: "shadow", Help: "1 with --shadow: every request reaches the server, and the other metrics say what would become of it."})
+	shadow := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "slidegate", Name: "shadow", Help: "1 with --shadow: every request reaches the server, and the other metrics count what would have happened to it."})
 	if inShadow {
 		shadow.Set(1)
 	}
@@ -103,7 +103,7 @@ func (m *metrics) initRoute(rt Route, shared bool) {
 func (m *metrics) registerOutages(pattern string, now func() float64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "slidegate", Name: "outages", ConstLabels: prometheus.Labels{"route": pattern},
-		Help: "Parts of Redis that are out now: at most 1 for a server, 64 for a cluster. 1 until there was a connection.",
+		Help: "Parts of Redis that are out now: at most 1 for a server, 64 for a cluster. 1 until the first connection.",
 	}, now))
 }
 
@@ -129,12 +129,12 @@ func (m *metrics) observe(pattern string, o window.Observation) {
 		m.outages.WithLabelValues(pattern).Inc()
 	case window.KindAllowed, window.KindDenied, window.KindOutage, window.KindUncertain:
 		m.seconds.WithLabelValues(pattern, string(o.Kind)).Observe(o.Took.Seconds())
-	case window.KindOutageChanged, window.KindOutageEnded, window.KindRefused, window.KindPeeked, window.KindCacheOff: // say nothing about Redis
+	case window.KindOutageChanged, window.KindOutageEnded, window.KindRefused, window.KindPeeked, window.KindCacheOff: // not about Redis
 	}
 }
 
-// countFailure counts a request about which Redis did not decide, also before there is a
-// connection: it may be for want of the right password.
+// countFailure counts a request on which Redis did not decide, even before the first connection,
+// which may fail because of a wrong password.
 func (m *metrics) countFailure(pattern string, o window.Observation) {
 	if isRequest := o.Units > 0; isRequest && o.Reason != "" {
 		m.undecided.WithLabelValues(pattern, string(o.Reason)).Inc()

@@ -15,15 +15,15 @@ import (
 // overview is the content of the page for operators.
 type overview struct {
 	At      time.Time       `json:"at"`
-	Redis   string          `json:"redis"` // as /healthz has it
+	Redis   string          `json:"redis"` // as in /healthz
 	Shadow  bool            `json:"shadow"`
 	Minutes [60]tally       `json:"minutes"` // oldest first
 	Routes  []traffic       `json:"routes"`  // of the last hour
-	Most    []overviewEvent `json:"most"`    // denied events, as /over has them
+	Most    []overviewEvent `json:"most"`    // denied events, as in /over
 	Outages []outage        `json:"outages"` // newest first
 }
 
-// traffic is the requests of a route.
+// traffic counts the requests of a route.
 type traffic struct {
 	Pattern string `json:"pattern"` // empty for ambiguous requests
 	Limits  string `json:"limits"`
@@ -33,7 +33,7 @@ type traffic struct {
 // overviewEvent is a denied event with its link.
 type overviewEvent struct {
 	mostdenied.Entry
-	Shown string `json:"shown"`          // the event as it can be printed
+	Shown string `json:"shown"`          // the event in printable form
 	Link  string `json:"link,omitempty"` // the query string that shows the event; empty if it is hidden
 }
 
@@ -65,7 +65,7 @@ func (*Proxy) link(e mostdenied.Entry) string {
 	return page.Query{Event: e.Event}.Encode()
 }
 
-// Limiter returns the limiter that decides about an event. An event begins with the pattern of its
+// Limiter returns the limiter that decides on an event. An event begins with the pattern of its
 // route. Limiter returns nil if no route with limits has such a pattern.
 func (p *Proxy) Limiter(event string) *window.Limiter {
 	var l *window.Limiter
@@ -94,10 +94,10 @@ const mostOutages = 20
 type outage struct {
 	Route string     `json:"route"`
 	Began time.Time  `json:"began"`
-	Ended *time.Time `json:"ended,omitempty"` // nil: it goes on
+	Ended *time.Time `json:"ended,omitempty"` // nil while the outage continues
 }
 
-// history holds the last outages, oldest first.
+// history holds the most recent outages, oldest first.
 type history struct {
 	mu      sync.Mutex
 	outages []outage

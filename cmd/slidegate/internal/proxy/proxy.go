@@ -1,7 +1,7 @@
-// Package proxy is a rate-limiting reverse proxy. It limits requests by package httplimit. Each
-// route has its own limits, and instances that share a Redis share their budgets.
+// Package proxy is a rate-limiting reverse proxy. It limits requests with package httplimit. Each
+// route has its own limits, and instances that use the same Redis share their budgets.
 //
-// ServeHTTP finds the route of a request. The middleware of the route asks the budget of the route.
+// ServeHTTP finds the route of a request. The middleware of the route consults the route's budget.
 // If the budget allows the request, the proxy forwards it to the server.
 package proxy
 
@@ -22,12 +22,12 @@ import (
 
 // Config configures a Proxy.
 type Config struct {
-	To      *url.URL           // the server; its path goes before the paths of requests
-	Routes  []Route            // no two with the same Pattern; requests that match none are not limited
-	Behind  []netip.Prefix     // trusted proxies, whose X-Forwarded-For, -Host and -Proto the server gets
+	To      *url.URL           // the server; its path is prepended to the paths of requests
+	Routes  []Route            // with different Patterns; requests that match none are not limited
+	Behind  []netip.Prefix     // trusted proxies, whose X-Forwarded-For, -Host and -Proto are passed to the server
 	Name    string             // of the limiters, in their keys
 	Secret  []byte             // hides events in keys, logs and pages
-	Redis   *window.Connection // holds the budgets; nil: they are in memory
+	Redis   *window.Connection // holds the budgets; nil means in memory
 	Timeout time.Duration      // longest wait for Redis, for one request
 	Outage  httplimit.Outage   // what to do while Redis does not answer: Local, or httplimit.FailOpen or FailClosed
 	Shadow  bool               // every request reaches the server; denials are only counted and logged
@@ -36,18 +36,18 @@ type Config struct {
 
 // Route is a set of requests with their own limits.
 type Route struct {
-	Pattern string         // as of http.ServeMux; a request has the most specific one that it matches
-	Limits  []window.Limit // none: not limited
+	Pattern string         // as in http.ServeMux; a request has the most specific one that it matches
+	Limits  []window.Limit // empty means not limited
 	Key     httplimit.Key  // who is limited
 }
 
-// Local is a further value of Config.Outage, besides httplimit.FailOpen and httplimit.FailClosed:
+// Local is a value of Config.Outage, in addition to httplimit.FailOpen and httplimit.FailClosed:
 // each instance decides in its memory.
 const Local httplimit.Outage = "local"
 
 // Proxy limits requests, and forwards those that it allows. It is safe for concurrent use.
 type Proxy struct {
-	Page http.Handler // Admin serves it at /, beside its own paths; nil: none. Set it before Serve
+	Page http.Handler // Admin serves it at /, in addition to its own paths; nil means none. Set it before Serve
 
 	cfg        Config
 	mux        *http.ServeMux          // finds patterns; it serves nothing
@@ -59,13 +59,13 @@ type Proxy struct {
 	history    history
 	logLimiter *window.Limiter // limits how often each error is logged
 
-	draining atomic.Bool // it accepts no more requests
+	draining atomic.Bool // the proxy accepts no more requests
 
-	grace time.Duration // for requests that are under way at the end
+	grace time.Duration // for requests under way at shutdown
 }
 
-// New checks the configuration, and returns a proxy. Until Config.Redis has connected, the proxy
-// acts as in an outage.
+// New validates the configuration, and returns a proxy. Until Config.Redis has connected, the proxy
+// behaves as in an outage.
 func New(cfg Config) (p *Proxy, err error) {
 	p = &Proxy{
 		cfg: cfg, mux: http.NewServeMux(), denied: mostdenied.New(), grace: 30 * time.Second,
@@ -135,7 +135,7 @@ func (cfg Config) middlewareOutage() httplimit.Outage {
 // connected reports whether Redis has been connected.
 func (p *Proxy) connected() bool { return p.cfg.Redis != nil && p.cfg.Redis.Wait(canceled) == nil }
 
-// canceled is a context that has ended, for asking a Connection without waiting.
+// canceled is a context that has ended, to query a Connection without waiting.
 var canceled = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -145,7 +145,7 @@ var canceled = func() context.Context {
 // ServeHTTP forwards a request, or refuses it.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodConnect {
-		http.Error(w, "This is no proxy for CONNECT.", http.StatusMethodNotAllowed)
+		http.Error(w, "This proxy does not support CONNECT.", http.StatusMethodNotAllowed)
 		return
 	}
 	pattern, ok := p.route(r)
@@ -156,8 +156,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.ambiguous(w, r, pattern)
 }
 
-// ambiguous refuses a request that servers can read in two ways. In shadow mode, it forwards the
-// request, unless its path leaves the path of --to.
+// ambiguous refuses a request that servers can interpret in two ways. In shadow mode, it forwards
+// the request, unless its path leaves the path of --to.
 func (p *Proxy) ambiguous(w http.ResponseWriter, r *http.Request, pattern string) {
 	p.metrics.count("", ambiguous, byNobody)
 	if server := p.forwarders[pattern]; p.cfg.Shadow && server != nil {

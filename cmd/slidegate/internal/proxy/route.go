@@ -20,10 +20,10 @@ func (p *Proxy) register(pattern string) (err error) {
 		}
 	}()
 	if p.routes[pattern] != nil {
-		return fmt.Errorf("route %q has limits already; write them as one, as in 1/5s,5/1h", pattern)
+		return fmt.Errorf("route %q already has limits; write them as one list, as in 1/5s,5/1h", pattern)
 	}
 	if why := whyNeverMatches(pattern); why != "" {
-		return fmt.Errorf("route %q matches no request, as %s; write one as POST /login, /api/ or GET api.example.com/items/{id}", pattern, why)
+		return fmt.Errorf("route %q matches no request, because %s; write one such as POST /login, /api/ or GET api.example.com/items/{id}", pattern, why)
 	}
 	p.mux.Handle(pattern, http.NotFoundHandler())
 	return nil
@@ -54,15 +54,15 @@ func whyNeverMatches(pattern string) string {
 func patternError(pattern, text string) string {
 	if _, after, found := strings.Cut(text, "conflicts with pattern "); found {
 		other, _, _ := strings.Cut(after, " (registered at ")
-		return "conflicts with " + other + ", as some requests match both; write a third that matches just these, or change one"
+		return "conflicts with " + other + ", because some requests match both; write a third that matches just these, or change one"
 	}
 	why := strings.TrimPrefix(text, fmt.Sprintf("parsing %q: ", pattern))
-	return "is no pattern (" + why + "); write one as POST /login, /api/ or GET api.example.com/items/{id}"
+	return "is not a pattern (" + why + "); write one such as POST /login, /api/ or GET api.example.com/items/{id}"
 }
 
-// route returns the pattern of the route of a request. It matches the path without // and without
-// dot segments, as most servers do. It reports false if another server could read the path or the
-// method as those of another route. It also reports false if the target is no path, or if the path
+// route returns the pattern of a request's route. It matches the path without // and without dot
+// segments, as most servers do. ok is false if another server could interpret the path or the
+// method as those of another route. It is also false if the target is not a path, or if the path
 // leaves the root.
 func (p *Proxy) route(r *http.Request) (pattern string, ok bool) {
 	escaped := cmp.Or(r.URL.EscapedPath(), "/")
@@ -91,8 +91,8 @@ func (p *Proxy) match(host, method, escaped string) string {
 	return pattern
 }
 
-// hostname returns a host in the spelling of patterns: lower case, without a port and without a dot
-// at the end.
+// hostname returns a host as spelled in patterns: lower case, without a port and without a trailing
+// dot.
 func hostname(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -106,7 +106,7 @@ func leavesRoot(escaped string) bool {
 	return inside == ".." || strings.HasPrefix(inside, "../")
 }
 
-// pathVariants returns the escaped paths that servers may read, given the readings of a path. They
+// pathVariants returns the escaped paths that servers may see, given the readings of a path. They
 // are all combinations of:
 //   - a reading;
 //   - // at the start followed by a host, or not;
@@ -125,25 +125,25 @@ func pathVariants(readings []string) (all []string) {
 	return all
 }
 
-// readings returns an escaped path as it is, and with its percent signs decoded. It returns both
-// also without the parameters of segments, dropped before decoding, after it, or both.
+// readings returns an escaped path unchanged, and decoded. It also returns both without the
+// parameters of segments, dropped before decoding, after it, or both.
 func readings(escaped string) []string {
 	dropped, decoded := dropParameters(escaped), reescape(escaped)
 	return []string{escaped, dropped, decoded, dropParameters(decoded), reescape(dropped), dropParameters(reescape(dropped))}
 }
 
-// reescape returns an escaped path with only the percent signs that it needs.
+// reescape returns an escaped path with only the necessary percent-encodings.
 func reescape(escaped string) string { return (&url.URL{Path: unescape(escaped)}).EscapedPath() }
 
-// unescape decodes a path. Its percent signs are valid, as net/http has parsed it.
+// unescape decodes a path. Its percent-encodings are valid, because net/http has parsed it.
 func unescape(escaped string) string {
 	decoded, _ := url.PathUnescape(escaped)
 	return decoded
 }
 
-// dropParameters returns an escaped path without the parameters of segments that end in an empty or
-// a dot segment before their first semicolon. Servlet containers drop parameters before they remove
-// dot segments, so that /x/..;/login is /login. They never decode parameters.
+// dropParameters returns an escaped path without the parameters of segments that are empty or dot
+// segments before their first semicolon. Servlet containers drop parameters before they remove dot
+// segments, so that /x/..;/login is /login. They never decode parameters.
 func dropParameters(escaped string) string {
 	parts := strings.Split(escaped, "/")
 	for i, part := range parts {
@@ -159,8 +159,8 @@ func dropParameters(escaped string) string {
 	return strings.Join(parts, "/")
 }
 
-// nameSegments returns a path in which a name replaces the given segments, so that the mux does not
-// remove them.
+// nameSegments returns a path in which the given segments are replaced by a name, so that the mux
+// does not remove them.
 func nameSegments(path string, segments ...string) string {
 	parts := strings.Split(path, "/")
 	last := len(parts) - 1

@@ -181,19 +181,19 @@ func TestOutOfThePath(t *testing.T) {
 
 // TestPatterns checks the errors for patterns that are invalid or that no request can match.
 func TestPatterns(t *testing.T) {
-	const hint = "; write one as POST /login, /api/ or GET api.example.com/items/{id}"
+	const hint = "; write one such as POST /login, /api/ or GET api.example.com/items/{id}"
 	for _, tt := range []struct{ one, other, want string }{
-		{"POST /login", "POST /login", `route "POST /login" has limits already; write them as one, as in 1/5s,5/1h`},
-		{"/{path...}", "", `route "/" conflicts with "/{path...}", as some requests match both; write a third that matches just these, or change one`},
-		{"/a/{x}", "/{y}/b", `route "/{y}/b" conflicts with "/a/{x}", as some requests match both; write a third that matches just these, or change one`},
-		{"login", "", `route "login" is no pattern (at offset 0: host/path missing /)` + hint},
-		{"/{a", "", `route "/{a" is no pattern (at offset 1: bad wildcard segment (must end with '}'))` + hint},
-		{"post /login", "", `route "post /login" matches no request, as its method is not in capitals` + hint},
-		{"API.example.com/", "", `route "API.example.com/" matches no request, as its host has capitals, a port or a dot at the end` + hint},
-		{"api.example.com:80/", "", `route "api.example.com:80/" matches no request, as its host has capitals, a port or a dot at the end` + hint},
-		{"/\xff", "", `route "/\xff" matches no request, as it is not UTF-8` + hint},
-		{"/api//x", "", `route "/api//x" matches no request, as its path has // or a dot segment` + hint},
-		{"http://api.example.com/", "", `route "http://api.example.com/" matches no request, as its host has capitals, a port or a dot at the end` + hint},
+		{"POST /login", "POST /login", `route "POST /login" already has limits; write them as one list, as in 1/5s,5/1h`},
+		{"/{path...}", "", `route "/" conflicts with "/{path...}", because some requests match both; write a third that matches just these, or change one`},
+		{"/a/{x}", "/{y}/b", `route "/{y}/b" conflicts with "/a/{x}", because some requests match both; write a third that matches just these, or change one`},
+		{"login", "", `route "login" is not a pattern (at offset 0: host/path missing /)` + hint},
+		{"/{a", "", `route "/{a" is not a pattern (at offset 1: bad wildcard segment (must end with '}'))` + hint},
+		{"post /login", "", `route "post /login" matches no request, because its method is not in capitals` + hint},
+		{"API.example.com/", "", `route "API.example.com/" matches no request, because its host has capitals, a port or a dot at the end` + hint},
+		{"api.example.com:80/", "", `route "api.example.com:80/" matches no request, because its host has capitals, a port or a dot at the end` + hint},
+		{"/\xff", "", `route "/\xff" matches no request, because it is not UTF-8` + hint},
+		{"/api//x", "", `route "/api//x" matches no request, because its path has // or a dot segment` + hint},
+		{"http://api.example.com/", "", `route "http://api.example.com/" matches no request, because its host has capitals, a port or a dot at the end` + hint},
 	} {
 		routes := []Route{limitedRoute(tt.one, "1/1h")}
 		if tt.other != "" {

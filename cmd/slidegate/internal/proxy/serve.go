@@ -50,12 +50,12 @@ func (p *Proxy) server(h http.Handler) *http.Server {
 // them off.
 func (p *Proxy) drain(ctx context.Context, clients *http.Server) error {
 	p.draining.Store(true)
-	p.cfg.Log.Info("no more requests are taken; those under way go on", "grace", p.grace)
+	p.cfg.Log.Info("accepting no more requests; finishing those under way", "grace", p.grace)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.grace)
 	defer cancel()
 	err := clients.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		p.cfg.Log.Warn("requests that were still under way are cut off")
+		p.cfg.Log.Warn("cutting off the requests that are still under way")
 		err = clients.Close()
 	}
 	p.cfg.Log.Info("done")

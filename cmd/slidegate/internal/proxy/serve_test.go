@@ -107,7 +107,7 @@ func TestGrace(t *testing.T) {
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
 		t.Error("the request goes on")
 	}
-	for _, line := range []string{"under way are cut off", "requests were denied"} {
+	for _, line := range []string{"requests that are still under way", "requests were denied"} {
 		if !strings.Contains(i.log.String(), line) {
 			t.Errorf("%q is not logged\n%s", line, i.log)
 		}

@@ -21,7 +21,7 @@ func (c *Command) page(p *proxy.Proxy) page.Config {
 	return cfg
 }
 
-// web answers the page of a proxy.
+// web serves the data for the page of a proxy.
 type web struct {
 	*Command
 	proxy *proxy.Proxy

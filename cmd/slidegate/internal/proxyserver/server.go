@@ -1,5 +1,5 @@
-// Package proxyserver runs a rate-limiting proxy by the flags of a command line: its ports, its
-// connection to Redis and its live page.
+// Package proxyserver runs a rate-limiting proxy as configured by command-line flags: its ports,
+// its connection to Redis and its live page.
 package proxyserver
 
 import (
@@ -35,14 +35,14 @@ type Command struct {
 	Limits     flags.Limits     `name:"limit" placeholder:"MAX/PER" help:"At most MAX requests in any window of length PER, such as 10/1s or 1000/1h, for requests that match no --route. For several limits, repeat the flag or write 10/1s,1000/1h."`
 	By         flags.Who        `placeholder:"WHO" help:"Who shares a budget: address, header:NAME, cookie:NAME, or all for one common budget. Default: address, which is an IPv4 address or an IPv6 /64."`
 	Routes     flags.Routes     `name:"route" placeholder:"ROUTE" help:"Separate limits for some requests: a pattern, then limits or none, then optionally by WHO instead of --by. Example: 'POST /login 1/5s,5/1h by address'. For several routes, repeat the flag."`
-	Behind     flags.Networks   `placeholder:"NETWORK" help:"Trusted proxies in front of this one, such as 10.0.0.1 or 10.0.0.0/24: the client's address is then taken from X-Forwarded-For. Name only proxies of your own. For several, repeat the flag."`
-	Redis      flags.Redis      `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"The Redis server that all instances share, or nodes of a cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Without it, each instance counts alone, in memory."`
+	Behind     flags.Networks   `placeholder:"NETWORK" help:"Trusted proxies in front of this one, such as 10.0.0.1 or 10.0.0.0/24: the client's address is then taken from X-Forwarded-For. Name only your own proxies. For several, repeat the flag."`
+	Redis      flags.Redis      `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"The Redis server that all instances share, or nodes of a cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Without it, each instance counts separately, in memory."`
 	RedisFiles flags.RedisFiles `embed:""`
-	Outage     flags.Outage     `placeholder:"WHAT" help:"What to do while Redis does not answer: local (each instance limits alone, in memory), open (admit all) or closed (deny all, with 503). Default: local."`
+	Outage     flags.Outage     `placeholder:"WHAT" help:"What to do while Redis does not answer: local (each instance limits separately, in memory), open (allow all) or closed (refuse all, with 503). Default: local."`
 	Shadow     bool             `help:"Dry run: forward every request. The log, /metrics and /over show what the limits would have denied."`
-	Timeout    flags.Timeout    `placeholder:"TIME" help:"How long a request waits for Redis at most, from 1ms to 1m. Default: 500ms."`
+	Timeout    flags.Timeout    `placeholder:"TIME" help:"The longest time that a request waits for Redis, from 1ms to 1m. Default: 500ms."`
 	Name       flags.Text       `default:"proxy" placeholder:"NAME" help:"The name of the limiter in Redis. Proxies with the same name share budgets. Default: proxy."`
-	Secret     flags.Secret     `name:"secret-file" placeholder:"FILE" help:"Hide who is limited, in Redis, in the log and in /over, by the secret in FILE, which has at least 16 bytes. A newline at the end of the file is ignored."`
+	Secret     flags.Secret     `name:"secret-file" placeholder:"FILE" help:"Hide who is limited, in Redis, in the log and in /over, with the secret in FILE, which has at least 16 bytes. A newline at the end of the file is ignored."`
 
 	AllowReset bool `help:"The page of --admin can reset events."`
 }
@@ -53,7 +53,7 @@ var help string
 // Help returns the text of slidegate proxy --help.
 func (Command) Help() string { return help }
 
-// Run runs the proxy until ctx ends. It logs to the standard error.
+// Run runs the proxy until ctx ends. It logs to standard error.
 func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 	screen := output.ScreenOf(s.Err)
 	log := c.newLog(s.Err, screen.Terminal)
@@ -72,13 +72,13 @@ func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 			log.Info("ready", "listen", public, "to", c.To, "admin", admin)
 			return
 		}
-		ready := fmt.Sprintf("ready: requests to %v go on to %v", public, c.To)
+		ready := fmt.Sprintf("ready: forwarding requests from %v to %v", public, c.To)
 		_, _ = fmt.Fprintf(s.Err, "\n%s\nnext: open http://%v/ to see who is limited\n\n", screen.Bold(ready), admin)
 	})
 }
 
-// newLog returns a log of key=value pairs, whose errors lack the user and the password of Redis. On
-// a terminal, it leaves out the date, and the level of lines without trouble.
+// newLog returns a log of key=value pairs, whose errors omit the user and the password of Redis. On
+// a terminal, it omits the date, and the level INFO.
 func (c *Command) newLog(stderr io.Writer, terminal bool) *slog.Logger {
 	return slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if err, isError := a.Value.Any().(error); isError {
@@ -91,7 +91,7 @@ func (c *Command) newLog(stderr io.Writer, terminal bool) *slog.Logger {
 	}}))
 }
 
-// brief shortens the time of a log line, and leaves out the level INFO.
+// brief shortens the time of a log line, and omits the level INFO.
 func brief(a slog.Attr) slog.Attr {
 	switch v := a.Value; {
 	case v.Kind() == slog.KindTime:
@@ -114,7 +114,7 @@ func (c *Command) serve(ctx, first context.Context, cfg proxy.Config, ready func
 		return err
 	}
 	if cfg.Redis != nil {
-		_ = cfg.Redis.Wait(first) // without one, the proxy acts as --outage says
+		_ = cfg.Redis.Wait(first) // without a connection, the proxy does what --outage says
 	}
 	c.logStart(cfg.Log, admin)
 	ready(public.Addr(), admin.Addr())
@@ -124,7 +124,7 @@ func (c *Command) serve(ctx, first context.Context, cfg proxy.Config, ready func
 // redialPause is the pause of a window.Connection after a failure.
 const redialPause = time.Second
 
-// dial returns a function that connects to Redis. It logs each different error once, and calls
+// dial returns a function that connects to Redis. It logs each distinct error once, and calls
 // failed after each.
 func (c *Command) dial(log *slog.Logger, failed func()) func(context.Context) (rueidis.Client, error) {
 	logged := ""
@@ -143,23 +143,23 @@ func (c *Command) dial(log *slog.Logger, failed func()) func(context.Context) (r
 	}
 }
 
-// Config returns the configuration of the proxy, without the connection to Redis. It reads the files
-// for that, and refuses flags that do not go together.
+// Config returns the configuration of the proxy, without the connection to Redis. It reads the
+// files for that connection, and returns an error if flags conflict.
 func (c *Command) Config(log *slog.Logger) (cfg proxy.Config, err error) {
 	files := c.RedisFiles.Names()
 	switch {
 	case c.To.URL == nil:
-		return cfg, errors.New("--to is missing; name the server that requests go on to, as in --to http://127.0.0.1:8080")
+		return cfg, errors.New("--to is missing; name the server to forward requests to, as in --to http://127.0.0.1:8080")
 	case len(c.Limits) == 0 && len(c.Routes) == 0:
 		return cfg, errors.New("there is nothing to limit; write --limit 10/1s, or a --route")
 	case len(c.Secret) > 0 && len(c.Secret) < keys.MinSecret:
-		return cfg, fmt.Errorf("--secret-file holds %d bytes, which can be guessed; write %d random ones or more, as by head -c 32 /dev/urandom", len(c.Secret), keys.MinSecret)
+		return cfg, fmt.Errorf("--secret-file holds %d bytes, which can be guessed; write at least %d random ones, as with head -c 32 /dev/urandom", len(c.Secret), keys.MinSecret)
 	case !c.shared() && c.Outage != "":
-		return cfg, errors.New("--outage is about a Redis that does not answer, and there is none; write --redis, or leave it out")
+		return cfg, errors.New("--outage applies only with a Redis, and there is none; write --redis, or leave it out")
 	case !c.shared() && c.Timeout != 0:
-		return cfg, errors.New("--timeout is about waiting for a Redis, and there is none; write --redis, or leave it out")
+		return cfg, errors.New("--timeout applies only with a Redis, and there is none; write --redis, or leave it out")
 	case !c.shared() && len(files.Flags()) > 0:
-		return cfg, fmt.Errorf("%s is about a Redis, and there is none; write --redis, or leave it out", files.Flags()[0])
+		return cfg, fmt.Errorf("%s applies only with a Redis, and there is none; write --redis, or leave it out", files.Flags()[0])
 	}
 	if err := c.Redis.Read(files); err != nil {
 		return cfg, err
@@ -203,7 +203,7 @@ func (c *Command) routes() ([]proxy.Route, error) {
 	return rs, nil
 }
 
-// address returns the key of clients by their IP address.
+// address returns the Key that identifies clients by IP address.
 func (c *Command) address() (httplimit.Key, error) {
 	if len(c.Behind) == 0 {
 		return httplimit.Address, nil
@@ -246,7 +246,7 @@ func leadsTo(ctx context.Context, to *url.URL, listener net.Listener) bool {
 	port := cmp.Or(to.Port(), map[string]string{"http": "80", "https": "443"}[to.Scheme])
 	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "udp", net.JoinHostPort(to.Hostname(), port))
 	if err != nil {
-		return false // no such server yet
+		return false // there is no such server yet
 	}
 	defer conn.Close() //nolint:errcheck // nothing was sent
 	own, far, near := listener.Addr().(*net.TCPAddr), conn.RemoteAddr().(*net.UDPAddr), conn.LocalAddr().(*net.UDPAddr)
@@ -267,17 +267,17 @@ func (c *Command) logStart(log *slog.Logger, admin net.Listener) {
 		}
 		log.Info("route", "route", rt.Pattern, "limits", rt.Limits, "by", by)
 		if rt.By.Key != nil && by != "all" && c.Secret == nil {
-			log.Warn("who is limited is in plain text in the log, in /over and in Redis; a --secret-file hides it", "route", rt.Pattern, "by", by)
+			log.Warn("who is limited appears in plain text in the log, in /over and in Redis; --secret-file hides it", "route", rt.Pattern, "by", by)
 		}
 	}
 	if len(c.Limits) == 0 {
-		log.Warn("requests of no route are not limited; --limit limits them, too")
+		log.Warn("requests that match no route are not limited; --limit limits them too")
 	}
 	if !c.shared() {
-		log.Warn("budgets are in the memory of this instance, and gone when it ends; others have their own, unless all have one --redis")
+		log.Warn("budgets are in the memory of this instance, and lost when it ends; each instance has its own, unless all use the same --redis")
 	}
 	if c.AllowReset && !page.OnLoopback(admin.Addr()) {
-		log.Warn("everybody who reaches --admin can reset counts; keep others away from it", "admin", admin.Addr())
+		log.Warn("anyone who can reach --admin can reset counts; restrict access to it", "admin", admin.Addr())
 	}
 	if c.Shadow {
 		log.Warn("shadow: every request reaches the server; the log, /metrics and /over show what the limits would have done")

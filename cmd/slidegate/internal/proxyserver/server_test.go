@@ -28,7 +28,7 @@ func TestWarnsOfReset(t *testing.T) {
 		var log strings.Builder
 		c := Command{AllowReset: true}
 		c.logStart(slog.New(slog.NewTextHandler(&log, nil)), l)
-		if strings.Contains(log.String(), "everybody who reaches --admin can reset counts") != want {
+		if strings.Contains(log.String(), "anyone who can reach --admin can reset counts") != want {
 			t.Errorf("%s: %s", address, log.String())
 		}
 	}

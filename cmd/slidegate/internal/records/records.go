@@ -1,5 +1,5 @@
-// Package records reads the records of limiters as Redis stores them. It runs no script, so that many
-// records cost the server little.
+// Package records reads the records of limiters as Redis stores them. It runs no scripts, so that
+// reading many records costs the server little.
 package records
 
 import (
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Kind is the package of a limiter, as the last letter of its keys.
+// Kind identifies the package of a limiter, by the last letter of its keys.
 type Kind byte
 
 // The kinds.
@@ -16,7 +16,7 @@ const (
 	Window   Kind = 'w'
 	AR1      Kind = 'a'
 	Pace     Kind = 'r'
-	Inflight Kind = 'l' // no record but a sorted set; Read does not read it
+	Inflight Kind = 'l' // a sorted set instead of a record; Read does not support it
 )
 
 // String returns the name of the package, or "" if there is none.
@@ -24,19 +24,20 @@ func (k Kind) String() string {
 	return map[Kind]string{Window: "window", AR1: "ar1", Pace: "pace", Inflight: "inflight"}[k]
 }
 
-// Usage is what counts in one window: units or, of package ar1, a level.
+// Usage describes what counts in one window: units or, for package ar1, a level.
 type Usage struct {
 	Per  time.Duration
 	Used float64
 }
 
-// Record is what a record says at a time.
+// Record represents the content of a record at a given time.
 type Record struct {
-	Last   time.Time // of the last event; of package pace, the newest turn
-	Usages []Usage   // in the order of the record; 0 where everything is forgotten
+	Last   time.Time // of the last event or, for package pace, of the newest turn
+	Usages []Usage   // in the order of the record; 0 if everything is forgotten
 }
 
-// Read reads a record, as it counts now. It reports false if it is none of this kind.
+// Read parses a record, with what it counts at now. ok is false if it is not a record of the given
+// kind.
 func Read(kind Kind, record string, now time.Time) (r Record, ok bool) {
 	b := &buffer{rest: record, foreign: !Begins(kind, record)}
 	switch kind {
@@ -52,10 +53,10 @@ func Read(kind Kind, record string, now time.Time) (r Record, ok bool) {
 	return r, !b.foreign && b.rest == ""
 }
 
-// maxSections is how many sections a record has at most.
+// maxSections is the maximum number of sections in a record.
 const maxSections = 31
 
-// Begins reports whether a text begins as a record of this kind does.
+// Begins reports whether text begins like a record of the given kind.
 func Begins(kind Kind, text string) bool {
 	if text == "" {
 		return false
@@ -72,10 +73,10 @@ func Begins(kind Kind, text string) bool {
 	return false
 }
 
-// buffer is the rest of a record.
+// buffer holds the rest of a record.
 type buffer struct {
 	rest    string
-	foreign bool // it is no record
+	foreign bool // it is not a record
 }
 
 // number reads a big-endian number of up to 8 bytes.
@@ -100,8 +101,8 @@ func (b *buffer) window(now int64) Record {
 	return r
 }
 
-// pace reads a record of package pace. No turn comes before the floor, so turns that are forgotten
-// by then do not count.
+// pace reads a record of package pace. The next turn cannot come before the floor, so turns that
+// will be forgotten by then do not count.
 func (b *buffer) pace(now int64) Record {
 	format, sections, floor := b.number(1), b.number(1), b.number(6)
 	b.number(6) // the clock
@@ -127,7 +128,7 @@ func (r *Record) add(u Usage, b *buffer) {
 }
 
 // section reads a section of package window or pace, and counts the units that are not forgotten at
-// the date, which can depend on the last event.
+// the time that date returns, which can depend on the last event.
 func (b *buffer) section(t int64, date func(last int64) int64) Usage {
 	flags, closed, per := b.head()
 	last := t
@@ -168,8 +169,8 @@ func (b *buffer) head() (flags, closed, per int64) {
 // maxPer is the longest Per, in ms, that is a time.Duration. No limiter has a longer one.
 const maxPer = math.MaxInt64 / int64(time.Millisecond)
 
-// forgotten reads the closed buckets, and returns how many of their units are forgotten at the date.
-// Without a width for units, each bucket holds one.
+// forgotten reads the closed buckets, and returns how many of their units are forgotten at date. If
+// width is 0, each bucket holds one unit.
 func (b *buffer) forgotten(closed, per, last, date int64, width int) (units int64) {
 	timeWidth := widthOf(per)
 	wrap := int64(1) << (8 * timeWidth)
@@ -216,7 +217,7 @@ func (b *buffer) ar1(now int64) Record {
 		if level < rest {
 			level = 0
 		}
-		r.add(Usage{time.Duration(per) * time.Millisecond, math.Round(level*1e8) / 1e8}, b) // as precise as inspect
+		r.add(Usage{time.Duration(per) * time.Millisecond, math.Round(level*1e8) / 1e8}, b) // the precision of inspect
 	}
 	return r
 }

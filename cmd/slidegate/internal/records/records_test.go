@@ -110,7 +110,7 @@ func TestReadAsScript(t *testing.T) {
 					value, _ := client.Do(t.Context(), client.B().Get().Key(key).Build()).ToString()
 					got, ok := records.Read(c.kind, value, now)
 					if value != "" && !ok {
-						t.Fatalf("%v: %q is no record", c.kind, value)
+						t.Fatalf("%v: %q is not a record", c.kind, value)
 					}
 					checkUsages(t, c.kind, got.Usages, want)
 				}

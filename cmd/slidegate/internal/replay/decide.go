@@ -25,24 +25,24 @@ import (
 
 const (
 	inFlight = 128     // workers with Redis; each waits for one reply at a time
-	ahead    = 1024    // the most attempts that wait for a worker
-	maxIdle  = 1 << 16 // the most idle events whose tallies are kept
+	ahead    = 1024    // the maximum number of attempts that wait for a worker
+	maxIdle  = 1 << 16 // the maximum number of idle events whose tallies are kept
 )
 
-// A replay decides the attempts of a log at the times in the log. Each event has a fixed worker, so
-// its attempts are decided one after the other, in order. Different workers run in parallel.
+// replay decides the attempts of a log at the times in the log. Each event has a fixed worker, so
+// its attempts are decided sequentially, in order. Different workers run in parallel.
 type replay struct {
 	sets     flags.Sets
 	how      estimator.Estimator
 	redis    connect.Addresses
-	client   rueidis.Client // nil: decide in memory
+	client   rueidis.Client // nil means in memory
 	name     string         // of the limiters in Redis
 	timeline bool           // count attempts over time, for a chart
 	seed     maphash.Seed
 	workers  []*worker
 }
 
-// newReplay creates the workers. They keep the tallies of at most this many idle events in all.
+// newReplay creates the workers. Together, they keep the tallies of at most keep idle events.
 func newReplay(ctx context.Context, sets flags.Sets, how estimator.Estimator, redis connect.Addresses, timeline bool, keep int) (r *replay, err error) {
 	r = &replay{sets: sets, how: how, redis: redis, timeline: timeline, seed: maphash.MakeSeed(), name: "replay"}
 	workers := runtime.GOMAXPROCS(0)
@@ -78,7 +78,7 @@ func (r *replay) limiter(set int, now func() time.Time) (estimator.Limiter, erro
 	return r.how.Limiter(r.client, window.Config{Name: name, Limits: r.sets[set], Now: now, Timeout: connect.Timeout})
 }
 
-// run decides all attempts. In any case it then removes the keys that it wrote to Redis.
+// run decides all attempts. It then always removes the keys that it wrote to Redis.
 func (r *replay) run(ctx context.Context, log *logs.Reader) error {
 	err := r.decideAll(ctx, log)
 	err = interruptedAfter(ctx, err, r.decided())
@@ -95,7 +95,7 @@ func (r *replay) run(ctx context.Context, log *logs.Reader) error {
 	return fmt.Errorf("%w; keys named %s* may stay there until they expire, up to a day after their units are forgotten", err, r.name)
 }
 
-// decideAll sends the attempts to the workers, and ends with the first error.
+// decideAll sends the attempts to the workers, and stops at the first error.
 func (r *replay) decideAll(ctx context.Context, log *logs.Reader) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, w := range r.workers {
@@ -142,7 +142,7 @@ func (r *replay) decided() (attempts int) {
 	return attempts
 }
 
-// wrote reports whether Redis may hold keys of this run.
+// wrote reports whether Redis may contain keys of this run.
 func (r *replay) wrote() bool {
 	return r.decided() > 0 || slices.ContainsFunc(r.workers, func(w *worker) bool { return w.uncertain })
 }
@@ -156,7 +156,7 @@ func (r *replay) forget(ctx context.Context) error {
 	return g.Wait()
 }
 
-// A worker decides the attempts of some of the events.
+// worker decides the attempts of some of the events.
 type worker struct {
 	r         *replay
 	attempts  chan logs.Attempt
@@ -164,7 +164,7 @@ type worker struct {
 	now       time.Time           // the time of the current attempt
 	uncertain bool                // a call that failed may have been counted
 	sets      []*outcome
-	admitted  []bool           // whether each set admits the current attempt
+	admitted  []bool           // whether each set allows the current attempt
 	timeline  *charts.Timeline // nil without a picture
 	tallies
 }
@@ -185,7 +185,7 @@ func newWorker(r *replay, keep int) (*worker, error) {
 	return w, nil
 }
 
-// work decides attempts until the log ends. After an error it receives the rest without deciding,
+// work decides attempts until the log ends. After an error, it receives the rest without deciding,
 // so that the sender does not block.
 func (w *worker) work(ctx context.Context) (err error) {
 	for a := range w.attempts {
@@ -196,8 +196,8 @@ func (w *worker) work(ctx context.Context) (err error) {
 	return err
 }
 
-// decide asks the limiters for each attempt of a line, and counts the decisions. It does not cancel
-// a call that has begun, because Redis could run it at any time later.
+// decide calls the limiters for each attempt of a line, and counts the decisions. It does not
+// cancel a call that has started, because Redis could run it at any later time.
 func (w *worker) decide(ctx context.Context, a logs.Attempt) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -222,8 +222,8 @@ func (w *worker) decide(ctx context.Context, a logs.Attempt) error {
 	return w.sweep(ctx, w.forget)
 }
 
-// ask asks a limiter for a decision. If an attempt asks for more units than a limit holds, the
-// decision is a denial without a wait.
+// ask returns the decision of a limiter. If an attempt requests more units than Max, the decision
+// is a denial without a wait.
 func (w *worker) ask(ctx context.Context, l estimator.Limiter, a logs.Attempt) (window.Decision, error) {
 	d, err := l.AllowN(ctx, a.Event, a.Units)
 	if errors.Is(err, window.ErrExceedsLimit) {

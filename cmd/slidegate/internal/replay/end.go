@@ -24,27 +24,27 @@ func (p *Report) end() (verdict string, next []string) {
 	return verdict, p.again("--limit " + strings.Join(p.Sets[0].limitTexts(), ","))
 }
 
-// denied returns how many attempts a set denies, and how many people by mistake if the log has
-// results.
+// denied returns how many attempts a set denies and, if the log has results, how many users by
+// mistake.
 func (p *Report) denied(s *result) string {
 	return fmt.Sprintf("%d of %d denied", s.Denied, p.Attempts) + p.byMistake(s.ByMistake, s.MoreByMistake)
 }
 
-// byMistake returns how many people were denied by mistake, if the log has results.
+// byMistake returns how many users were denied by mistake, if the log has results.
 func (p *logReport) byMistake(events []Event, more int) string {
 	switch n := len(events) + more; {
 	case p.WithResult == 0:
 		return ""
 	case n == 0:
-		return "; nobody by mistake"
+		return "; none by mistake"
 	case n == 1:
-		return "; 1 person by mistake"
+		return "; 1 user by mistake"
 	default:
-		return fmt.Sprintf("; %d people by mistake", n)
+		return fmt.Sprintf("; %d users by mistake", n)
 	}
 }
 
-// best names the set that denies most, among those that deny least by mistake.
+// best returns the set that denies the most, among those that deny the least by mistake.
 func (p *Report) best() string {
 	s := slices.MaxFunc(p.Sets, func(a, b *result) int {
 		return cmp.Or(cmp.Compare(b.DeniedSucceeded, a.DeniedSucceeded), cmp.Compare(a.Denied, b.Denied))
@@ -56,8 +56,8 @@ func (p *Report) best() string {
 	return fmt.Sprintf("%s under %s: %s", which, s.limits(), p.denied(s))
 }
 
-// more returns the words of the same comparison with a chart or, if it had one, of a search for
-// limits.
+// more returns the words of a command: the same comparison with a chart or, if it had one, a search
+// for limits.
 func (p *Report) more() []string {
 	if p.Picture != "" {
 		return p.again("--suggest")
@@ -96,7 +96,7 @@ func (c *Command) reading() (words []string) {
 	return words
 }
 
-// verdict returns how many attempts the guard delays, and how many people by mistake.
+// verdict returns how many attempts the guard delays, and how many users by mistake.
 func (p *LoginReport) verdict() string {
 	return fmt.Sprintf("%d of %d delayed", p.Denied, p.Allowed+p.Denied) + p.byMistake(p.ByMistake, p.MoreByMistake)
 }

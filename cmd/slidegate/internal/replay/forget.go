@@ -11,7 +11,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/connect"
 )
 
-// failed returns an error that says why Redis failed, and what the user can do.
+// failed returns an error that says why Redis failed, and what the user can do about it.
 func (r *replay) failed(err error) error {
 	return fmt.Errorf("%w, or leave out --redis to decide in memory", r.redis.Failed(err, "replay again when it works"))
 }

@@ -29,7 +29,7 @@ func (c *Command) runLogin(ctx context.Context, s cli.Streams) error {
 	if err := charts.Check(string(c.Picture)); err != nil {
 		return err
 	}
-	if os.Getenv("GOGC") == "" { // decisions allocate much that is garbage soon
+	if os.Getenv("GOGC") == "" { // decisions allocate many short-lived objects
 		defer debug.SetGCPercent(debug.SetGCPercent(200))
 	}
 	var p *LoginReport
@@ -57,33 +57,33 @@ func (c *Command) runLogin(ctx context.Context, s cli.Streams) error {
 // checkLogin returns an error for flags that the guard does not support.
 func (c *Command) checkLogin() error {
 	return refuse("login", []conflict{
-		{len(c.Limits) > 0, "limit", "the login guard has limits of its own"},
-		{len(c.Compare) > 0, "compare", "the login guard has limits of its own"},
+		{len(c.Limits) > 0, "limit", "the login guard has its own limits"},
+		{len(c.Compare) > 0, "compare", "the login guard has its own limits"},
 		{c.Estimator.Estimator != "", "estimator", "the login guard counts by windows"},
 		{c.By.Text != "", "by", "the login guard counts by address, by account, and by both"},
 		{len(c.Redis.InitAddress) > 0, "redis", "it decides in memory, with the same result as on Redis"},
 	})
 }
 
-// A conflict is another flag that a flag excludes.
+// conflict is a flag that another flag excludes.
 type conflict struct {
 	given     bool
 	flag, why string
 }
 
-// refuse returns an error about the first given flag that conflicts with this one.
+// refuse returns an error about the first given flag that conflicts with flag.
 func refuse(flag string, conflicts []conflict) error {
 	for _, other := range conflicts {
 		if other.given {
-			return fmt.Errorf("--%s and --%s do not go together: %s; leave out one of them", flag, other.flag, other.why)
+			return fmt.Errorf("--%s and --%s cannot be combined: %s; leave out one of them", flag, other.flag, other.why)
 		}
 	}
 	return nil
 }
 
-// A guardReplay asks the login guard about the attempts of a log, at the times in the log. It
-// decides them one after the other, because each attempt is charged to several subjects, which it
-// shares with other attempts.
+// guardReplay passes the attempts of a log to the login guard, at the times in the log. It does so
+// sequentially, because each attempt is charged to several subjects, which it shares with other
+// attempts.
 type guardReplay struct {
 	guard                *login.Guard
 	now                  time.Time // the time of the current attempt
@@ -91,11 +91,11 @@ type guardReplay struct {
 	allowed              int
 	noAccount, noAddress int // attempts that a guard cannot decide
 	waits                *charts.Waits
-	timeline             *charts.Timeline // the first set are the allowed attempts, each other set those that one budget denied
+	timeline             *charts.Timeline // the first set counts the allowed attempts, and each other set those that one budget denied
 	subjects             [3]subjects
 }
 
-// budgetDenials are the denials of one budget. A denial counts for the first budget that denies.
+// budgetDenials counts the denials by one budget. A denial counts for the first budget that denies.
 type budgetDenials struct {
 	budget login.Budget
 	limits flags.Limits
@@ -109,15 +109,14 @@ const (
 	byPair
 )
 
-// subjects are the tallies of one kind of subject, under one set of limits. forget makes the guard
-// forget an idle subject.
+// subjects holds the tallies of one kind of subject, under one set of limits. forget makes the
+// guard forget an idle subject.
 type subjects struct {
 	tallies
 	forget func(ctx context.Context, subject string) error
 }
 
-// newGuardReplay creates a guard. It keeps the tallies of at most this many idle subjects of each
-// kind.
+// newGuardReplay creates a guard. It keeps the tallies of at most keep idle subjects of each kind.
 func newGuardReplay(ctx context.Context, cfg login.Config, keep int) (r *guardReplay, err error) {
 	r = &guardReplay{now: time.Unix(0, 0), waits: &charts.Waits{}}
 	cfg.Now = func() time.Time { return r.now }
@@ -152,7 +151,7 @@ func limitsOf(ctx context.Context, g *login.Guard, b login.Budget) (ls flags.Lim
 	return ls, err
 }
 
-// run decides all attempts of the log, and reads ahead meanwhile.
+// run decides all attempts of the log, and reads ahead in parallel.
 func (r *guardReplay) run(ctx context.Context, log *logs.Reader) error {
 	attempts := make(chan logs.Attempt, ahead)
 	g, running := errgroup.WithContext(ctx)
@@ -164,7 +163,7 @@ func (r *guardReplay) run(ctx context.Context, log *logs.Reader) error {
 	return interruptedAfter(ctx, g.Wait(), r.decided())
 }
 
-// decideAll decides attempts until there are no more. After an error it receives the rest without
+// decideAll decides attempts until there are no more. After an error, it receives the rest without
 // deciding, so that the sender does not block.
 func (r *guardReplay) decideAll(ctx context.Context, attempts <-chan logs.Attempt) (err error) {
 	for a := range attempts {
@@ -190,8 +189,8 @@ func (r *guardReplay) total() (d denials) {
 	return d
 }
 
-// decide asks the guard for each attempt of a line. If the guard allows it and it succeeded in the
-// log, decide reports the success to the guard.
+// decide passes each attempt of a line to the guard. If the guard allows an attempt that succeeded
+// in the log, decide reports the success to the guard.
 func (r *guardReplay) decide(ctx context.Context, a logs.Attempt) error {
 	ip, _ := netip.ParseAddr(a.Event) // the guard rejects an invalid address
 	r.now = a.At
@@ -215,7 +214,7 @@ func (r *guardReplay) decide(ctx context.Context, a logs.Attempt) error {
 	return r.sweep(ctx)
 }
 
-// count counts an answer of the guard for all subjects that the attempt was charged to.
+// count counts a decision of the guard for all subjects to which the attempt was charged.
 func (r *guardReplay) count(a logs.Attempt, ip netip.Addr, answer *login.Attempt) {
 	var all []*denials
 	address := subnet.Client(ip)

@@ -12,11 +12,11 @@ import (
 	"github.com/slidegate/slidegate/login"
 )
 
-// LoginReport is the outcome of a replay with the login guard, as --json prints it. Delayed
-// attempts are called denied there, as in Report.
+// LoginReport represents the outcome of a replay with the login guard, as --json prints it. It
+// calls delayed attempts denied, as in Report.
 type LoginReport struct {
 	logReport
-	NoAccount       int            `json:"skipped_without_account"` // attempts that a guard cannot decide
+	NoAccount       int            `json:"skipped_without_account"` // attempts on which a guard cannot decide
 	NoAddress       int            `json:"skipped_without_address"`
 	Allowed         int            `json:"allowed"` // attempts whose password is checked
 	Denied          int            `json:"denied"`
@@ -37,19 +37,19 @@ type LoginReport struct {
 type budgetReport struct {
 	Budget    login.Budget `json:"budget"`
 	Limits    []string     `json:"limits"`
-	Denied    int          `json:"denied"` // denied by this budget, and by none before it
+	Denied    int          `json:"denied"` // denied by this budget, and by no earlier one
 	Succeeded int          `json:"denied_succeeded"`
 	Longest   int64        `json:"longest_wait_ms"`
 }
 
-// subjectReport is about the addresses, the accounts, or the pairs. A pair is an address, a space,
+// subjectReport covers the addresses, the accounts, or the pairs. A pair is an address, a space,
 // and an account.
 type subjectReport struct {
 	Count     int     `json:"count"`
 	Denied    int     `json:"denied"`    // subjects with at least one denied attempt
-	Estimated bool    `json:"estimated"` // there were too many to keep all: the numbers of subjects are within about 2 %
+	Estimated bool    `json:"estimated"` // there were too many to keep: the numbers of subjects are accurate to about 2 %
 	Top       []Event `json:"denied_most"`
-	More      int     `json:"denied_more"`            // denied subjects that denied_most leaves out
+	More      int     `json:"denied_more"`            // denied subjects that denied_most omits
 	Lost      int     `json:"denials_lost,omitempty"` // if estimated: how many more denials one may have had, long before or after
 }
 
@@ -124,7 +124,8 @@ func (p *LoginReport) kinds() []kind {
 	}
 }
 
-// printablePair makes the address and the account printable separately. An address has no space.
+// printablePair makes the address and the account printable separately. An address contains no
+// space.
 func printablePair(pair string) string {
 	address, account, _ := strings.Cut(pair, " ")
 	return printable(address) + " " + printable(account)

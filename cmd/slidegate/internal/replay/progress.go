@@ -13,7 +13,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 )
 
-// newProgress returns a progress bar that gets the bytes read, or nil unless the output is a
+// newProgress returns a progress bar to write the read bytes to, or nil if the output is not a
 // terminal.
 func newProgress(to io.Writer, files []string) *progressbar.ProgressBar {
 	if len(files) == 0 || !output.IsTerminal(to) {
@@ -24,7 +24,7 @@ func newProgress(to io.Writer, files []string) *progressbar.ProgressBar {
 		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionSetRenderBlankState(false), progressbar.OptionSpinnerType(14))
 }
 
-// barDelay is how long a read takes before it has a progress bar.
+// barDelay is how long a read must take before a progress bar appears.
 const barDelay = time.Second
 
 // delayedWriter discards everything until barDelay has passed, so that a short read has no bar.
@@ -72,7 +72,7 @@ func (n *bytesRead) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// of returns how much has been read, of so many bytes, or of an unknown number if that is negative.
+// of describes how much of total bytes has been read. A negative total means unknown.
 func (n *bytesRead) of(total int64) string {
 	text := fmt.Sprintf("%.1f MB read", float64(n.Load())/1e6)
 	if total < 0 {

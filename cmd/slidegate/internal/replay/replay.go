@@ -22,18 +22,18 @@ var sample string
 
 // Command represents slidegate replay with its flags. Run runs it.
 type Command struct {
-	Limits      flags.Limits     `name:"limit" placeholder:"MAX/PER" help:"At most MAX units in any window of length PER, such as 1/5s, 5/1h, 20/1d or 50/2w. For several limits, which all hold, repeat the flag or write 1/5s,5/1h. Default: 1/5s, 5/1h and 20/1d."`
-	Compare     flags.Sets       `placeholder:"MAX/PER,..." help:"A set of limits to compare side by side with those of other --compare flags, instead of --limit."`
+	Limits      flags.Limits     `name:"limit" placeholder:"MAX/PER" help:"At most MAX units in any window of length PER, such as 1/5s, 5/1h, 20/1d or 50/2w. For several limits, which all apply, repeat the flag or write 1/5s,5/1h. Default: 1/5s, 5/1h and 20/1d."`
+	Compare     flags.Sets       `placeholder:"MAX/PER,..." help:"A set of limits to compare side by side with those in other --compare flags, instead of --limit."`
 	Estimator   flags.Estimator  `placeholder:"NAME" help:"How limits count. window allows at most MAX in any window of length PER. ar1 keeps one decaying level per limit: it allows MAX at once, and up to 2 x MAX in one PER. Default: window."`
 	By          flags.By         `placeholder:"FIELD" help:"What to limit by: address, user, path or another field of the log; ip/64 to group IPv6 addresses by their /64; or a regular expression with one group. Default: the address, or the field event."`
-	Login       bool             `help:"Replay a log of sshd through the login guard of package login, with its default limits: by address, by account, and by both."`
+	Login       bool             `help:"Replay an sshd log through the login guard of package login, with its default limits: by address, by account, and by both."`
 	Suggest     bool             `help:"Propose limits: the tightest set of one, of two and of three limits that would have delayed hardly any honest attempt."`
-	DelayHonest flags.Share      `placeholder:"SHARE" help:"The share of honest attempts, in percent, that the limits of --suggest may delay at most. Honest attempts are those that succeeded. If the log has no results, they are those of the events below the 99th percentile by attempts. Default: 0.1%."`
+	DelayHonest flags.Share      `placeholder:"SHARE" help:"The largest share of honest attempts, in percent, that the limits of --suggest may delay. Honest attempts are those that succeeded. If the log has no results, they are those of the events below the 99th percentile by attempts. Default: 0.1%."`
 	TimeField   flags.Text       `placeholder:"FIELD" help:"The field that holds the time, in formats with named fields: JSON, logfmt, CSV with a header. Default: the first field with a usual name, such as time or ts."`
-	TimeRegex   flags.TimeRegex  `placeholder:"REGEX" help:"A regular expression with one group around the time, for lines of any format. --by must then be a regular expression, too."`
+	TimeRegex   flags.TimeRegex  `placeholder:"REGEX" help:"A regular expression with one group around the time, for lines of any format. --by must then also be a regular expression."`
 	TimeFormat  flags.Text       `placeholder:"LAYOUT" help:"The layout of the time in --time-field or --time-regex: how the log would write 2006-01-02 15:04:05, as in Go's package time."`
 	Sort        bool             `help:"Sort the whole log by time first, in memory: about 300 bytes per attempt."`
-	Picture     flags.Text       `name:"picture" placeholder:"FILE" help:"Also draw a chart into FILE (.svg or .png): attempts and admissions over time, and the waits. With --login, also the denials of each budget."`
+	Picture     flags.Text       `name:"picture" placeholder:"FILE" help:"Also draw a chart into FILE (.svg or .png): attempts and allowed attempts over time, and the waits. With --login, also the denials of each budget."`
 	JSON        bool             `name:"json" help:"Print the report as one JSON object."`
 	Redis       flags.Redis      `placeholder:"HOST:PORT" help:"Decide on this Redis server instead of in memory; or on a cluster with these nodes (host:port,host:port), or by a URL such as rediss://user:password@host:6379. The replay deletes its keys at the end."`
 	RedisFiles  flags.RedisFiles `embed:""`
@@ -52,7 +52,7 @@ var defaultLimits = flags.Limits{window.Every(5 * time.Second), window.PerHour(5
 func (c *Command) sets() (ss flags.Sets, err error) {
 	switch {
 	case len(c.Compare) > 0 && len(c.Limits) > 0:
-		return nil, errors.New("--limit and --compare do not go together; write the limits of --limit as one more --compare")
+		return nil, errors.New("--limit and --compare cannot be combined; write the limits of --limit as one more --compare")
 	case len(c.Compare) > 0:
 		ss = c.Compare
 	case len(c.Limits) > 0:
@@ -98,7 +98,8 @@ func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 }
 
 // watched opens the log and calls read, with a progress bar on a terminal, which it removes at the
-// end. Elsewhere it writes lines about the progress of --suggest, which can take long.
+// end. If the output is not a terminal, it writes progress lines for --suggest, which can take
+// long.
 func (c *Command) watched(ctx context.Context, s cli.Streams, read func(*logs.Reader) error) error {
 	o := logs.Options{
 		By: c.By.By, TimeField: string(c.TimeField), TimeRegex: c.TimeRegex.Regexp, TimeFormat: string(c.TimeFormat),
@@ -135,8 +136,8 @@ func (c *Command) files() (names []string) {
 	return names
 }
 
-// interrupted returns an error that reports an interrupt before the first attempt, or err if the
-// context has not ended.
+// interrupted returns an error about an interrupt before the first attempt, or err if the context
+// has not ended.
 func interrupted(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return errors.New("interrupted before the first attempt")
@@ -144,8 +145,8 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// interruptedAfter returns an error that reports an interrupt after this many attempts, or err if
-// it is nil or the context has not ended.
+// interruptedAfter returns an error about an interrupt after the given number of attempts, or err
+// if it is nil or the context has not ended.
 func interruptedAfter(ctx context.Context, err error, attempts int) error {
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("interrupted after %s", output.Count(attempts, "attempt"))

@@ -12,15 +12,15 @@ import (
 
 const topEvents = 10 // the most events in a list of the report
 
-// Report is the outcome of a replay, as --json prints it. Durations are in milliseconds.
+// Report represents the outcome of a replay, as --json prints it. Durations are in milliseconds.
 type Report struct {
 	logReport
 	By            string    `json:"by,omitempty"`    // the value of the flag
-	Redis         string    `json:"redis,omitempty"` // the addresses; empty: decided in memory
+	Redis         string    `json:"redis,omitempty"` // the addresses; empty means in memory
 	Limiter       string    `json:"limiter,omitempty"`
 	Estimator     string    `json:"estimator"`
 	Events        int       `json:"events"`
-	Estimated     bool      `json:"estimated"` // there were too many events to keep all: the numbers of events are within about 2 %
+	Estimated     bool      `json:"estimated"` // there were too many events to keep: the numbers of events are accurate to about 2 %
 	DefaultLimits bool      `json:"default_limits"`
 	Sets          []*result `json:"sets"`
 	Picture       string    `json:"picture,omitempty"`
@@ -30,7 +30,7 @@ type Report struct {
 
 // logReport describes the log that was read.
 type logReport struct {
-	Sample          bool      `json:"sample"`          // the built-in log, no file
+	Sample          bool      `json:"sample"`          // the built-in log, not a file
 	Files           []string  `json:"files,omitempty"` // as named
 	Lines           int       `json:"lines"`
 	NoAttempt       int       `json:"lines_without_attempt"`
@@ -52,17 +52,17 @@ type logReport struct {
 	reading []string // the flags and files with which it was read
 }
 
-// result is the outcome under one set of limits.
+// result represents the outcome under one set of limits.
 type result struct {
 	Limits          []limitReport `json:"limits"`
 	Admitted        int           `json:"admitted"`
 	Denied          int           `json:"denied"`
-	NeverAdmissible int           `json:"never_admissible"` // denied attempts that ask for more units than a limit holds
+	NeverAdmissible int           `json:"never_admissible"` // denied attempts that request more units than a limit's Max
 	DeniedSucceeded int           `json:"denied_succeeded"` // denied attempts that succeeded in the log
 	DeniedEvents    int           `json:"denied_events"`
 	waitReport
 	Top           []Event `json:"denied_most"`
-	MoreDenied    int     `json:"denied_more"`             // events denied that denied_most leaves out
+	MoreDenied    int     `json:"denied_more"`             // denied events that denied_most omits
 	ByMistake     []Event `json:"denied_though_succeeded"` // the events with the most successes denied
 	MoreByMistake int     `json:"denied_though_succeeded_more"`
 	Lost          int     `json:"denials_lost,omitempty"` // if estimated: how many more denials an event may have had, long before or after
@@ -70,7 +70,7 @@ type result struct {
 	waits *charts.Waits
 }
 
-// waitReport is how long denied attempts had to wait.
+// waitReport says how long denied attempts had to wait.
 type waitReport struct {
 	Wait50      int64 `json:"wait_50_ms"` // the median; up to 4.5 % too high
 	Wait99      int64 `json:"wait_99_ms"` // the 99th percentile; up to 4.5 % too high
@@ -85,19 +85,19 @@ type limitReport struct {
 	Limit    string `json:"limit"`
 	Needless string `json:"never_denies_because_of,omitempty"` // another limit of the set, which denies everything that this one denies
 
-	// Denied counts the attempts that this limit denies, whatever the others decide. One that is
-	// never admissible counts only for limits that never hold it.
+	// Denied counts the attempts that this limit denies, whatever the others decide. An attempt that
+	// is never admissible counts only for limits whose Max it exceeds.
 	Denied int `json:"denied"`
 }
 
-// Event is the outcome of the attempts of one event, such as an address or an account, under one
-// set of limits.
+// Event represents the outcome of the attempts of one event, such as an address or an account,
+// under one set of limits.
 type Event struct {
 	Event     string `json:"event"`
 	Attempts  int    `json:"attempts"`
 	Denied    int    `json:"denied"`
 	Succeeded int    `json:"denied_succeeded"`
-	Never     bool   `json:"never"`                     // all its denied attempts asked for more units than a limit holds: no wait helps
+	Never     bool   `json:"never"`                     // all its denied attempts requested more units than a limit's Max, so no wait helps
 	Longest   int64  `json:"longest_wait_ms,omitempty"` // left out if never
 }
 

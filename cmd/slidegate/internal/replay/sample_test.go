@@ -177,7 +177,7 @@ func TestSampleHoldsNoRealAddress(t *testing.T) {
 			break
 		}
 		if !slices.ContainsFunc(documentation, func(p netip.Prefix) bool { return p.Contains(netip.MustParseAddr(a.Event)) }) {
-			t.Errorf("%s is no documentation address", a.Event)
+			t.Errorf("%s is not a documentation address", a.Event)
 		}
 	}
 	if !errors.Is(err, io.EOF) {

@@ -17,7 +17,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/suggest"
 )
 
-// SuggestReport is the outcome of replay --suggest, as --json prints it.
+// SuggestReport represents the outcome of replay --suggest, as --json prints it.
 type SuggestReport struct {
 	logReport
 	By          string       `json:"by,omitempty"`
@@ -26,7 +26,7 @@ type SuggestReport struct {
 	Honest      int          `json:"honest"`
 	MayWait     int          `json:"honest_may_wait"`
 	Attack      bool         `json:"attack"` // whether the log shows one; false: there are no sets
-	Sets        []suggestion `json:"sets"`   // each has more limits, and stops more, than the one before
+	Sets        []suggestion `json:"sets"`   // each has more limits, and stops more, than the previous one
 	Picture     string       `json:"picture,omitempty"`
 
 	share    float64
@@ -35,7 +35,7 @@ type SuggestReport struct {
 	most     int    // its attempts
 }
 
-// suggestion is one proposed set of limits.
+// suggestion represents one proposed set of limits.
 type suggestion struct {
 	Limits  flags.Limits `json:"limits"`
 	Stopped int          `json:"denied"`
@@ -98,7 +98,7 @@ func (c *Command) checkSuggest() error {
 		c.DelayHonest = flags.DefaultShare
 	}
 	return refuse("suggest", []conflict{
-		{c.Login, "login", "the login guard has limits of its own"},
+		{c.Login, "login", "the login guard has its own limits"},
 		{len(c.Limits) > 0, "limit", "--suggest searches for limits"},
 		{len(c.Compare) > 0, "compare", "--suggest searches for limits"},
 		{c.Estimator.Estimator != "", "estimator", "proposed limits count by windows"},
@@ -124,7 +124,7 @@ func (p *SuggestReport) print(out io.Writer, asJSON bool) error {
 	return err
 }
 
-// honest returns which attempts are honest, how many there are, and how many of them may be
+// honest describes which attempts are honest, how many there are, and how many of them may be
 // delayed.
 func (p *SuggestReport) honest() string {
 	which := "succeeded"

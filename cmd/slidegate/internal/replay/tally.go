@@ -15,11 +15,11 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// An outcome counts the decisions of one worker under one set of limits.
+// outcome counts the decisions of one worker under one set of limits.
 type outcome struct {
 	limits           flags.Limits
 	admitted, denied int
-	neverAdmissible  int   // denied attempts that ask for more units than a limit holds
+	neverAdmissible  int   // denied attempts that request more units than a limit's Max
 	succeeded        int   // denied attempts with the right password or key in the log
 	by               []int // attempts denied by each limit, whatever the others decide
 	waits            *charts.Waits
@@ -29,8 +29,8 @@ func newOutcome(limits flags.Limits) *outcome {
 	return &outcome{limits: limits, by: make([]int, len(limits)), waits: &charts.Waits{}}
 }
 
-// count counts one decision. A limit denies if it alone would require a wait, or could never hold
-// the units.
+// count counts one decision. A limit denies if it alone would require a wait, or if the units
+// exceed its Max.
 func (o *outcome) count(a logs.Attempt, d window.Decision, of *denials) {
 	if d.Allowed {
 		o.admitted++
@@ -64,7 +64,7 @@ func (o *outcome) add(other *outcome) {
 	}
 }
 
-// A tally counts the attempts of one event.
+// tally counts the attempts of one event.
 type tally struct {
 	attempts int
 	last     time.Time // the time of the latest attempt
@@ -94,20 +94,20 @@ func (t *tally) denied() (n int) {
 	return n
 }
 
-// tallies hold the tally of each event of one worker, in bounded memory. An event is idle if it has
-// had no attempt for longer than the longest window plus the time for which a limit remembers it.
-// Of the idle events, only a fixed number are kept, those denied most. Once any was dropped, the
-// number of events is an estimate. The current time of the log is taken from the earliest recent
-// attempts, so that a few lines dated far ahead make no event idle.
+// tallies holds the tally of each event of one worker, in bounded memory. An event is idle if it
+// has had no attempt for longer than the longest window plus the time for which a limit remembers
+// it. Only a fixed number of idle events are kept: those denied most. Once any has been dropped,
+// the number of events is an estimate. The current time of the log is taken from the earliest
+// recent attempts, so that a few lines dated far ahead do not make events idle.
 type tallies struct {
 	events  map[string]*tally
 	all     *hyperloglog.Sketch   // all events ever
 	denied  []*hyperloglog.Sketch // the denied events, for each set
 	recent  [2]time.Time          // the earliest time in the current block of 100 attempts, and in the block before
-	seen    int                   // attempts in all
+	seen    int                   // total number of attempts
 	idle    time.Duration         // an event is idle if its last attempt is longer ago
 	keep    int                   // idle events to keep
-	sweepAt int                   // number of events at which to look for idle ones
+	sweepAt int                   // number of events at which to search for idle ones
 	lost    int                   // the most denials of a dropped tally, or -1 if none was dropped
 }
 

@@ -49,7 +49,7 @@ func (p *Report) printHead(b *strings.Builder) {
 	output.Table(b, 0, rows)
 }
 
-// printSample prints how to replay a log of one's own, if this is the sample.
+// printSample prints how to replay the user's own log, if this is the sample.
 func (p *logReport) printSample(b *strings.Builder, command string) {
 	if p.Sample {
 		fmt.Fprintf(b, "A built-in sample. Your own log: %s /var/log/auth.log\n\n", command)
@@ -58,12 +58,13 @@ func (p *logReport) printSample(b *strings.Builder, command string) {
 
 func (p *Report) limits() string {
 	if p.DefaultLimits {
-		return p.Sets[0].limits() + " (the default; choose by --limit)"
+		return p.Sets[0].limits() + " (the default; choose with --limit)"
 	}
 	return p.Sets[0].limits()
 }
 
-// how returns rows that name the estimator and Redis, unless limits count by windows in memory.
+// how returns rows that name the estimator and Redis, unless they are the default: windows, in
+// memory.
 func (p *Report) how() (rows [][]string) {
 	if p.Estimator != "window" {
 		rows = append(rows, []string{"estimator", p.Estimator + ": a limit allows MAX at once, and up to 2 x MAX in one PER"})
@@ -105,8 +106,8 @@ func (p *logReport) lines() string {
 	return fmt.Sprintf("%s (%d without an attempt)", output.Count(p.Lines, "line"), p.NoAttempt)
 }
 
-// period returns the first and the last time and the span between them. It leaves out years and the
-// zone if the log has no years.
+// period returns the first and the last time and the span between them. It omits years and the zone
+// if the log has no years.
 func (p *logReport) period() string {
 	layout, zone := time.DateTime, " UTC"
 	if p.yearless() {
@@ -117,7 +118,7 @@ func (p *logReport) period() string {
 
 func (p *logReport) yearless() bool { return p.YearsAssumed == p.Attempts }
 
-// events returns the number of events, and the field that they are.
+// events returns the number of events, and the field that they come from.
 func (p *Report) events() string {
 	text := ", from " + p.estimate(output.Count(p.Events, "event"))
 	if by := cmp.Or(p.By, p.Field); by != "" {
@@ -173,7 +174,7 @@ func (p *logReport) mistakes(n int) string {
 	return fmt.Sprintf("%d of %s that had succeeded", n, output.Count(p.Succeeded, "attempt"))
 }
 
-// spans returns the median, the 99th percentile and the longest of the waits.
+// spans returns the median, the 99th percentile and the longest wait.
 func (w *waitReport) spans() string {
 	return fmt.Sprintf("half up to %s, 99 %% up to %s, the longest %s", w.about(w.Wait50), w.about(w.Wait99), output.Duration(w.LongestWait))
 }
@@ -188,7 +189,7 @@ func (p *Report) printSet(b *strings.Builder, screen output.Screen, s *result, r
 	p.printEvents(b, screen, "denied", rows, []eventList{{printable, s.Top}}, eventList{printable, s.ByMistake})
 }
 
-// printWidths explains the width of buckets, which follows an @.
+// printWidths explains the bucket width, the part of a limit after the @.
 func printWidths(b *strings.Builder, screen output.Screen, limits []string) {
 	for _, l := range limits {
 		if _, width, ok := strings.Cut(l, "@"); ok {
@@ -198,14 +199,14 @@ func printWidths(b *strings.Builder, screen output.Screen, limits []string) {
 	}
 }
 
-// An eventList is a part of the table of events. show makes an event printable.
+// eventList is a part of the table of events. show makes an event printable.
 type eventList struct {
 	show   func(event string) string
 	events []Event
 }
 
-// printEvents prints lists as one table, with at most maxRows rows of each. Those denied by mistake
-// come last.
+// printEvents prints lists as one table, with at most maxRows rows of each. Events denied by
+// mistake come last.
 func (p *logReport) printEvents(b *strings.Builder, screen output.Screen, denied string, maxRows int, lists []eventList, byMistake eventList) {
 	rows := [][]string{{denied, "of attempts", "by mistake", "longest wait", "  " + denied + " most"}}
 	for _, l := range append(lists, byMistake) {
@@ -271,7 +272,7 @@ func (s *result) wait(text string) string {
 	return text
 }
 
-// writeResults writes a table. It leaves out the column of mistakes if the log has no results.
+// writeResults writes a table. It omits the column of mistakes if the log has no results.
 func (p *logReport) writeResults(b *strings.Builder, rows [][]string, mistakes int) {
 	for i := range rows {
 		if p.WithResult == 0 {
@@ -281,7 +282,7 @@ func (p *logReport) writeResults(b *strings.Builder, rows [][]string, mistakes i
 	output.Table(b, tabwriter.AlignRight, rows)
 }
 
-// printNotes prints notes that a reader needs to judge the counts.
+// printNotes prints the notes that a reader needs to interpret the counts.
 func (p *Report) printNotes(b *strings.Builder, screen output.Screen) {
 	for _, s := range p.Sets {
 		for _, l := range s.Limits {
@@ -290,7 +291,7 @@ func (p *Report) printNotes(b *strings.Builder, screen output.Screen) {
 			}
 		}
 		if s.NeverAdmissible > 0 {
-			printNote(b, screen, "Never admissible under %s: %d of the denied attempts ask for more units than a limit holds, so no wait helps.", s.limits(), s.NeverAdmissible)
+			printNote(b, screen, "Never admissible under %s: %d of the denied attempts request more units than a limit's Max, so no wait helps.", s.limits(), s.NeverAdmissible)
 		}
 	}
 	p.logReport.printNotes(b, screen)
@@ -333,7 +334,8 @@ func (p *logReport) printNotes(b *strings.Builder, screen output.Screen) {
 	}
 }
 
-// printable returns an event for one line of a terminal, whatever bytes it has.
+// printable returns an event in a form that fits on one line of a terminal, whatever bytes it
+// contains.
 func printable(event string) string {
 	s := logs.Shown(event)
 	if s == event && strings.ContainsAny(s, " \"") {
@@ -345,7 +347,7 @@ func printable(event string) string {
 	return s
 }
 
-// about returns a wait, rounded up because it is known to about 4 %.
+// about returns a wait, rounded up because it is accurate to about 4 %.
 func (w *waitReport) about(ms int64) string {
 	unit := int64(100)
 	for _, u := range []int64{1000, 10_000, 60_000, 600_000, 3_600_000} {

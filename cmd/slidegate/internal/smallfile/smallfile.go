@@ -9,11 +9,11 @@ import (
 	"os"
 )
 
-// most is the most bytes that a file may hold. Some files never end.
+// most is the maximum size of a file in bytes. Some files never end.
 const most = 1 << 20
 
-// Read returns the content of a file, which is from 1 byte to 1 MiB. The error for any other file
-// names it, and says to name the file that holds this, such as "the secret".
+// Read returns the content of a file of 1 byte to 1 MiB. The error for any other file names the
+// file, and says to name the one that holds the given content, such as "the secret".
 func Read(file, holds string) ([]byte, error) {
 	text, err := read(file)
 	if path := (*fs.PathError)(nil); errors.As(err, &path) {
@@ -30,7 +30,7 @@ func Read(file, holds string) ([]byte, error) {
 	return text, nil
 }
 
-// Empty returns the error for a file that holds nothing.
+// Empty returns the error for an empty file.
 func Empty(file, holds string) error {
 	return fmt.Errorf("%q is empty; name the file that holds %s", file, holds)
 }

@@ -15,17 +15,17 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// A search tries sets of limits on a history, each set once.
+// search tries sets of limits on a history, each set once.
 type search struct {
 	h       *History
 	ctx     context.Context // in the struct because a search is one call of Propose
-	mayWait int             // the most honest attempts that may be delayed
+	mayWait int             // the maximum number of honest attempts that may be delayed
 	known   map[string]Set
-	err     error // the first error; after it, every set counts as one that stops nothing
+	err     error // the first error; after it, every set counts as stopping nothing
 }
 
-// A choice is a set of limits, in the order of their windows. Each limit is a window and an index
-// in steps.
+// choice is a set of limits, in the order of their windows. Each limit is a window and an index
+// into steps.
 type choice []point
 
 type point struct {
@@ -55,9 +55,9 @@ func (s *search) try(c choice) Set {
 // isGood reports whether a choice delays few enough honest attempts.
 func (s *search) isGood(c choice) bool { return s.try(c).Delayed <= s.mayWait && s.err == nil }
 
-// tightest returns the tightest good limit of a window. It searches by bisection, as if each larger
-// limit delayed at most as much. Because that is not always so, it also tries a few tighter limits,
-// and then climbs.
+// tightest returns the tightest good limit of a window. It uses bisection, as if a larger limit
+// never delayed more. Because that is not always true, it also tries a few tighter limits, and then
+// climbs.
 func (s *search) tightest(per time.Duration) choice {
 	const below = 3
 	good := func(step int) bool { return s.isGood(choice{{per, step}}) }
@@ -110,7 +110,7 @@ func (s *search) climb(c choice) choice {
 	return c
 }
 
-// compare orders first the choices that delay fewer honest attempts, and then those that stop more.
+// compare sorts first by fewer delayed honest attempts, and then by more stopped attempts.
 func (s *search) compare(a, b choice) int {
 	x, y := s.try(a), s.try(b)
 	if x.Delayed != y.Delayed {
@@ -119,7 +119,7 @@ func (s *search) compare(a, b choice) int {
 	return y.Stopped - x.Stopped
 }
 
-// neighbours returns the choices in which one limit is away by this number of steps.
+// neighbours returns the choices in which one limit is moved by the given number of steps.
 func (s *search) neighbours(c choice, away int) (all []choice) {
 	for i, p := range c {
 		if step := p.step + away; step >= 0 && step < len(steps) {
@@ -131,7 +131,7 @@ func (s *search) neighbours(c choice, away int) (all []choice) {
 	return all
 }
 
-// best returns the first good choice that stops most, or nil if none is good.
+// best returns the first good choice that stops the most, or nil if none is good.
 func (s *search) best(all []choice) (best choice) {
 	for _, c := range all {
 		if s.isGood(c) && (best == nil || s.try(c).Stopped > s.try(best).Stopped) {
@@ -178,7 +178,7 @@ func (h *History) decide(ctx context.Context, limits []window.Limit) (Set, error
 	return total, err
 }
 
-// decidePart replays every n-th event, beginning with the one at index first.
+// decidePart replays every n-th event, starting at index first.
 func (h *History) decidePart(ctx context.Context, limits []window.Limit, first, n int) (set Set, err error) {
 	var now time.Time
 	l, err := window.NewLocal(window.Config{Name: "suggest", Limits: limits, Now: func() time.Time { return now }})
@@ -191,7 +191,7 @@ func (h *History) decidePart(ctx context.Context, limits []window.Limit, first, 
 		}
 		e := h.events[i]
 		if e.units <= slices.MinFunc(limits, func(a, b window.Limit) int { return cmp.Compare(a.Max, b.Max) }).Max {
-			continue // every limit admits all of it
+			continue // every limit allows all of it
 		}
 		stopped := 0
 		for _, a := range e.attempts {

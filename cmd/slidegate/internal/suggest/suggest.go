@@ -17,28 +17,28 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// A History is a log in memory, by event. Read creates one.
+// History represents a log in memory, by event. Read creates one.
 type History struct {
 	BySuccess bool // true: the attempts that succeeded are honest; false: the log does not say, and those of events below the 99th percentile are
 	Attempts  int
-	Honest    int // honest attempts, which should not have to wait
+	Honest    int // the number of honest attempts, which should not have to wait
 
 	from, to   time.Time
 	events     []event
-	hasResults bool         // the log says of some attempts whether they succeeded
-	tried      atomic.Int64 // sets of limits, by Propose
+	hasResults bool         // the log says for some attempts whether they succeeded
+	tried      atomic.Int64 // sets of limits tried by Propose
 }
 
-// An event is an address, an account or the like with its attempts, in the order of the log.
+// event is an address, an account or the like with its attempts, in the order of the log.
 type event struct {
 	name     string
 	attempts []attempt
 	total    int   // attempts, including repetitions
-	units    int64 // units that all attempts ask for, at most maxUnits
+	units    int64 // units that all attempts request, at most maxUnits
 	honest   bool
 }
 
-// maxUnits is more than every limit that is tried.
+// maxUnits is larger than every limit that is tried.
 const maxUnits = 1 << 40
 
 type attempt struct {
@@ -48,20 +48,20 @@ type attempt struct {
 	succeeded bool
 }
 
-// A Set is a set of limits, and what it would have done to a log.
+// Set represents a set of limits, and what it would have done to a log.
 type Set struct {
 	Limits  []window.Limit
 	Stopped int // attempts denied
 	Delayed int // honest attempts denied
 
-	attackers int // events that isAttack
+	attackers int // events for which isAttack is true
 }
 
-// A Proposal has the tightest set of one limit, of two, and of three. A larger set is left out
+// Proposal holds the tightest sets of one limit, of two, and of three. A larger set is omitted
 // unless it stops more attempts than the smaller ones.
 type Proposal struct {
 	MayWait int  // the most honest attempts that may be delayed
-	Attack  bool // whether the log shows an attack; otherwise the sets mostly stop people
+	Attack  bool // whether the log shows an attack; otherwise the sets mostly stop legitimate users
 	Sets    []Set
 	Tried   []Set // all sets that were tried
 }
@@ -122,11 +122,11 @@ func (h *History) isHonest(e event, a attempt) bool {
 	return e.honest
 }
 
-// windows are the windows that are tried if they are shorter than the log.
+// windows holds the windows that are tried if they are shorter than the log.
 var windows = []time.Duration{time.Second, 5 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 24 * time.Hour}
 
-// steps are the values of Max that are tried: round numbers, each about a quarter more than the one
-// before.
+// steps holds the values of Max that are tried: round numbers, each about a quarter larger than the
+// previous one.
 var steps = func() (all []int64) {
 	for ten := int64(1); ten <= 1e9; ten *= 10 {
 		for _, n := range []int64{10, 12, 15, 20, 25, 30, 40, 50, 60, 80} {
@@ -141,11 +141,12 @@ var steps = func() (all []int64) {
 }()
 
 // Propose finds the tightest limits that delay at most a share of the honest attempts. It tries
-// every window alone, all pairs of windows, and the best pair with each other window. Starting from
-// the tightest single limits, it moves one limit at a time by one step, as long as that stops more.
+// every single window, all pairs of windows, and the best pair with each other window. Starting
+// from the tightest single limits, it moves one limit at a time by one step, as long as that stops
+// more.
 func (h *History) Propose(ctx context.Context, share float64) (*Proposal, error) {
 	s := &search{h: h, ctx: ctx, known: map[string]Set{}}
-	for _, more := range []float64{Reach, 10, 3, 0, 1} { // other shares for the chart, and last the requested one
+	for _, more := range []float64{Reach, 10, 3, 0, 1} { // other shares for the chart, and finally the requested one
 		s.mayWait = int(math.Floor(more*share*float64(h.Honest) + 1e-9))
 		s.singles()
 	}
@@ -162,13 +163,14 @@ func (h *History) Propose(ctx context.Context, share float64) (*Proposal, error)
 	return p, s.err
 }
 
-// Tried returns how many sets of limits Propose has tried so far. It may be called meanwhile.
+// Tried returns how many sets of limits Propose has tried so far. It may be called while Propose
+// runs.
 func (h *History) Tried() int { return int(h.tried.Load()) }
 
 // Reach is the largest multiple of the share for which sets are tried, to show the trade-off.
 const Reach = 30
 
-// add adds a set if it stops more than those before it.
+// add adds a set if it stops more than the previous ones.
 func (p *Proposal) add(s *search, c choice) {
 	if c == nil {
 		return

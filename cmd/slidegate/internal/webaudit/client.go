@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	answerTimeout = 10 * time.Second // the longest wait for one answer
-	idleTimeout   = time.Second      // the server may close a connection that is idle for longer
-	maxBody       = 1 << 20          // bytes that are read of a body
-	maxAnswer     = 2 << 20          // bytes that are read of an answer, with its header
+	answerTimeout = 10 * time.Second // the longest wait for one response
+	idleTimeout   = time.Second      // the server may close connections that are idle for longer
+	maxBody       = 1 << 20          // bytes read from a body
+	maxAnswer     = 2 << 20          // bytes read from a response, including its header
 )
 
-// request is an HTTP request. It writes its target unchanged in the first line, so that a path can
-// have any spelling.
+// request is an HTTP request. Its target is written unchanged on the request line, so that a path
+// can have any spelling.
 type request struct {
 	method, target, host string
 	header               http.Header
@@ -67,12 +67,12 @@ type connection struct {
 var errBudget = errors.New("all announced requests have been sent")
 
 // client sends requests to a target, at most as many as are left. It never repeats a request, and
-// follows no redirect.
+// does not follow redirects.
 type client struct {
 	target
 	left  atomic.Int64
 	sent  atomic.Int64
-	trust *tls.Config // for tests; nil: the certificates of the system
+	trust *tls.Config // for tests; nil means the certificates of the system
 
 	mu   sync.Mutex
 	open []*connection
@@ -168,8 +168,8 @@ func (c *client) tls(protocol string) *tls.Config {
 	return cfg
 }
 
-// exchange sends a request, and reads its answer. It reports whether the connection can be used
-// again.
+// exchange sends a request, and reads its response. It reports whether the connection can be
+// reused.
 func (c *client) exchange(ctx context.Context, conn *connection, r request) (a answer, keep bool, err error) {
 	if err := c.count(); err != nil {
 		return a, true, err
@@ -181,13 +181,13 @@ func (c *client) exchange(ctx context.Context, conn *connection, r request) (a a
 	if err := r.write(conn); err != nil {
 		return a, false, err
 	}
-	for err == nil && a.status < http.StatusOK { // 100 and 103 come before the answer
+	for err == nil && a.status < http.StatusOK { // 100 and 103 precede the response
 		a, keep, err = conn.receive(r.method)
 	}
 	return a, keep, err
 }
 
-// receive reads an answer, and reports whether the connection can be used again.
+// receive reads a response, and reports whether the connection can be reused.
 func (c *connection) receive(method string) (a answer, keep bool, err error) {
 	resp, err := http.ReadResponse(c.read, &http.Request{Method: method})
 	if err != nil {
@@ -198,14 +198,14 @@ func (c *connection) receive(method string) (a answer, keep bool, err error) {
 	return a, whole && !resp.Close, nil
 }
 
-// readAnswer reads an answer, and reports whether it read all of it.
+// readAnswer reads a response, and reports whether it read all of it.
 func readAnswer(resp *http.Response) (answer, bool) {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	return answer{resp.StatusCode, resp.Header, media, string(body)}, err == nil && len(body) < maxBody
 }
 
-// sendHTTP2 sends a request by HTTP/2 on a new connection. It reports false if the server does not
+// sendHTTP2 sends a request with HTTP/2 on a new connection. spoken is false if the server does not
 // speak HTTP/2.
 func (c *client) sendHTTP2(ctx context.Context, r request) (a answer, spoken bool, err error) {
 	t := &http.Transport{TLSClientConfig: c.tls("h2"), ForceAttemptHTTP2: true, DisableCompression: true}
@@ -222,7 +222,7 @@ func (c *client) sendHTTP2(ctx context.Context, r request) (a answer, spoken boo
 	if err := c.count(); err != nil {
 		return a, false, err
 	}
-	resp, err := t.RoundTrip(q) // follows no redirect
+	resp, err := t.RoundTrip(q) // does not follow redirects
 	if err != nil {
 		return a, false, err
 	}
@@ -231,15 +231,15 @@ func (c *client) sendHTTP2(ctx context.Context, r request) (a answer, spoken boo
 	return a, resp.ProtoMajor == 2, nil
 }
 
-// retryAfter returns the Retry-After of an answer, or 0 if it has none in seconds. A date proves
+// retryAfter returns the Retry-After of a response, or 0 if it has none in seconds. A date proves
 // nothing, because the clock of the service is unknown.
 func (a answer) retryAfter() time.Duration {
 	seconds, _ := strconv.ParseInt(strings.TrimSpace(a.header.Get("Retry-After")), 10, 32)
 	return time.Duration(max(seconds, 0)) * time.Second
 }
 
-// like reports whether two answers seem to come from the same resource. varies says that its bodies
-// differ.
+// like reports whether two responses seem to come from the same resource. varies means that its
+// bodies differ.
 func (a answer) like(b answer, varies bool) bool {
 	return a.status == b.status && a.media == b.media && (varies || a.body == b.body || a.body == "" || b.body == "")
 }

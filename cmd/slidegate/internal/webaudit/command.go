@@ -30,7 +30,7 @@ type Command struct {
 	Denied      []int         `placeholder:"STATUS" help:"The HTTP status of a denied request, instead of 429. For several, write 429,503."`
 	MaxRequests int           `placeholder:"N" default:"5000" help:"Send at most N requests. Default: 5000."`
 	MaxTime     time.Duration `placeholder:"TIME" default:"5m" help:"Run for at most TIME, such as 90s or 10m. Default: 5m."`
-	Picture     flags.Text    `name:"picture" placeholder:"FILE" help:"Also draw a chart into FILE (.svg or .png): the requests admitted in one window, over time."`
+	Picture     flags.Text    `name:"picture" placeholder:"FILE" help:"Also draw a chart into FILE (.svg or .png): the requests allowed in one window, over time."`
 	JSON        bool          `name:"json" xor:"form" help:"Print the report as one JSON object, with every attempt."`
 	Markdown    bool          `xor:"form" help:"Print the report as Markdown."`
 }
@@ -91,7 +91,7 @@ func (c *Command) checkNumbers() error {
 	}
 	for _, status := range c.Denied {
 		if status < 200 || status > 599 {
-			return fmt.Errorf("--denied %d is no HTTP status; write it as in --denied 429,503", status)
+			return fmt.Errorf("--denied %d is not an HTTP status; write it as in --denied 429,503", status)
 		}
 	}
 	return nil
@@ -107,7 +107,7 @@ func addFields(h http.Header, fields []string) error {
 		case !found:
 			return fmt.Errorf("--header %q has no colon; write it as in 'Authorization: Bearer x'", field)
 		case !isToken(name) || strings.ContainsFunc(value, control):
-			return fmt.Errorf("--header %q is no header field: its name has an invalid character, or its value has a control character", field)
+			return fmt.Errorf("--header %q is not a header field: its name has an invalid character, or its value has a control character", field)
 		}
 		h.Add(name, value)
 	}
@@ -127,8 +127,8 @@ func (c *Command) print(out io.Writer, r *Report) error {
 	return err
 }
 
-// next returns the arguments of a command to try next. If the audit found nothing, that is the same
-// audit in another form. Otherwise it is a proxy that keeps the claims.
+// next returns the arguments of the command to try next. If the audit found nothing, that is the
+// same audit with another output format. Otherwise, it is a proxy that keeps the claims.
 func (c *Command) next(r *Report) []string {
 	claims := strings.Join(c.Claims.Texts(), ",")
 	switch {

@@ -14,23 +14,23 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// promises are the values in the header fields of one answer.
+// promises holds the values in the header fields of one response.
 type promises struct {
-	remaining  int64 // attempts that are left; -1: absent, or not for all limits
+	remaining  int64 // attempts that are left; -1 if absent, or not for all limits
 	wait       int64 // seconds; -1: absent
 	retryAfter int64 // seconds; -1: absent
 	wrong      []string
 }
 
-// observation is one request and its answer.
+// observation is one request and its response.
 type observation struct {
-	began, ended int // positions in the order of all sends and answers
+	began, ended int // positions in the order of all sends and responses
 	denied       bool
 	unknown      bool
 	promises
 }
 
-// read parses the fields of an answer. It records a fault if they announce other limits than the
+// read parses the fields of a response. It records a fault if they announce limits other than the
 // claims.
 func read(h http.Header, claims []window.Limit) promises {
 	t := promises{remaining: -1, wait: -1, retryAfter: -1}
@@ -43,7 +43,7 @@ func read(h http.Header, claims []window.Limit) promises {
 	return t
 }
 
-// readPolicy compares RateLimit-Policy to the claims.
+// readPolicy compares RateLimit-Policy with the claims.
 func (t *promises) readPolicy(h http.Header, claims []window.Limit) {
 	for _, item := range t.items(h, "RateLimit-Policy") {
 		quota, hasQuota := parameter(item, "q")
@@ -53,7 +53,7 @@ func (t *promises) readPolicy(h http.Header, claims []window.Limit) {
 		}
 		for _, l := range claims {
 			if l.Per == time.Duration(seconds)*time.Second && l.Max != quota {
-				t.fault("RateLimit-Policy announces %d in %d s, and %d are claimed", quota, seconds, l.Max)
+				t.fault("RateLimit-Policy announces %d in %d s, but %d are claimed", quota, seconds, l.Max)
 			}
 		}
 	}
@@ -73,8 +73,8 @@ func (t *promises) readUsage(h http.Header, claims []window.Limit) {
 	}
 }
 
-// readLegacy parses the fields X-RateLimit-Limit and X-RateLimit-Remaining, and the same fields of
-// older drafts without X-. They describe one limit.
+// readLegacy parses the fields X-RateLimit-Limit and X-RateLimit-Remaining, and the same fields
+// without X- from older drafts. They describe one limit.
 func (t *promises) readLegacy(h http.Header, claims []window.Limit) {
 	for _, prefix := range []string{"X-RateLimit-", "RateLimit-"} {
 		limit, err := strconv.ParseInt(first(h.Get(prefix+"Limit")), 10, 64)
@@ -82,7 +82,7 @@ func (t *promises) readLegacy(h http.Header, claims []window.Limit) {
 			return // the fields do not say which one
 		}
 		if err == nil && limit != claims[0].Max {
-			t.fault("%sLimit announces %d, and %d are claimed", prefix, limit, claims[0].Max)
+			t.fault("%sLimit announces %d, but %d are claimed", prefix, limit, claims[0].Max)
 		}
 		if left, err := strconv.ParseInt(first(h.Get(prefix+"Remaining")), 10, 64); err == nil {
 			t.remaining = max(t.remaining, left) // the stronger promise
@@ -97,7 +97,7 @@ func first(value string) string {
 	return strings.TrimSpace(value)
 }
 
-// items returns the items of a structured field. It skips members in the form of an older draft.
+// items returns the items of a structured field. It skips members in the format of an older draft.
 func (t *promises) items(h http.Header, name string) (items []httpsfv.Item) {
 	values := h.Values(name)
 	if len(values) == 0 {
@@ -105,7 +105,7 @@ func (t *promises) items(h http.Header, name string) (items []httpsfv.Item) {
 	}
 	list, err := httpsfv.UnmarshalList(values)
 	if err != nil {
-		t.fault("%s is no structured field: %q", name, strings.Join(values, ", "))
+		t.fault("%s is not a structured field: %q", name, strings.Join(values, ", "))
 	}
 	for _, member := range list {
 		if item, ok := member.(httpsfv.Item); ok {
@@ -125,7 +125,7 @@ func (t *promises) fault(format string, args ...any) {
 	t.wrong = append(t.wrong, fmt.Sprintf(format, args...))
 }
 
-// checkFields compares the fields of all answers to the outcome of later attempts.
+// checkFields compares the fields of all responses with the outcomes of later attempts.
 //
 // A remaining of r promises that r more attempts are allowed, because time only gives units back.
 // The promise is broken if a later attempt is denied although fewer than r attempts can have been
@@ -149,20 +149,20 @@ func checkFields(all []observation, oneBudget bool) []audit.Finding {
 	return []audit.Finding{{
 		Kind: Fields, Title: "Header fields are wrong",
 		Seen:   strings.Join(faults, "; ") + ".",
-		Means:  "Clients that read the fields send too much or too little.",
-		Repair: "Write the fields from the decision itself, of all limits or of the one that denies first.",
+		Means:  "Clients that rely on the fields send too much or too little.",
+		Repair: "Write the fields from the decision itself, for all limits or for the one that denies first.",
 	}}
 }
 
-// faults returns the faults of answer i that it or a later answer proves.
+// faults returns the faults of response i that it or a later response proves.
 func (s observation) faults(all []observation, i int, oneBudget bool) (faults []string) {
 	if s.denied && s.remaining > 0 {
-		faults = append(faults, fmt.Sprintf("a denied request had the promise that %d remain", s.remaining))
+		faults = append(faults, fmt.Sprintf("a denied request announced that %d remain", s.remaining))
 	} else if oneBudget && !s.unknown && s.remaining > 0 && remainingBroken(all, i) {
-		faults = append(faults, "a request was denied though an earlier answer had promised that more remain")
+		faults = append(faults, "a request was denied although an earlier answer announced that more remain")
 	}
 	if s.denied && s.wait > s.retryAfter && s.retryAfter >= 0 {
-		faults = append(faults, fmt.Sprintf("Retry-After was %d, before the %d s that RateLimit asked to wait", s.retryAfter, s.wait))
+		faults = append(faults, fmt.Sprintf("Retry-After was %d, shorter than the %d s in RateLimit", s.retryAfter, s.wait))
 	}
 	if s.denied && s.retryAfter == 0 && i+1 < len(all) && all[i+1].denied && consecutive(s, all[i+1]) {
 		faults = append(faults, "Retry-After was 0, and the very next request was denied")
@@ -174,7 +174,7 @@ func (s observation) faults(all []observation, i int, oneBudget bool) (faults []
 // next.
 func consecutive(s, next observation) bool { return next.ended-s.began == 3 }
 
-// remainingBroken reports whether the remaining of answer i was not kept.
+// remainingBroken reports whether the remaining of response i was not kept.
 func remainingBroken(all []observation, i int) bool {
 	used := int64(0)
 	for j, s := range all {

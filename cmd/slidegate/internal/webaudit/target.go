@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// target is the host of an audit, at the IP address that was checked.
+// target is the host of an audit, with the IP address that was checked.
 type target struct {
 	url  *url.URL
 	addr netip.AddrPort // of all connections
@@ -21,7 +21,7 @@ func parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
 		shown := text[strings.LastIndex(text, "@")+1:] // without a user and a password
-		return nil, fmt.Errorf("%q is no URL of a service; write it with its scheme, as in http://127.0.0.1:8080/login", shown)
+		return nil, fmt.Errorf("%q is not the URL of a service; write it with its scheme, as in http://127.0.0.1:8080/login", shown)
 	}
 	if u.User != nil {
 		return nil, errors.New("a URL with a user would send a password along in each request; use --header 'Authorization: …'")
@@ -33,8 +33,8 @@ func parseURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// resolve looks up the IP address of the host, once. A later change of the name does not matter. It
-// returns an error for an address outside this machine and private networks, unless own is set.
+// resolve looks up the IP address of the host, once. Later DNS changes do not matter. It returns an
+// error for an address outside this machine and private networks, unless own is set.
 func resolve(ctx context.Context, u *url.URL, own bool) (t target, err error) {
 	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname())
 	if err != nil || len(addrs) == 0 {
@@ -47,7 +47,7 @@ func resolve(ctx context.Context, u *url.URL, own bool) (t target, err error) {
 	t = target{u, netip.AddrPortFrom(addrs[0].Unmap(), uint16(port))} //nolint:gosec // LookupPort returns no other
 	switch a := t.addr.Addr(); {
 	case a.IsUnspecified() || a.IsMulticast():
-		return t, fmt.Errorf("%s is no address of one host", a)
+		return t, fmt.Errorf("%s is not the address of a single host", a)
 	case !own && !a.IsLoopback() && !a.IsPrivate():
 		return t, fmt.Errorf("%s is at %s, which is neither this machine nor a private network; audit only your own services, and add --own", u.Host, a)
 	}
@@ -64,7 +64,8 @@ func portOf(u *url.URL) string {
 	return "80"
 }
 
-// neighbours returns two addresses of this machine in one IPv6 /64, if it has them.
+// neighbours returns two addresses of this machine in the same IPv6 /64, or zero addresses if there
+// are none.
 func neighbours(addrs []net.Addr) (a, b netip.Addr) {
 	seen := map[netip.Prefix]netip.Addr{}
 	for _, addr := range addrs {
@@ -81,7 +82,7 @@ func neighbours(addrs []net.Addr) (a, b netip.Addr) {
 	return a, b
 }
 
-// dial connects to the target. An invalid from stands for any address of this machine.
+// dial connects to the target. An invalid from means any address of this machine.
 func (t target) dial(ctx context.Context, from netip.Addr) (net.Conn, error) {
 	d := net.Dialer{Timeout: answerTimeout}
 	if from.IsValid() {

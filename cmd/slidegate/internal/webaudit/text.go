@@ -31,8 +31,8 @@ func (r *Report) rows() []row {
 	}
 	rows := []row{
 		{"requests", fmt.Sprintf("%d in %s, status %s", r.Requests, formatSeconds(r.Took), r.statuses())},
-		{"attempts", fmt.Sprintf("%d admitted, %d denied, %d without an answer; ways not counted", r.Allowed, r.Denied, r.Unknown)},
-		{"most admitted", strings.Join(most, ", ")},
+		{"attempts", fmt.Sprintf("%d allowed, %d denied, %d without an answer; requests of ways not counted", r.Allowed, r.Denied, r.Unknown)},
+		{"most allowed", strings.Join(most, ", ")},
 		{"denied without need", fmt.Sprint(r.Needless)},
 		{"waits", fmt.Sprintf("%d reported: %d too short, %d too long", r.Waits.Reported, r.Waits.TooShort, r.Waits.TooLong)},
 		{"ways around", fmt.Sprintf("%d open of %d, %d not tested", open, len(r.Ways), untested)},
@@ -40,7 +40,7 @@ func (r *Report) rows() []row {
 	return rows
 }
 
-// statuses returns the status codes of the answers, with their counts.
+// statuses returns the status codes of the responses, with their counts.
 func (r *Report) statuses() string {
 	var codes []int
 	for code := range r.Status {
@@ -57,7 +57,7 @@ func (r *Report) statuses() string {
 // headline returns the report in a sentence.
 func (r *Report) headline() string {
 	if len(r.Findings) == 0 {
-		return "nothing found: no answer proves that a claim is not kept"
+		return "nothing found: no answer proves that a claim is broken"
 	}
 	var kinds []string
 	for _, f := range r.Findings {
@@ -107,7 +107,7 @@ func parts(f audit.Finding) []row {
 	return []row{{"seen", f.Seen}, {"means", f.Means}, {"repair", f.Repair}}
 }
 
-// wrappedText is a text whose lines have at most width columns.
+// wrappedText builds a text whose lines have at most width columns.
 type wrappedText struct {
 	strings.Builder
 	width int

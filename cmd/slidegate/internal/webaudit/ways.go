@@ -18,7 +18,7 @@ import (
 
 // These kinds of findings exist only for services.
 const (
-	Connection audit.Kind = "connection" // each connection has a budget
+	Connection audit.Kind = "connection" // each connection has its own budget
 	Forged     audit.Kind = "forged-address"
 	Subnet     audit.Kind = "ipv6-subnet"
 	Spelling   audit.Kind = "path-spelling"
@@ -44,8 +44,8 @@ type way struct {
 	send func(ctx context.Context) (answer, error)
 }
 
-// addressFields are the header fields in which proxies send the IP address of a client. Any client
-// can send them, too.
+// addressFields are the header fields in which proxies send the IP address of a client. Clients can
+// send them too.
 var addressFields = []string{
 	"X-Forwarded-For", "Forwarded", "X-Real-IP", "X-Client-IP", "Client-IP", "True-Client-IP", "CF-Connecting-IP",
 	"Fastly-Client-IP", "X-Cluster-Client-IP", "X-Originating-IP", "X-Remote-IP", "X-Remote-Addr",
@@ -68,7 +68,7 @@ func (a *Audit) allWays() []way {
 	return slices.Concat(ways, a.subnetWays(), a.spellings(), a.methods())
 }
 
-// with returns the usual request with one more field.
+// with returns the usual request with one additional field.
 func (a *Audit) with(name, value string) request {
 	r := a.base
 	r.header = r.header.Clone()
@@ -96,8 +96,8 @@ func (a *Audit) sendHTTP2(ctx context.Context) (answer, error) {
 	return got, err
 }
 
-// subnetWays returns a way that alternates between two addresses of one IPv6 /64, if this machine
-// has them.
+// subnetWays returns a way that alternates between two addresses in the same IPv6 /64, if this
+// machine has them.
 func (a *Audit) subnetWays() []way {
 	addrs, _ := net.InterfaceAddrs()
 	if one, two := neighbours(addrs); one.IsValid() && a.client.addr.Addr().Is6() && !a.client.addr.Addr().IsLoopback() {
@@ -158,8 +158,8 @@ func otherSpellings(path string) (all []string) {
 	return all
 }
 
-// methods returns ways with another spelling of the method or of the host. It uses no method that
-// could change more on the server than the usual request.
+// methods returns ways with other spellings of the method or of the host. It avoids methods that
+// could change more on the server than the usual request does.
 func (a *Audit) methods() (ways []way) {
 	add := func(kind audit.Kind, name string, change func(*request)) {
 		ways = append(ways, way{kind, name, func(ctx context.Context) (answer, error) {
@@ -185,7 +185,7 @@ func (a *Audit) methods() (ways []way) {
 }
 
 const (
-	maxTries        = 25 // requests of a way that seems open
+	maxTries        = 25 // maximum number of requests of a way that seems open
 	streakToProve   = 6
 	admittedToProve = 3
 )
@@ -199,7 +199,7 @@ func (a *Audit) smallest() int {
 	return int(min(smallest, 1<<20))
 }
 
-// wayRequests returns the most requests for all ways.
+// wayRequests returns the maximum number of requests for all ways.
 func (a *Audit) wayRequests() int { return 1 + 4*len(a.ways) + 8*(a.smallest()+2) + 6*maxTries }
 
 // tester tries the ways around a limit.
@@ -212,14 +212,14 @@ type tester struct {
 	left             int
 }
 
-// tryWays tries all ways, and adds the open ones to the report. unserved is the answer for a path
+// tryWays tries all ways, and adds the open ones to the report. unserved is the response for a path
 // that the service does not have.
 func (a *Audit) tryWays(ctx context.Context, r *Report, unserved *answer) {
 	kept := !r.Found(audit.KindExcess) && !r.Found(audit.KindRace)
 	t := &tester{Audit: a, log: r.Attempts, claimsKept: kept, end: time.Now().Add(waysTime), left: a.wayRequests()}
 	switch {
 	case unserved == nil:
-		t.spellingsBlocked = "a path that nobody serves gets no answer"
+		t.spellingsBlocked = "a path that does not exist gets no answer"
 	case a.sample != nil && unserved.like(*a.sample, a.varies):
 		t.spellingsBlocked = "any path gets the usual answer"
 	}
@@ -231,8 +231,8 @@ func (a *Audit) tryWays(ctx context.Context, r *Report, unserved *answer) {
 	a.addWays(r)
 }
 
-// probeUnserved returns the answer for a path that the service does not have. It returns nil if
-// there is no answer, or if the request is denied. Run calls it before the attacks, because they
+// probeUnserved returns the response for a path that the service does not have. It returns nil if
+// there is no response, or if the request is denied. Run calls it before the attacks, because they
 // use up the budget.
 func (a *Audit) probeUnserved(ctx context.Context) *answer {
 	r := a.base
@@ -269,13 +269,13 @@ func (t *tester) test(ctx context.Context, w way) (open bool, outcome string) {
 		}
 		mine = append(mine, a)
 		if streak++; t.proven(mine, streak) {
-			return true, "admitted while the budget was used up"
+			return true, "allowed while the budget was used up"
 		}
 		if !t.stillDenied(ctx) {
 			streak = 0
 		}
 	}
-	return false, "not proven: not enough requests were admitted"
+	return false, "not proven: not enough requests were allowed"
 }
 
 // proven reports whether a way is open. If the service keeps its claims otherwise, the proof is
@@ -334,7 +334,7 @@ func (t *tester) sendUsual(ctx context.Context) (audit.Attempt, bool) {
 	return a, true
 }
 
-// attemptBy sends a request by a way.
+// attemptBy sends a request in a given way.
 func (t *tester) attemptBy(ctx context.Context, w way) (got answer, a audit.Attempt, err error) {
 	if t.finished(ctx) {
 		return got, a, errBudget
@@ -358,8 +358,8 @@ func (t *tester) finished(ctx context.Context) bool {
 	return t.left < 0 || ctx.Err() != nil || time.Now().After(t.end)
 }
 
-// addWays adds a finding for each kind of open ways. If each connection has its own budget, that
-// explains the other findings about the limit, so addWays removes them.
+// addWays adds a finding for each kind of bypass that is open. If each connection has its own
+// budget, that explains the other findings about the limit, so addWays removes them.
 func (a *Audit) addWays(r *Report) {
 	open := map[audit.Kind][]string{}
 	for _, w := range r.Ways {
@@ -369,7 +369,7 @@ func (a *Audit) addWays(r *Report) {
 	}
 	r.NotTested = append(r.NotTested, untested(r.Ways)...)
 	if len(a.subnetWays()) == 0 {
-		r.NotTested = append(r.NotTested, "addresses of one IPv6 /64: this machine does not have two of them, or it does not reach the service by IPv6")
+		r.NotTested = append(r.NotTested, "addresses of one IPv6 /64: this machine does not have two of them, or cannot reach the service over IPv6")
 	}
 	if len(open[Connection]) > 0 {
 		r.Findings = slices.DeleteFunc(r.Findings, func(f audit.Finding) bool { return f.Kind != audit.KindNeedless })
@@ -378,7 +378,7 @@ func (a *Audit) addWays(r *Report) {
 	for _, k := range slices.Sorted(maps.Keys(open)) {
 		f := wayFindings[k]
 		f.Kind = k
-		f.Seen = fmt.Sprintf("While the budget was used up, requests with the same answer were admitted by: %s.", strings.Join(open[k], ", "))
+		f.Seen = fmt.Sprintf("While the budget was used up, requests with the same answer were allowed by: %s.", strings.Join(open[k], ", "))
 		r.Findings = append(r.Findings, f)
 	}
 }
@@ -402,22 +402,22 @@ func untested(ways []Way) (all []string) {
 	return all
 }
 
-// wayFindings explain open ways.
+// wayFindings explains open ways.
 var wayFindings = map[audit.Kind]audit.Finding{
 	Connection: {
 		Title:  "A new connection gets past the limit",
-		Means:  "Each connection has a budget of its own, or connections go to instances that count for themselves.",
-		Repair: "Count by who the client is, in one place for all instances.",
+		Means:  "Each connection has its own budget, or connections reach instances that count separately.",
+		Repair: "Count by client, in one place for all instances.",
 	},
 	HTTP2: {
 		Title:  "HTTP/2 gets past the limit",
-		Means:  "Each protocol has a budget of its own.",
-		Repair: "Limit behind the place where the protocols come together.",
+		Means:  "Each protocol has its own budget.",
+		Repair: "Limit requests behind the point where the protocols merge.",
 	},
 	Forged: {
 		Title:  "A forged header field gets past the limit",
-		Means:  "Anybody can write another address into it for each request, and has no limit.",
-		Repair: "Take the address of the connection. Behind a proxy, believe only what your own proxies add.",
+		Means:  "A client can write another address into it in each request, and so has no limit.",
+		Repair: "Use the address of the connection. Behind a proxy, trust only what your own proxies add.",
 	},
 	Subnet: {
 		Title:  "Another address of the same IPv6 /64 gets past the limit",
@@ -427,21 +427,21 @@ var wayFindings = map[audit.Kind]audit.Finding{
 	Spelling: {
 		Title:  "Another spelling of the path gets past the limit",
 		Means:  "The limiter and the service read the path differently.",
-		Repair: "Limit the route that the service has found, or refuse spellings that can be read in two ways.",
+		Repair: "Limit by the route that the service has matched, or refuse spellings that can be read in two ways.",
 	},
 	Query: {
 		Title:  "A query string gets past the limit",
-		Means:  "The query is a part of what is limited, and anybody can invent one.",
+		Means:  "The query is part of the key, and clients can invent one.",
 		Repair: "Leave the query out of the key.",
 	},
 	Method: {
 		Title:  "Another method gets past the limit",
-		Means:  "The limit applies to one spelling of one method, and the service answers to others.",
+		Means:  "The limit applies to one spelling of one method, but the service also accepts others.",
 		Repair: "Limit the path under all methods, or refuse those that it does not need.",
 	},
 	Host: {
 		Title:  "Another spelling of the host gets past the limit",
-		Means:  "The host is a part of what is limited, as the client writes it.",
-		Repair: "Bring the host into one form, or leave it out of the key.",
+		Means:  "The host is part of the key, in the client's spelling.",
+		Repair: "Normalize the host, or leave it out of the key.",
 	},
 }

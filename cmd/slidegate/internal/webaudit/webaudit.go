@@ -1,6 +1,6 @@
-// Package webaudit audits the rate limit of an HTTP service. It checks the decisions by package
-// audit, the header fields of answers, and ways around the limit. It sends requests only to one IP
-// address, and at most as many as it announces.
+// Package webaudit audits the rate limit of an HTTP service. It checks the decisions with package
+// audit, the header fields of responses, and ways around the limit. It sends requests only to one
+// IP address, and at most as many as it announces.
 package webaudit
 
 import (
@@ -22,15 +22,15 @@ import (
 type Config struct {
 	URL    *url.URL
 	Claims []window.Limit
-	Own    bool // the service is the user's own, even outside this machine and private networks
+	Own    bool // the service belongs to the user, even outside this machine and private networks
 
-	Method string // "" is GET
+	Method string // "" means GET
 	Header http.Header
 	Body   []byte
-	Denied []int // the status of a denied request; nil is 429
+	Denied []int // the status of a denied request; nil means 429
 
-	MaxRequests int           // 0 is 5,000
-	MaxTime     time.Duration // 0 is 5 minutes
+	MaxRequests int           // 0 means 5,000
+	MaxTime     time.Duration // 0 means 5 minutes
 }
 
 const (
@@ -42,8 +42,8 @@ const (
 
 // Audit is an audit that is ready to run. New returns one.
 type Audit struct {
-	Requests int           // the most requests that it sends
-	Time     time.Duration // the most time that it takes
+	Requests int           // the maximum number of requests
+	Time     time.Duration // the maximum duration
 	Address  string        // the IP address and port of all requests
 
 	cfg    Config
@@ -56,8 +56,8 @@ type Audit struct {
 	began        time.Time
 	order        int
 	observations []observation
-	sample       *answer // of an admitted request
-	varies       bool    // admitted answers have different bodies
+	sample       *answer // of an allowed request
+	varies       bool    // responses to allowed requests have different bodies
 	dates        bool    // some Retry-After is a date
 	status       map[int]int
 }
@@ -66,7 +66,7 @@ type Audit struct {
 func New(ctx context.Context, cfg Config) (*Audit, error) {
 	setDefaults(&cfg)
 	if !isToken(cfg.Method) {
-		return nil, fmt.Errorf("%q is no method; write one as GET or POST", cfg.Method)
+		return nil, fmt.Errorf("%q is not a method; write one such as GET or POST", cfg.Method)
 	}
 	t, err := resolve(ctx, cfg.URL, cfg.Own)
 	if err != nil {
@@ -103,7 +103,7 @@ func (a *Audit) boundsError(err error, ways int) error {
 	return fmt.Errorf("%w: of the %v and %d requests, the ways around the limit take %v and %d", err, a.cfg.MaxTime, a.cfg.MaxRequests, waysTime+reserve, ways)
 }
 
-// isToken reports whether a text can be a method, or the name of a header field.
+// isToken reports whether a string can be a method, or the name of a header field.
 func isToken(text string) bool {
 	other := func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c) }
 	return text != "" && !strings.ContainsFunc(text, other)
@@ -141,7 +141,7 @@ type Report struct {
 	URL      string      `json:"url"`
 	Address  string      `json:"address"`
 	Requests int64       `json:"requests"`
-	Status   map[int]int `json:"status"` // the number of answers with each status
+	Status   map[int]int `json:"status"` // the number of responses with each status
 	Ways     []Way       `json:"ways"`
 	*audit.Report
 }
@@ -190,7 +190,7 @@ func (a *Audit) addRemarks(r *Report) {
 		r.NotTested = append(r.NotTested, "waits: Retry-After is a date, and the clock of the service is unknown")
 	}
 	if a.sample != nil && a.sample.status == http.StatusNotFound {
-		r.NotTested = append(r.NotTested, "the service itself: admitted requests get 404, so the path may be wrong")
+		r.NotTested = append(r.NotTested, "the service itself: allowed requests get 404, so the path may be wrong")
 	}
 	if a.sample != nil && a.sample.status/100 == 3 {
 		r.NotTested = append(r.NotTested, "the targets of redirects: answers have status "+fmt.Sprint(a.sample.status)+", and redirects are not followed")
@@ -221,7 +221,7 @@ func (a *Audit) classify(got answer, err error) (audit.Answer, error) {
 	case slices.Contains(a.cfg.Denied, got.status):
 		return audit.AnswerDenied, nil
 	case got.status >= http.StatusInternalServerError:
-		return audit.AnswerUnknown, fmt.Errorf("the answer has status %d; if the service denies so, say --denied %d", got.status, got.status)
+		return audit.AnswerUnknown, fmt.Errorf("the answer has status %d; if the service denies with it, add --denied %d", got.status, got.status)
 	}
 	return audit.AnswerAllowed, nil
 }
@@ -244,7 +244,7 @@ func (a *Audit) record(began int, got answer, answer audit.Answer) {
 	a.varies = a.varies || got.body != a.sample.body
 }
 
-// count counts the status of an answer, if there is one.
+// count counts the status of a response, if there is one.
 func (a *Audit) count(got answer) {
 	if got.status != 0 {
 		a.status[got.status]++

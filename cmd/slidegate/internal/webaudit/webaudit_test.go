@@ -436,6 +436,6 @@ func TestInterrupt(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if _, err := a.Run(ctx); err == nil || strings.Contains(err.Error(), "\n") {
-		t.Errorf("%v is no sentence", err)
+		t.Errorf("%v is not a sentence", err)
 	}
 }

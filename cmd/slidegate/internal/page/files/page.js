@@ -22,7 +22,7 @@ function stream(address, show) {
       const update = JSON.parse(message.data);
       text("trouble", update.error ?? "");
       $("live").className = update.error ? "" : "on";
-      text("live", update.error ? "looking again" : "live");
+      text("live", update.error ? "retrying" : "live");
       show(update);
     };
     source.onerror = () => {
