@@ -18,7 +18,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestLostReply breaks the connection after the command was sent and before its reply arrived. The
+// TestLostReply breaks the connection after the command was sent, but before its reply arrives. The
 // caller gets ErrUncertain, and the attempt is counted once.
 func TestLostReply(t *testing.T) {
 	eachClient(t, func(t *testing.T, k kind) {
@@ -57,13 +57,13 @@ func TestCutConnections(t *testing.T) {
 		sum := checkCounts(t, l, neverReached, group.end(), nil)
 		t.Logf("%+v", sum)
 		if sum.uncertain == 0 {
-			t.Error("a poor test: no connection was cut in the middle of a call")
+			t.Error("this test proves too little: no connection was cut in the middle of a call")
 		}
 	})
 }
 
-// TestHotEventsAreAccountedFor checks that all attempts are counted if many callers ask about one
-// event of each shard, so that their attempts merge. Meanwhile connections are cut and replies are
+// TestHotEventsAreAccountedFor checks that all attempts are accounted for if many callers use one
+// event of each shard, so that their attempts merge. Meanwhile, connections are cut, replies are
 // lost, and every fourth caller cancels at a random moment.
 func TestHotEventsAreAccountedFor(t *testing.T) {
 	eachClient(t, func(t *testing.T, k kind) {
@@ -83,7 +83,7 @@ func TestHotEventsAreAccountedFor(t *testing.T) {
 		sum := checkCounts(t, l, maxUnits, slices.Concat(group.end(), exhaust(t, l, hot)), nil)
 		t.Logf("%+v", sum)
 		if sum.uncertain == 0 || sum.denied == 0 {
-			t.Error("a poor test: nothing was uncertain, or nothing denied")
+			t.Error("this test proves too little: nothing was uncertain, or nothing denied")
 		}
 	})
 }
@@ -100,8 +100,8 @@ func cancelSome(ask allowFunc) allowFunc {
 	}
 }
 
-// TestNobodyElsesDeadline checks that callers with too short deadlines do not make other callers
-// fail, also with rueidis' own defaults.
+// TestNobodyElsesDeadline checks that callers whose deadlines are too short do not make other
+// callers fail, even with rueidis's own defaults.
 func TestNobodyElsesDeadline(t *testing.T) {
 	for name, pipelining := range map[string]bool{"always pipelining": true, "by default": false} {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +110,8 @@ func TestNobodyElsesDeadline(t *testing.T) {
 	}
 }
 
-// shortDeadlines sends attempts with too short deadlines beside others without deadlines.
+// shortDeadlines sends attempts whose deadlines are too short, together with others that have no
+// deadline.
 func shortDeadlines(t *testing.T, k kind, pipelining bool) {
 	faults, all := &redistest.Faults{}, slices.Concat(shardEvents[:]...)
 	l := k.newLimiter(t, redistest.Replicated(t).Options(func(o *rueidis.ClientOption) {
@@ -147,9 +148,9 @@ func shortDeadlines(t *testing.T, k kind, pipelining bool) {
 	t.Logf("%+v", checkCounts(t, l, neverReached, append(attempts, failed...), nil))
 }
 
-// TestFirstOfAConnection checks that a call succeeds after the first call of its connection had a
-// too short deadline. rueidis reads and writes such a first call by itself, and would set its
-// deadline on the connection.
+// TestFirstOfAConnection checks that a call succeeds if the first call on its connection had a
+// deadline that was too short. rueidis reads and writes such a first call synchronously, and would
+// set its deadline on the connection.
 func TestFirstOfAConnection(t *testing.T) {
 	each(t, func(t *testing.T, k kind) {
 		nodes := redistest.Replicated(t)
@@ -161,7 +162,7 @@ func TestFirstOfAConnection(t *testing.T) {
 					faults.Break(o)
 					o.AlwaysPipelining = false
 				})
-				if n%2 == 0 { // connect before, or by the first call
+				if n%2 == 0 { // connect beforehand, or with the first call
 					if err := client.Do(t.Context(), client.B().Exists().Key(k.key("x", event)).Build()).Error(); err != nil {
 						t.Fatal(err)
 					}
@@ -186,8 +187,8 @@ func TestFirstOfAConnection(t *testing.T) {
 	})
 }
 
-// TestACL checks that the user of docs/keys.md can do what a limiter does, also while slots move,
-// and nothing with other keys.
+// TestACL checks that the user in docs/keys.md can do what a limiter does, even while slots move,
+// but cannot access other keys.
 func TestACL(t *testing.T) {
 	nodes := redistest.Replicated(t)
 	onAll(t, nodes, append([]string{"ACL", "SETUSER"}, userRule(t)...)...)
@@ -248,7 +249,7 @@ func checkDenialCache(t *testing.T, k kind, nodes *redistest.Nodes, client rueid
 	}
 }
 
-// checkInFlight checks that inflight works for the user, also with Track, without a denied command.
+// checkInFlight checks that inflight works for the user, including Track, without a denied command.
 func checkInFlight(t *testing.T, nodes *redistest.Nodes, client rueidis.Client) {
 	t.Helper()
 	onAll(t, nodes, "ACL", "LOG", "RESET")
@@ -257,7 +258,7 @@ func checkInFlight(t *testing.T, nodes *redistest.Nodes, client rueidis.Client) 
 	if lease == nil || err != nil {
 		t.Fatal(lease, err)
 	}
-	time.AfterFunc(1500*time.Millisecond, func() { _ = lease.Release(t.Context()) }) // it is renewed by then
+	time.AfterFunc(1500*time.Millisecond, func() { _ = lease.Release(t.Context()) }) // the lease has been renewed by then
 	next := must(l.Acquire(t.Context(), "e"))
 	if used := must(l.Inspect(t.Context(), "e")).Used; used != 1 || lease.Left() > 0 {
 		t.Errorf("%d units are held, %v of the first lease are left", used, lease.Left())

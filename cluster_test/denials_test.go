@@ -10,8 +10,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestEachUnderLoad checks that calls of AllowEach count correctly while slots move, as single
-// calls do.
+// TestEachUnderLoad checks that AllowEach counts correctly while slots move, like single calls.
 func TestEachUnderLoad(t *testing.T) {
 	each(t, func(t *testing.T, k kind) {
 		const maxUnits = 50
@@ -47,12 +46,12 @@ func TestEachUnderLoad(t *testing.T) {
 		sum := checkCounts(t, l, maxUnits, attempts, nil)
 		t.Logf("%d events: %+v", len(count(t, attempts)), sum)
 		if sum.denied == 0 || askRedirects(t, nodes) == before {
-			t.Error("a poor test: no event reached its limit, or no call was sent on")
+			t.Error("this test proves too little: no event reached its limit, or no call was sent on")
 		}
 	})
 }
 
-// batch sends an attempt on each of the events, in one call.
+// batch attempts each of the events once, in one call.
 func batch(l limiter, events []string) []attempt {
 	began := time.Now()
 	results := l.AllowEach(context.Background(), events)
@@ -63,7 +62,7 @@ func batch(l limiter, events []string) []attempt {
 	return attempts
 }
 
-// TestRememberedUnderLoad checks the counts with a DenialCache, while slots move, a replica takes
+// TestRememberedUnderLoad checks the counts with a DenialCache while slots move, a replica takes
 // over, and connections are cut.
 func TestRememberedUnderLoad(t *testing.T) {
 	const maxUnits = 5
@@ -83,7 +82,7 @@ func TestRememberedUnderLoad(t *testing.T) {
 }
 
 // TestRememberedDenials checks that a Reset ends cached denials, whatever has happened to the
-// cluster since.
+// cluster since they were cached.
 func TestRememberedDenials(t *testing.T) {
 	nodes := redistest.Replicated(t)
 	shortNodeTimeout.set(t, nodes)
@@ -109,7 +108,7 @@ func TestRememberedDenials(t *testing.T) {
 	}
 }
 
-// cachedLimiter is a limiter with a DenialCache, and the same limiter as in another process.
+// cachedLimiter is a limiter with a DenialCache, and its counterpart in another process.
 type cachedLimiter struct {
 	kind
 	here, other limiter

@@ -11,7 +11,7 @@ import (
 )
 
 // TestEachInTime kills one master and pauses another. AllowEach still ends within one Timeout, and
-// the third shard decides about all its events in that time.
+// the third shard decides on all its events in that time.
 func TestEachInTime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it kills one master and pauses another")

@@ -23,7 +23,7 @@ type incident struct {
 	settings      settings
 	begin         func(testing.TB, *redistest.Server)
 	lasts         time.Duration // at least
-	keepsDeciding bool          // the old master goes on deciding
+	keepsDeciding bool          // the old master continues to decide
 }
 
 // incidents begin with the longest node timeout: replicas can be elected again after four of them.
@@ -35,9 +35,9 @@ var incidents = []incident{
 	{name: "isolated", settings: noCoverage, keepsDeciding: true, begin: func(tb testing.TB, s *redistest.Server) { s.Isolate(tb) }},
 }
 
-// TestFailover loses a master under load in each way. Only units that the master had acknowledged
-// and its replica had not yet received can be allowed again. Calls end in time, and every one is
-// counted. With -v, the test prints the table of docs/failover.md.
+// TestFailover loses a master under load in several ways. Only units that the master had
+// acknowledged but its replica had not yet received can be allowed again. Calls end in time, and
+// every call is accounted for. With -v, the test prints the table of docs/failover.md.
 func TestFailover(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for failovers")
@@ -48,15 +48,15 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// incidentRun is an incident as one kind of limiter experiences it.
+// incidentRun is an incident as experienced by one kind of limiter.
 type incidentRun struct {
 	*loadedLimiter
 	name     string            // of the limiter
-	received map[string]string // records of the shard that the replica had
+	received map[string]string // records of the shard that the replica had received
 	before   time.Time         // before the incident
-	began    time.Time         // after it had begun
+	began    time.Time         // after the incident had begun
 	over     time.Time         // when the replica was the master, or when the pause had ended
-	stopped  time.Time         // when the old master certainly decided no more: an isolated one can go on for a while
+	stopped  time.Time         // when the old master had certainly stopped deciding: an isolated one can continue for a while
 	attempts []attempt
 	lost     map[string]int64 // units that the old master acknowledged and its replica had not received
 }
@@ -81,9 +81,9 @@ func (in incident) test(t *testing.T) {
 	}
 }
 
-// leaveSilentConnections sets the timeout for silent connections that docs/servers.md advises. With
-// a longer one, a master that was paused can answer requests before it knows that a replica took
-// over.
+// leaveSilentConnections sets the timeout for silent connections recommended in docs/servers.md.
+// With a longer one, a master that was paused can answer requests before it learns that a replica
+// took over.
 func leaveSilentConnections(o *rueidis.ClientOption) { o.ConnWriteTimeout = 2 * time.Second }
 
 // startRuns starts a run with load for each kind of limiter.
@@ -121,9 +121,10 @@ func (in incident) run(t *testing.T, nodes *redistest.Nodes, runs []*incidentRun
 	eventually(t, "the incident has lasted long enough", func() bool { return time.Since(began) > in.lasts })
 }
 
-// stopped returns when the old master certainly decided no more. It stops at once, unless it is
-// isolated. An isolated master stops when it misses the others. If it needs a replica, it stops
-// when it misses that, which is before the replica takes over.
+// stopped returns when the old master had certainly stopped deciding. It stops at once, unless it
+// is isolated. An isolated master stops when it notices that the other masters are missing. If it
+// needs a replica, it stops when it notices that the replica is missing, which is before the
+// replica takes over.
 func (in incident) stopped(began, over time.Time) time.Time {
 	end := began.Add(in.settings.nodeTimeout * 3 / 2)
 	switch {
@@ -135,7 +136,7 @@ func (in incident) stopped(began, over time.Time) time.Time {
 	return began
 }
 
-// verify ends a run, and compares all its attempts to the counts.
+// verify ends a run, and compares all its attempts with the counts.
 func (s *incidentRun) verify(t *testing.T, in incident, client rueidis.Client) {
 	s.end(t)
 	s.lost = s.missing(t, client)
@@ -162,7 +163,7 @@ func (s *incidentRun) awaitDecision(t *testing.T) {
 	})
 }
 
-// awaitSilence waits until a replica gets no more from its master.
+// awaitSilence waits until a replica gets no more data from its master.
 func awaitSilence(t *testing.T, replica *redistest.Server) {
 	t.Helper()
 	offset, since := "", time.Now()
@@ -184,7 +185,7 @@ func (k kind) records(t *testing.T, replica *redistest.Server, name string, even
 	readWhenDown := func(yes string) {
 		must(replica.Do(t.Context(), "CONFIG", "SET", "cluster-allow-reads-when-down", yes).ToString())
 	}
-	readWhenDown("yes") // it may already know that its master is gone
+	readWhenDown("yes") // the replica may already know that its master is gone
 	defer readWhenDown("no")
 	for _, event := range events {
 		record, err := replica.Do(t.Context(), "GET", k.key(name, event)).ToString()
@@ -204,9 +205,9 @@ func checkIsReplica(t *testing.T, replica *redistest.Server) {
 	}
 }
 
-// missing compares the units that the old master acknowledged to the records that its replica had
-// received. Until the old master has stopped, units that the new one allows count as acknowledged,
-// too, because nothing shows which of them decided.
+// missing compares the units that the old master acknowledged with the records that its replica had
+// received. Until the old master has stopped, units that the new one allows also count as
+// acknowledged, because nothing shows which of the two decided.
 func (s *incidentRun) missing(t *testing.T, client rueidis.Client) map[string]int64 {
 	t.Helper()
 	name, acknowledged, lost := redistest.Key(t), map[string]int64{}, map[string]int64{}
@@ -229,7 +230,7 @@ func (s *incidentRun) missing(t *testing.T, client rueidis.Client) map[string]in
 // inFailedShard reports whether the event belongs to the shard that lost its master.
 func inFailedShard(event string) bool { return slices.Contains(shardEvents[failedShard], event) }
 
-// check checks that calls ended in time, and that the other shards answered as before, unless their
+// check checks that calls ended in time, and that the other shards decided as before, unless their
 // masters refused.
 func (s *incidentRun) check(t *testing.T, in incident) {
 	t.Helper()
@@ -254,7 +255,7 @@ func (s *incidentRun) check(t *testing.T, in incident) {
 		t.Errorf("%d decisions of the other shards failed: %d too late, %d because masters refused", others, late, down)
 	}
 	before, during := s.median(false), s.median(true)
-	if in.settings.coverage == "no" && (during == 0 || during > 2*before+10*time.Millisecond) { // otherwise they refuse for a while
+	if in.settings.coverage == "no" && (during == 0 || during > 2*before+10*time.Millisecond) { // otherwise the other shards refuse for a while
 		t.Errorf("a decision of the other shards took %v before and %v during the incident", before, during)
 	}
 }
@@ -271,7 +272,7 @@ func (s *incidentRun) checkLoss(t *testing.T, in incident, sum outcomes) {
 	}
 	switch {
 	case in.keepsDeciding && lost == 0, !in.keepsDeciding && sum.refused == 0:
-		t.Error("a poor test: nothing was lost, or no call was refused")
+		t.Error("this test proves too little: nothing was lost, or no call was refused")
 	case lost > after+callers, !in.keepsDeciding && in.settings.replicas == "0" && lost > callers:
 		t.Errorf("%d units were lost of the %d acknowledged after the start", lost, after)
 	case last > decidesFor+slack:
@@ -298,8 +299,8 @@ func (s *incidentRun) acknowledgedAfter(begin time.Time) (units int64, last time
 	return units, last.Round(10 * time.Millisecond), lost
 }
 
-// median returns the median time of decisions of the other shards, before the incident or from then
-// until the replica took over. It returns 0 if there are none.
+// median returns the median duration of decisions by the other shards, before the incident or from
+// then until the replica took over. It returns 0 if there are none.
 func (s *incidentRun) median(during bool) time.Duration {
 	var took []time.Duration
 	for _, a := range s.attempts {
@@ -333,8 +334,8 @@ func (s *incidentRun) logRow(t *testing.T, sum outcomes) {
 }
 
 // TestClockStepsBack moves a shard from a master whose clock is ahead to one whose clock is right.
-// That frees no units, and locks nobody out for longer than promised. The clock of a server cannot
-// be set here, so Config.Now gives the first master the time.
+// That frees no units, and locks no client out for longer than promised. The clock of a server
+// cannot be set here, so Config.Now gives the first master the time.
 func TestClockStepsBack(t *testing.T) {
 	nodes := redistest.Replicated(t)
 	shortNodeTimeout.set(t, nodes)
@@ -368,14 +369,14 @@ type stepBack struct {
 	ahead  time.Duration
 }
 
-// clock returns the limiter with a clock that is ahead.
+// clock returns the limiter whose clock is ahead.
 func (s stepBack) clock(ahead time.Duration) limiter {
 	s.cfg.Now = func() time.Time { return time.Now().Add(ahead) }
 	return must(s.newOnClient(s.client, s.cfg))
 }
 
 // locksNobodyOut checks the limiter with the right clock: it allows no more than the limit, and the
-// wait that it promises is right.
+// waits that it returns are right.
 func (s stepBack) locksNobodyOut(t *testing.T) {
 	right := must(s.newOnClient(s.client, s.cfg))
 	admit(t, right, half, 2)
@@ -392,8 +393,8 @@ func (s stepBack) locksNobodyOut(t *testing.T) {
 }
 
 // TestPausedMaster pauses a master for 3 s, and its replica does not take over. After the pause,
-// the master executes the requests that it was sent meanwhile. Their callers got ErrUncertain in
-// time.
+// the master executes the requests that were sent to it meanwhile. Their callers got ErrUncertain
+// in time.
 func TestPausedMaster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it pauses for 3 s")
@@ -420,7 +421,7 @@ func TestPausedMaster(t *testing.T) {
 		t.Run(s.kind.name, s.outlastsAPause)
 	}
 	if nodes.MasterOf(t, slotOf(shardEvents[failedShard][0])) != master {
-		t.Error("a poor test: the replica took over")
+		t.Error("this test proves too little: the replica took over")
 	}
 }
 
@@ -430,11 +431,11 @@ func (s *incidentRun) outlastsAPause(t *testing.T) {
 	sum := checkCounts(t, s.limiter, maxUnits, s.attempts, nil)
 	t.Logf("%+v, %v without a decision", sum, s.longestGap(true))
 	if sum.uncertain == 0 || sum.counted == sum.admitted {
-		t.Error("a poor test: the master executed nothing after the pause")
+		t.Error("this test proves too little: the master executed nothing after the pause")
 	}
 }
 
-// TestScriptFlush flushes the scripts of masters repeatedly under load. No caller notices.
+// TestScriptFlush repeatedly flushes the scripts of masters under load. No caller notices.
 func TestScriptFlush(t *testing.T) {
 	eachClient(t, func(t *testing.T, k kind) {
 		nodes := redistest.Replicated(t)
@@ -446,7 +447,7 @@ func TestScriptFlush(t *testing.T) {
 				master := nodes.MasterOf(t, slotOf(events[0]))
 				must(master.Do(t.Context(), "CONFIG", "RESETSTAT").ToString())
 				must(master.Do(t.Context(), "SCRIPT", "FLUSH").ToString())
-				eventually(t, "the script is sent anew", func() bool {
+				eventually(t, "the script is sent again", func() bool {
 					return strings.Contains(must(master.Do(t.Context(), "INFO", "commandstats").ToString()), "cmdstat_eval:")
 				})
 			}
@@ -466,7 +467,7 @@ func TestGracefulFailover(t *testing.T) {
 	}
 	nodes := redistest.Replicated(t)
 	var all []*loadedLimiter
-	for hung := -1; nodes.Hung > hung; { // again if a node hangs, because calls on it fail
+	for hung := -1; nodes.Hung > hung; { // again if a node hangs, because calls to it fail
 		for _, c := range all {
 			c.end()
 		}
@@ -481,7 +482,7 @@ func TestGracefulFailover(t *testing.T) {
 }
 
 // restartAll restarts every master after its replica has taken over. It returns limiters whose load
-// began before.
+// started before that.
 func restartAll(t *testing.T, nodes *redistest.Nodes) []*loadedLimiter {
 	t.Helper()
 	all := loadEveryKind(t, func(k kind) limiter { return k.newLimiter(t, nodes.Options(nil), perMonth(neverReached)) }, roundRobin(slices.Concat(shardEvents[:]...)))
@@ -494,7 +495,7 @@ func restartAll(t *testing.T, nodes *redistest.Nodes) []*loadedLimiter {
 		await(100)
 		old := nodes.MasterOf(t, slotOf(events[0]))
 		promoted := nodes.Failover(t, old)
-		eventually(t, "nobody asks the old master any more", func() bool {
+		eventually(t, "no caller uses the old master any more", func() bool {
 			before := redirected(t, old)
 			await(100)
 			return redirected(t, old) == before
@@ -506,7 +507,7 @@ func restartAll(t *testing.T, nodes *redistest.Nodes) []*loadedLimiter {
 	return all
 }
 
-// redirected returns how many script calls the server rejected, as it does with calls for another
+// redirected returns how many script calls the server rejected, which includes calls for another
 // node.
 func redirected(t *testing.T, s *redistest.Server) string {
 	t.Helper()

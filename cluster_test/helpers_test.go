@@ -44,7 +44,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// limiter is a limiter of any kind.
+// limiter is the interface of all kinds of limiters.
 type limiter interface {
 	Allow(ctx context.Context, event string) (window.Decision, error)
 	AllowEach(ctx context.Context, events []string) []window.Result
@@ -54,7 +54,7 @@ type limiter interface {
 	Reset(ctx context.Context, event string) error
 }
 
-// kind is a kind of limiter on a kind of client. Each passes the same tests.
+// kind is a kind of limiter on a kind of client. All kinds pass the same tests.
 type kind struct {
 	name   string
 	suffix string // of its keys
@@ -62,7 +62,7 @@ type kind struct {
 	new    func(*window.Connection, window.Config) (limiter, error)
 }
 
-// kinds are the limiters on rueidis. everyKind also has a limiter on go-redis, for tests of faults.
+// kinds holds the limiters on rueidis. everyKind also has a limiter on go-redis, for fault tests.
 var (
 	kinds     = []kind{{"window", "w", faulttest.Rueidis, newWindow}, {"ar1", "a", faulttest.Rueidis, newLevel}}
 	everyKind = append(kinds[:2:2], kind{"window on go-redis", "w", goRedis, newWindow})
@@ -91,7 +91,7 @@ func goRedis(tb testing.TB, o rueidis.ClientOption) *window.Connection {
 	return conn
 }
 
-// newOnClient returns a limiter on a client that a test also uses otherwise.
+// newOnClient returns a limiter on a client that a test also uses for other calls.
 func (k kind) newOnClient(client rueidis.Client, cfg window.Config) (limiter, error) {
 	return k.newOn(window.On(client), cfg)
 }
@@ -122,14 +122,14 @@ func eachClient(t *testing.T, test func(*testing.T, kind)) {
 	}
 }
 
-// newLimiter returns a limiter with these limits that no other test shares. Its Timeout is 10 s,
-// because a machine may be busy.
+// newLimiter returns a limiter with the given limits that no other test shares. Its Timeout is 10
+// s, because the machine may be busy.
 func (k kind) newLimiter(t *testing.T, o rueidis.ClientOption, limits ...window.Limit) limiter {
 	t.Helper()
 	return k.newWithConfig(t, o, window.Config{Name: redistest.Key(t), Limits: limits, Timeout: 10 * time.Second})
 }
 
-// newWithShortTimeout returns the same limiter with a Timeout of a second.
+// newWithShortTimeout is like newLimiter, with a Timeout of one second.
 func (k kind) newWithShortTimeout(t *testing.T, o rueidis.ClientOption, limits ...window.Limit) limiter {
 	t.Helper()
 	return k.newWithConfig(t, o, window.Config{Name: redistest.Key(t), Limits: limits})
@@ -142,7 +142,7 @@ type loadedLimiter struct {
 	*callerGroup
 }
 
-// loadEveryKind starts the same load on a limiter of each kind, so that all go through the same
+// loadEveryKind starts the same load on a limiter of each kind, so that all experience the same
 // faults.
 func loadEveryKind(t *testing.T, of func(kind) limiter, next func(n int) string) (all []*loadedLimiter) {
 	t.Helper()
@@ -170,8 +170,8 @@ func slotOf(event string) int { return keys.Slot("{" + event + "}") }
 // neverReached is a limit that no test reaches.
 const neverReached = 100_000
 
-// perMonth returns a limit of n in thirty days. While a test runs, no unit expires, and levels
-// decay only a little.
+// perMonth returns a limit of n in thirty days. During a test, no unit expires, and levels decay
+// only a little.
 func perMonth(n int64) window.Limit { return window.Limit{Max: n, Per: 30 * 24 * time.Hour} }
 
 // sampleKeys returns the keys of a limiter on the masters of all shards.
@@ -205,7 +205,7 @@ type attempt struct {
 func (a attempt) ended() time.Time { return a.began.Add(a.took) }
 func (a attempt) admitted() bool   { return a.err == nil && a.decision.Allowed }
 
-// allowFunc is the method Allow of a limiter, or a function like it.
+// allowFunc is a limiter's Allow method, or a function like it.
 type allowFunc func(ctx context.Context, event string) (window.Decision, error)
 
 func (ask allowFunc) attempt(ctx context.Context, event string) attempt {
@@ -226,8 +226,8 @@ type callerGroup struct {
 	all []attempt
 }
 
-// startLoad starts callers that send attempts, each at most once in 20 ms. next returns the event of
-// the nth attempt of all callers.
+// startLoad starts callers that send attempts, each at most once every 20 ms. next returns the
+// event of the nth attempt of all callers together.
 func startLoad(t *testing.T, callers int, ask allowFunc, next func(n int) string) *callerGroup {
 	t.Helper()
 	var c callerGroup
@@ -291,8 +291,8 @@ func eventually(tb testing.TB, what string, done func() bool) {
 	}
 }
 
-// outcomes counts the outcomes of the attempts on an event. It also holds the units that are
-// counted in the end, and the units that were allowed beyond the limit.
+// outcomes counts the outcomes of the attempts on an event. It also has the units that are counted
+// at the end, and the units that were allowed beyond the limit.
 type outcomes struct{ asked, admitted, denied, uncertain, refused, counted, overLimit int64 }
 
 // count returns the outcomes of attempts by event.
@@ -304,7 +304,7 @@ func count(t *testing.T, attempts []attempt) map[string]*outcomes {
 			of[a.event] = &outcomes{}
 		}
 		if !of[a.event].add(a) {
-			t.Fatalf("%s: an error that does not say whether the attempt was counted, or says it wrongly: %v", a.event, a.err)
+			t.Fatalf("%s: an error that does not say whether the attempt was counted, or is wrong about it: %v", a.event, a.err)
 		}
 	}
 	return of
@@ -330,7 +330,7 @@ func (n *outcomes) add(a attempt) bool {
 	return true
 }
 
-// checkCounts compares all attempts to the counts in the end, for a limiter with one limit of
+// checkCounts compares all attempts with the counts at the end, for a limiter with one limit of
 // maxUnits in thirty days. At most the lost units of an event can be missing in its count, and can
 // have been allowed again. checkCounts returns the sum over all events.
 func checkCounts(t *testing.T, l limiter, maxUnits int64, attempts []attempt, lost map[string]int64) (sum outcomes) {
@@ -359,7 +359,7 @@ func checkCounts(t *testing.T, l limiter, maxUnits int64, attempts []attempt, lo
 func freeUnits(t *testing.T, l limiter, event string) int64 {
 	t.Helper()
 	var d window.Decision
-	eventually(t, "Peek answers about "+event, func() bool {
+	eventually(t, "Peek succeeds for "+event, func() bool {
 		var err error
 		if d, err = l.Peek(t.Context(), event); err != nil && !errors.Is(err, window.ErrOutage) {
 			t.Fatal(err)
@@ -410,10 +410,10 @@ func checkNoErrors(t *testing.T, attempts []attempt) {
 	}
 }
 
-// settings are the settings of the servers that matter in an incident.
+// settings holds the server settings that matter in an incident.
 type settings struct {
 	nodeTimeout time.Duration // cluster-node-timeout
-	coverage    string        // cluster-require-full-coverage: whether the other masters then refuse, too
+	coverage    string        // cluster-require-full-coverage: whether the other masters also refuse
 	replicas    string        // min-replicas-to-write: a master with fewer replicas refuses
 }
 
@@ -429,8 +429,8 @@ func (s settings) set(t *testing.T, nodes *redistest.Nodes) {
 	t.Cleanup(func() { nodes.Heal(t) })
 }
 
-// shardEvents are events of each shard. None is in a part of the slots that two masters share,
-// because the circuit breaker of such a part opens for either of them.
+// shardEvents holds events of each shard. None is in a slot range that two masters share, because
+// the circuit breaker of such a range opens for either of them.
 var shardEvents = someEvents(20)
 
 // someEvents returns a number of events of each shard.
@@ -444,7 +444,7 @@ func someEvents(each int) (of [3][]string) {
 	return of
 }
 
-// shared reports whether the event is in a part of the slots that two masters share.
+// shared reports whether the event is in a slot range that two masters share.
 func shared(event string) bool {
 	part := slotOf(event) / 256
 	return part == 21 || part == 42
@@ -460,7 +460,7 @@ func admit(t *testing.T, l limiter, event string, n int) {
 	}
 }
 
-// These are the settings of the incidents, and the defaults.
+// The settings of the incidents, and the defaults.
 var (
 	defaultSettings  = settings{5 * time.Second, "yes", "0"}
 	shortNodeTimeout = settings{1500 * time.Millisecond, "yes", "0"}
@@ -469,7 +469,7 @@ var (
 )
 
 const (
-	callers     = 16              // of each kind of limiter
+	callers     = 16              // per kind of limiter
 	timeout     = time.Second     // of a call, unless a test sets another
 	slack       = 2 * time.Second // the time that a busy machine may add
 	failedShard = 0               // the shard that loses its master
@@ -487,8 +487,8 @@ func userRule(t *testing.T) []string {
 	return strings.Fields(rule[1])
 }
 
-// checkDenied checks that s denied no command or key, but for the name that rueidis sends to each
-// connection (CLIENT SETINFO, whose error it ignores). Redis 6 logs it as client.
+// checkDenied checks that s denied no command or key, except CLIENT SETINFO, with which rueidis
+// names each connection, and whose error it ignores. Redis 6 logs it as client.
 func checkDenied(t *testing.T, s *redistest.Server) {
 	t.Helper()
 	for _, entry := range must(s.Do(t.Context(), "ACL", "LOG").ToArray()) {
@@ -509,10 +509,10 @@ func onAll(t *testing.T, nodes *redistest.Nodes, command ...string) {
 	}
 }
 
-// movedSlots are the slots that move, one of each master.
+// movedSlots holds the slots that move, one from each master.
 var movedSlots = []int{100, 6000, 12_000}
 
-// moveSlots moves the slots to the next master and back, a number of times.
+// moveSlots moves the slots to the next master and back, the given number of times.
 func moveSlots(t *testing.T, nodes *redistest.Nodes, times int) {
 	t.Helper()
 	for range times {
@@ -530,7 +530,8 @@ func moveSlot(t *testing.T, nodes *redistest.Nodes, slot int) {
 	nodes.Move(t, slot, home)
 }
 
-// askRedirects returns how often nodes redirected a call by ASK, which they do while a slot moves.
+// askRedirects returns how often nodes redirected a call with ASK, which they do while a slot
+// moves.
 func askRedirects(t *testing.T, nodes *redistest.Nodes) string {
 	t.Helper()
 	var all []string
@@ -540,8 +541,8 @@ func askRedirects(t *testing.T, nodes *redistest.Nodes) string {
 	return fmt.Sprint(all)
 }
 
-// knownAndNew returns a next for startLoad with events of the slots that move: a few repeatedly,
-// and every tenth time a new one.
+// knownAndNew returns a next for startLoad with events of the slots that move: a few recurring
+// ones, and a new one every tenth time.
 func knownAndNew() func(n int) string {
 	known, fresh := movedEvents()
 	return func(n int) string {

@@ -34,7 +34,7 @@ type language struct {
 	folder string // in ../languages, with check and the client
 	suffix string // of its files
 
-	// run returns a command that runs a program. others are the files that it imports.
+	// run returns a command that runs a program. others lists the files that it imports.
 	run func(t *testing.T, program string, others ...string) *exec.Cmd
 }
 
@@ -45,7 +45,7 @@ func (l language) file(name string) string {
 	return filepath.Join("../languages", l.folder, name+l.suffix)
 }
 
-// python returns a command that runs a program by the first Python that has redis-py.
+// python returns a command that runs a program with the first Python that has redis-py.
 func python(t *testing.T, program string, _ ...string) *exec.Cmd {
 	t.Helper()
 	path := redistest.Tool(t, "redis-py, the package redis of Python", func() (string, bool) {
@@ -59,11 +59,11 @@ func python(t *testing.T, program string, _ ...string) *exec.Cmd {
 	return exec.Command(path, "-B", program)
 }
 
-// nodeModules is where Node finds the packages of npm ci in languages/typescript. Without them, it
-// takes those of Debian.
+// nodeModules is where Node finds the packages that npm ci installs in languages/typescript. If
+// they are missing, it uses Debian's.
 const nodeModules = "../languages/typescript/node_modules"
 
-// typescript compiles a program, and returns a command that runs it by Node.
+// typescript compiles a program, and returns a command that runs it with Node.
 func typescript(t *testing.T, program string, others ...string) *exec.Cmd {
 	t.Helper()
 	environ := append(os.Environ(), "NODE_PATH="+must(filepath.Abs(nodeModules))+string(filepath.ListSeparator)+"/usr/share/nodejs")
@@ -89,7 +89,7 @@ func typescript(t *testing.T, program string, others ...string) *exec.Cmd {
 	return cmd
 }
 
-// task is the task of a program, as its argument in JSON.
+// task describes the task of a program, which gets it as a JSON argument.
 type task struct {
 	Mode    string      `json:"mode"`
 	Lua     string      `json:"lua"` // the directory of the scripts
@@ -140,11 +140,11 @@ func (p *program) ready(t *testing.T) {
 	defer p.killLate().Stop()
 	if line, _ := p.out.ReadString('\n'); line != "ready\n" {
 		p.end(t)
-		t.Fatalf("the program said %q", line)
+		t.Fatalf("the program printed %q", line)
 	}
 }
 
-// killLate kills the program in a minute, which ends all reads of its output.
+// killLate kills the program after a minute, which ends all reads of its output.
 func (p *program) killLate() *time.Timer {
 	return time.AfterFunc(time.Minute, func() { _ = p.cmd.Process.Kill() })
 }
@@ -172,7 +172,7 @@ type vector struct {
 	}
 }
 
-// vectors are the parts of lua/testdata/vectors.json that these tests need.
+// vectors holds the parts of lua/testdata/vectors.json that these tests need.
 type vectors struct {
 	Histories []vector
 	Joints    []struct {
@@ -215,12 +215,12 @@ func reachable(t *testing.T, nodes *redistest.Nodes) {
 	addr := net.JoinHostPort(must(master[0].ToString()), strconv.FormatInt(must(master[1].ToInt64()), 10))
 	conn, err := net.DialTimeout("tcp", addr, 5*time.Second)
 	if err != nil {
-		t.Skipf("The nodes announce addresses that this machine does not reach, as where Docker runs in a virtual machine: %v.", err)
+		t.Skipf("The nodes announce addresses that this machine cannot reach, for example because Docker runs in a virtual machine: %v.", err)
 	}
 	conn.Close()
 }
 
-// TestVectorsInLanguages checks that each client makes the same keys, arguments and decisions as
+// TestVectorsInLanguages checks that each client creates the same keys, arguments and decisions as
 // Go.
 func TestVectorsInLanguages(t *testing.T) {
 	for _, l := range languages {
@@ -228,8 +228,8 @@ func TestVectorsInLanguages(t *testing.T) {
 	}
 }
 
-// TestRecordsInLanguages checks that the same calls at the same times leave the same keys and the
-// same bytes as those of Go.
+// TestRecordsInLanguages checks that the same calls at the same times leave the same keys and bytes
+// as in Go.
 func TestRecordsInLanguages(t *testing.T) {
 	eachDeployment(t, func(t *testing.T, on deployment) {
 		for _, l := range languages {
@@ -264,9 +264,9 @@ func (a *loggedDecision) UnmarshalJSON(text []byte) error {
 }
 
 // TestThreeLanguages checks that 64 callers in Go, Python and TypeScript share one limit of 50.
-// Each takes one unit. By the exact log of all decisions, together they never exceed the limit, and
-// nobody is denied while there is room. On the cluster, the slot moves meanwhile, and a secret
-// hides keys.
+// Each takes one unit. The exact log of all decisions shows that together they never exceed the
+// limit, and that no caller is denied while there is room. On the cluster, the slot moves
+// meanwhile, and a secret hides keys.
 func TestThreeLanguages(t *testing.T) {
 	eachDeployment(t, func(t *testing.T, on deployment) {
 		short := redistest.UnlessShort(time.Second, 400*time.Millisecond)
@@ -291,8 +291,8 @@ func TestThreeLanguages(t *testing.T) {
 	})
 }
 
-// runAllLanguages runs a task by 22 callers in Go and 21 in each other language, at the same time.
-// It returns their decisions by language.
+// runAllLanguages runs a task with 22 callers in Go and 21 in each other language, at the same
+// time. It returns their decisions by language.
 func runAllLanguages(t *testing.T, l *window.Limiter, do task, meanwhile func()) map[string][]loggedDecision {
 	t.Helper()
 	var programs []*program
@@ -340,8 +340,8 @@ func takeOne(t *testing.T, l *window.Limiter) (log []loggedDecision) {
 	}
 }
 
-// checkLogs compares the decisions to the limits. No span of a Per has more than Max units, and at
-// each denial one of them has Max.
+// checkLogs compares the decisions with the limits. No span of a Per has more than Max units, and
+// at each denial, at least one limit is at its Max.
 func checkLogs(t *testing.T, limits []window.Limit, logs map[string][]loggedDecision) {
 	t.Helper()
 	var taken []int64
@@ -391,7 +391,7 @@ func keysOf(t *testing.T, on deployment, name string) (all []string) {
 		all = append(all, must(node.Do(t.Context(), node.B().Keys().Pattern(name+":*").Build()).AsStrSlice())...)
 	}
 	slices.Sort(all)
-	return slices.Compact(all) // replicas have them, too
+	return slices.Compact(all) // replicas also have them
 }
 
 // TestLostReplyInLanguages checks that a call whose reply is lost returns an error, and is not sent
@@ -420,7 +420,7 @@ func TestHungInLanguages(t *testing.T) {
 	}
 }
 
-// TestClusterGoneInPython checks that calls fail by the documented errors if no node answers,
+// TestClusterGoneInPython checks that calls fail with the documented errors if no node answers,
 // although redis-py has another class for this.
 func TestClusterGoneInPython(t *testing.T) {
 	t.Parallel()
@@ -430,13 +430,13 @@ func TestClusterGoneInPython(t *testing.T) {
 	faults.Refuse(1 << 30)
 	faults.Cut()
 	p.release()
-	if got := p.end(t); strings.Count(got, "\n") != 3 { // it ends at once by an error of another class
+	if got := p.end(t); strings.Count(got, "\n") != 3 { // an error of another class ends it at once
 		t.Errorf("it got %q", got)
 	}
 }
 
-// checkLostCall runs a program that makes three calls on a server without the script. The second
-// call fails by inject.
+// checkLostCall runs a program that makes three calls to a server without the script. inject makes
+// the second call fail.
 func checkLostCall(t *testing.T, l language, do task, inject func(*redistest.Faults), start func(testing.TB, ...string) *redistest.Server) {
 	t.Helper()
 	t.Parallel()
@@ -548,7 +548,8 @@ func TestKeysOfLanguagesPage(t *testing.T) {
 	}
 }
 
-// TestExamplesInLanguages runs the examples of docs/languages.md beside copies of what they import.
+// TestExamplesInLanguages runs the examples in docs/languages.md next to copies of the files that
+// they import.
 func TestExamplesInLanguages(t *testing.T) {
 	for _, l := range languages {
 		t.Run(l.name, func(t *testing.T) {
@@ -573,7 +574,7 @@ func TestExamplesInLanguages(t *testing.T) {
 	}
 }
 
-// TestTypes checks the types of the TypeScript.
+// TestTypes type-checks the TypeScript.
 func TestTypes(t *testing.T) {
 	tsc, err := exec.LookPath(nodeModules + "/.bin/tsc")
 	if err != nil {

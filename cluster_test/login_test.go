@@ -53,7 +53,7 @@ func TestHundredFailuresAnHour(t *testing.T) {
 				t.Errorf("%d failures in an hour", most)
 			}
 			if enough := map[string]int{"the widest": 80, "in steps": 80, "default": 30, "solvers": 30}[name]; most < enough || s.succeeded.Load() < 50 || s.failed.Load() == 0 {
-				t.Error("a poor test: too little happened")
+				t.Error("this test proves too little: too little happened")
 			}
 		})
 	}
@@ -113,7 +113,7 @@ func sample(all []string, n int) []string {
 	return all[:min(n, len(all))]
 }
 
-// attempt sends an attempt, mostly of an attacker and sometimes of the owner.
+// attempt sends an attempt, mostly by an attacker and sometimes by the owner.
 func (s *loginAttack) attempt(t *testing.T) {
 	from := netip.AddrFrom4([4]byte{10, 0, byte(rand.IntN(256)), byte(rand.IntN(256))})
 	var a *login.Attempt
@@ -157,7 +157,7 @@ func (s *loginAttack) end(ctx context.Context, a *login.Attempt) {
 	}
 }
 
-// mostInAnHour returns the most failures of any hour.
+// mostInAnHour returns the maximum number of failures in any hour.
 func (s *loginAttack) mostInAnHour() (most int) {
 	for i, from := range s.failures {
 		n := 0

@@ -15,7 +15,7 @@ import (
 )
 
 // TestSentinel kills the master of a Sentinel deployment under load. Calls end in time, the limiter
-// goes on with the replica by itself, and the units that the replica had received still count.
+// continues with the replica by itself, and the units that the replica had received still count.
 func TestSentinel(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, k kind) {
@@ -68,9 +68,9 @@ func attemptN(t *testing.T, l limiter, n int) (attempts []attempt) {
 	return attempts
 }
 
-// TestPromotedByHand makes a replica the master, as an operator does, and the old master its
+// TestPromotedByHand makes a replica the master, as an operator would, and the old master its
 // replica. Until the connections to the old master are closed, calls count nothing and return an
-// error. Then the limiter goes on with all counts.
+// error. Then the limiter continues with all counts.
 func TestPromotedByHand(t *testing.T) {
 	eachClient(t, func(t *testing.T, k kind) {
 		pair := redistest.Replica(t)
@@ -80,7 +80,7 @@ func TestPromotedByHand(t *testing.T) {
 		pair.Promote(t)
 		left := 6
 		if _, err := l.Allow(t.Context(), "e"); err == nil {
-			left-- // the client had lost its connection, and made one to the new master
+			left-- // the client had lost its connection, and opened one to the new master
 		} else if !errors.Is(err, window.ErrOutage) || !strings.Contains(err.Error(), "READONLY") {
 			t.Errorf("on the old master: %v", err)
 		}
@@ -144,13 +144,13 @@ func TestRESP2(t *testing.T) {
 	each(t, func(t *testing.T, k kind) { checkVerbs(t, k, client, false) })
 }
 
-// TestACLOfOneServer runs TestACL on a server without a cluster, and so on each version of Redis.
-// Its user can prove that it is one server.
+// TestACLOfOneServer runs TestACL on a server without a cluster, and thus on each version of Redis.
+// Its user can prove that Redis is a single server.
 func TestACLOfOneServer(t *testing.T) {
 	s, rule, calls := redistest.Start(t), userRule(t), &redistest.Calls{}
 	must(s.Do(t.Context(), append([]string{"ACL", "SETUSER"}, append(rule, "~TestACL*")...)...).ToString())
 	client := s.NewClient(t, func(o *rueidis.ClientOption) {
-		o.Username, o.Password, o.ForceSingleClient = "limiter", "password", false // it asks whether this is a cluster
+		o.Username, o.Password, o.ForceSingleClient = "limiter", "password", false // the client asks whether this is a cluster
 		calls.Count(o)
 	})
 	each(t, func(t *testing.T, k kind) {
@@ -161,8 +161,8 @@ func TestACLOfOneServer(t *testing.T) {
 	checkDenied(t, s)
 }
 
-// TestACLWithoutProbes checks that events are decided one a call for a user who may not prove that
-// Redis is one server: it may not use the keys for that, or not EVAL.
+// TestACLWithoutProbes checks that each call decides one event if the user lacks the permissions to
+// prove that Redis is a single server: either for the probe keys, or for EVAL.
 func TestACLWithoutProbes(t *testing.T) {
 	each(t, func(t *testing.T, k kind) {
 		for name, change := range map[string][]string{
@@ -182,14 +182,14 @@ func TestACLWithoutProbes(t *testing.T) {
 				calls.AwaitProof(t, ask)
 				calls.AwaitSingles(t, ask)
 				if n := calls.Several.Load(); n > 0 {
-					t.Errorf("%d calls about several events", n)
+					t.Errorf("%d calls with several events", n)
 				}
 			})
 		}
 	})
 }
 
-// asker returns a function that asks about events, all at once.
+// asker returns a function that attempts events, all at once.
 func asker(t *testing.T, l limiter) func(events []string) {
 	t.Helper()
 	return func(events []string) {
@@ -202,7 +202,7 @@ func asker(t *testing.T, l limiter) func(events []string) {
 }
 
 // TestFull fills the memory of the server. Then Allow fails and counts nothing, and Peek still
-// works. Allow works again when there is room.
+// works. Allow works again once there is room.
 func TestFull(t *testing.T) {
 	eachClient(t, func(t *testing.T, k kind) {
 		s := redistest.Start(t, "--maxmemory-policy", "noeviction")

@@ -28,22 +28,22 @@ func TestReshardingUnderLoad(t *testing.T) {
 		sum := checkCounts(t, c.limiter, maxUnits, attempts, nil)
 		t.Logf("%d events: %+v", len(count(t, attempts)), sum)
 		if askRedirects(t, nodes) == before {
-			t.Error("a poor test: no call was redirected")
+			t.Error("this test proves too little: no call was redirected")
 		}
 	})
 }
 
-// twoKeys limits by a list of times and a counter, as limiters with two keys for an event do.
+// twoKeys limits with a list of times and a counter, like limiters with two keys per event.
 const twoKeys = `
 	if tonumber(redis.call('GET', KEYS[2]) or 0) >= 300 then return 0 end
 	redis.call('RPUSH', KEYS[1], ARGV[1])
 	return redis.call('INCR', KEYS[2])`
 
-// TestTwoKeysForContrast shows that Redis refuses calls of a script with two keys by TRYAGAIN while
-// a slot moves, under the same load.
+// TestTwoKeysForContrast shows that Redis refuses calls to a script with two keys, with TRYAGAIN,
+// while a slot moves under the same load.
 func TestTwoKeysForContrast(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it shows what is wrong with another script")
+		t.Skip("it shows a problem of another script")
 	}
 	nodes := redistest.Replicated(t)
 	client, name, script := nodes.NewClient(t, nil), redistest.Key(t), rueidis.NewLuaScript(twoKeys)
@@ -66,6 +66,6 @@ func TestTwoKeysForContrast(t *testing.T) {
 	}
 	t.Logf("%d of %d attempts were refused by TRYAGAIN", again, len(attempts))
 	if again == 0 {
-		t.Error("a poor test: TRYAGAIN refused nothing")
+		t.Error("this test proves too little: TRYAGAIN refused nothing")
 	}
 }

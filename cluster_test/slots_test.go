@@ -57,8 +57,8 @@ func hashed(event string) string {
 	return "~" + base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// TestHostileEvents checks that every method treats each of them as one event, without an error,
-// and that none affects another.
+// TestHostileEvents checks that every method treats each hostile string as one event, without an
+// error, and that none affects another.
 func TestHostileEvents(t *testing.T) {
 	each(t, func(t *testing.T, k kind) {
 		nodes, name := redistest.Replicated(t), redistest.Key(t)

@@ -24,8 +24,8 @@ const (
 	askLimit  = 30 * time.Second // for all other calls
 )
 
-// docker holds the containers and networks that the program made. The program serves its exported
-// methods.
+// docker holds the containers and networks that the program created. The program serves its
+// exported methods.
 type docker struct {
 	image string
 
@@ -34,7 +34,7 @@ type docker struct {
 	networks []*testcontainers.DockerNetwork
 }
 
-// box is a container with its network. An isolated one is off its network.
+// box is a container with its network. An isolated one is disconnected from it.
 type box struct {
 	container *testcontainers.DockerContainer
 	network   string
@@ -147,7 +147,7 @@ func (d *docker) Resume(port int, _ *struct{}) error {
 	})
 }
 
-// Isolate takes a server off its network.
+// Isolate disconnects a server from its network.
 func (d *docker) Isolate(port int, _ *struct{}) error {
 	return d.ask(port, func(ctx context.Context, c *testcontainers.DockerClient, b box) error {
 		_, err := c.NetworkDisconnect(ctx, b.network, client.NetworkDisconnectOptions{Container: b.container.GetContainerID()})

@@ -34,11 +34,11 @@ func (d *docker) Find(limit time.Duration, found *containers.Daemon) error {
 		d.image, *found = a.Image, a.Daemon
 		return a.err
 	case <-ctx.Done():
-		return fmt.Errorf("no answer in %v", limit)
+		return fmt.Errorf("no answer within %v", limit)
 	}
 }
 
-// find returns the Docker daemon that answers. It may hang, because testcontainers sets no
+// find returns the Docker daemon that answers. It can hang, because testcontainers sets no
 // deadline.
 func find(ctx context.Context) (f containers.Daemon, err error) {
 	if err := pingDockerHost(ctx); err != nil {

@@ -32,7 +32,7 @@ func main() {
 	}
 }
 
-// pipes are the standard input and output.
+// pipes combines standard input and output.
 type pipes struct {
 	io.Reader
 	io.WriteCloser

@@ -18,7 +18,7 @@ import (
 
 // How do I get metrics into Prometheus?
 func Example() {
-	exporter, err := prometheus.New() // or an exporter for OTLP
+	exporter, err := prometheus.New() // or an OTLP exporter
 	if err != nil {
 		panic(err)
 	}
@@ -29,7 +29,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	limiter, err := window.NewLocal(window.Config{ // or window.New, to share limits by Redis
+	limiter, err := window.NewLocal(window.Config{ // or window.New, to share limits through Redis
 		Name: "login", Limits: []window.Limit{window.PerHour(5)}, Observe: observe,
 	})
 	if err != nil {
@@ -41,7 +41,7 @@ func Example() {
 		}
 	}
 
-	server := httptest.NewRecorder() // yours serves promhttp.Handler() as /metrics
+	server := httptest.NewRecorder() // your server serves promhttp.Handler() at /metrics
 	promhttp.Handler().ServeHTTP(server, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
 	for line := range strings.Lines(server.Body.String()) {
 		if strings.HasPrefix(line, "slidegate_limiter_decision_duration_seconds_count") {

@@ -1,5 +1,5 @@
 // Package monitoring_test tests the dashboard and the alerts of docs/monitoring with a real
-// Prometheus. It scrapes proxies and a program that reports by otelgate. The tests are not in
+// Prometheus. It scrapes proxies and a program that reports with otelgate. The tests are not in
 // otelgate, because its users would then require client_golang.
 package monitoring_test
 
@@ -33,7 +33,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	http.DefaultClient.Timeout = time.Minute // so that a hang names itself
+	http.DefaultClient.Timeout = time.Minute // so that a hang fails where it occurs
 	redistest.Main(m)
 }
 
@@ -58,8 +58,8 @@ type load struct {
 	program string
 }
 
-// startLoad starts four proxies and a program. One proxy reaches neither Redis nor its server, and
-// one may not use its keys. Each gets calls until the test ends.
+// startLoad starts four proxies and a program. One proxy can reach neither Redis nor its server,
+// and one has no permission for its keys. Each gets calls until the test ends.
 func startLoad(t *testing.T, slidegate string) load {
 	t.Helper()
 	redis := &underLoad{redistest.Start(t)}
@@ -121,7 +121,7 @@ func request(ctx context.Context, to string) {
 	}
 }
 
-// startProgram starts limiters that report by otelgate, and returns the address of their metrics.
+// startProgram starts limiters that report with otelgate, and returns the address of their metrics.
 func startProgram(t *testing.T, redis *redistest.Server) (address string) {
 	t.Helper()
 	registry := client.NewRegistry()
@@ -152,8 +152,8 @@ func startProgram(t *testing.T, redis *redistest.Server) (address string) {
 	return must(url.Parse(server.URL)).Host
 }
 
-// startHolders starts two limiters of one place, which callers hold until it is lost. One has a Fallback, and the
-// other has a caller more than places.
+// startHolders starts two limiters of one place, which callers hold until it is lost. One has a
+// Fallback, and the other has more callers than places.
 func startHolders(t *testing.T, provider *metric.MeterProvider, cfg inflight.Config, conn *window.Connection) {
 	t.Helper()
 	plain := must(inflight.New(conn, cfg))
@@ -238,7 +238,7 @@ func run(t *testing.T, ready *regexp.Regexp, program string, args ...string) (fo
 		fmt.Fprintln(&all, lines.Text())
 		if found = ready.FindStringSubmatch(all.String()); found != nil {
 			go func() {
-				for lines.Scan() { // or it would block
+				for lines.Scan() { // otherwise the program would block
 				}
 			}()
 			return found
@@ -296,7 +296,7 @@ type line struct {
 	Values [][2]any
 }
 
-// lines returns the answer to a query for each second of a period.
+// lines returns the result of a query for each second of a period.
 func (p *scraper) lines(t *testing.T, expr string, from, to time.Time) []line {
 	t.Helper()
 	var found struct{ Result []line }
@@ -349,7 +349,7 @@ func (p *scraper) exported(t *testing.T) exports {
 			}
 			labels[label][value] = true
 		}
-		if labels["error_type"] != nil { // a closed set, of which nothing here causes all
+		if labels["error_type"] != nil { // a closed set; no test causes all of them
 			for _, r := range []window.Reason{window.ReasonNoAuth, window.ReasonOOM, window.ReasonMisconf, window.ReasonReadOnly, window.ReasonLua} {
 				labels["error_type"][string(r)] = true
 			}

@@ -20,10 +20,10 @@ const (
 	alertsFile    = "../../docs/monitoring/alerts.yml"
 )
 
-// TestMonitoring runs Prometheus beside four proxies and a program under load, on a Redis that
-// becomes slow and hangs. It checks that each query of the dashboard and each alert returns data at
-// some time, with the labels in its legend or texts. None uses a metric, a label or a value that
-// nobody exports.
+// TestMonitoring runs Prometheus with four proxies and a program under load, on a Redis that
+// becomes slow and hangs. It checks that each dashboard query and each alert returns data at some
+// time, with the labels in its legend or texts. None uses a metric, a label or a value that is not
+// exported.
 func TestMonitoring(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes half a minute")
@@ -60,7 +60,7 @@ func TestMonitoring(t *testing.T) {
 	}
 }
 
-// TestAlerts checks that promtool accepts the alerts, and which of them fire for which reason.
+// TestAlerts checks that promtool accepts the alerts, and which reasons make which alerts fire.
 func TestAlerts(t *testing.T) {
 	redistest.Program(t, "prometheus", "prometheus") // promtool is in the same package
 	for _, args := range [][]string{{"check", "rules", alertsFile}, {"test", "rules", "testdata/alerts.yml"}} {
@@ -70,7 +70,7 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// These patterns match the parts of PromQL that the dashboard and the alerts use.
+// The parts of PromQL that the dashboard and the alerts use.
 var (
 	texts     = regexp.MustCompile(`"[^"]*"`)
 	grouping  = regexp.MustCompile(`\b(?:by|on|without|ignoring|group_left|group_right)\s*\(([^)]*)\)`)
@@ -81,7 +81,7 @@ var (
 	operators = regexp.MustCompile(`^(and|or|unless|bool|offset)\s*\(?$`)
 )
 
-// unknownNames returns the metrics, labels and values of an expression that nobody exports.
+// unknownNames returns the metrics, labels and values in an expression that are not exported.
 func (e exports) unknownNames(expr string) (all []string) {
 	var metrics, groups []string
 	for _, found := range selection.FindAllStringSubmatch(expr, -1) {
@@ -99,7 +99,7 @@ func (e exports) unknownNames(expr string) (all []string) {
 	}
 	for _, metric := range metrics {
 		if e[metric] == nil {
-			all = append(all, "nobody exports the metric "+metric)
+			all = append(all, "no program exports the metric "+metric)
 			continue
 		}
 		for _, label := range groups {
@@ -111,7 +111,7 @@ func (e exports) unknownNames(expr string) (all []string) {
 	return all
 }
 
-// unmatched returns the labels of a selection, and their values, that a metric does not have.
+// unmatched returns the labels and values in a selection that a metric does not have.
 func (e exports) unmatched(metric, selection string) (all []string) {
 	for _, found := range matcher.FindAllStringSubmatch(selection, -1) {
 		label := found[1]
@@ -128,7 +128,7 @@ func (e exports) unmatched(metric, selection string) (all []string) {
 	return all
 }
 
-// TestUnknownNames checks that unknownNames finds what nobody exports.
+// TestUnknownNames checks that unknownNames finds names that are not exported.
 func TestUnknownNames(t *testing.T) {
 	e := exports{
 		"requests_total":  {"route": {"/": true}, "decision": {"admitted": true, "denied": true}},
@@ -141,13 +141,13 @@ func TestUnknownNames(t *testing.T) {
 		`histogram_quantile(0.99, sum by (le) (rate(seconds_bucket{route=~".*"}[1m])))`:                                nil,
 		`rate(requests_total{route=~".*"}[5m]) and on (route) outages > 0`:                                             nil,
 		`resident_memory and on (job) requests_total`:                                                                  {"requests_total has no label job"},
-		`rate(request_total[5m])`:                                          {"nobody exports the metric request_total"},
-		`rate(request_total{route="/"}[5m])`:                               {"nobody exports the metric request_total"},
+		`rate(request_total[5m])`:                                          {"no program exports the metric request_total"},
+		`rate(request_total{route="/"}[5m])`:                               {"no program exports the metric request_total"},
 		`requests_total{decision="refused"}`:                               {"requests_total has no decision refused"},
 		`requests_total{decision!~"denied|gone"}`:                          {"requests_total has no decision gone"},
 		`requests_total{limiter=~".*"}`:                                    {"requests_total has no label limiter"},
 		`sum by (le) (rate(requests_total{decision="denied"}[1m])) > 0.05`: {"requests_total has no label le"},
-		`outages or gauge`:                                                 {"nobody exports the metric gauge"},
+		`outages or gauge`:                                                 {"no program exports the metric gauge"},
 	} {
 		if diff := cmp.Diff(want, e.unknownNames(expr)); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", expr, diff)

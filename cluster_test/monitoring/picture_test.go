@@ -20,7 +20,7 @@ const (
 	top, bottom = 28.0, 62.0
 )
 
-// The colours of the picture in light mode. They are those of other pictures.
+// The colours of the picture in light mode, as in the other pictures.
 const (
 	paper, ink, rule                 = "#FFFFFF", "#222222", "#E6E6E6"
 	blue, vermilion, green, mulberry = "#0072B2", "#D55E00", "#009E73", "#7A1F5C"
@@ -45,8 +45,8 @@ func stroke(i int) string {
 	return fmt.Sprintf(`fill="none" stroke-width="1.5" stroke-dasharray="%s" style="stroke:%s"`, dashes[i/len(colours)%len(dashes)], colours[i%len(colours)])
 }
 
-// draw draws all panels of the dashboard for a minute of Prometheus data: a fast Redis, a slow one,
-// a fast one, one that hangs, and a fast one.
+// draw draws all panels of the dashboard for a minute of Prometheus data: Redis is fast, slow,
+// fast, hangs, and is fast again.
 func (p *scraper) draw(t *testing.T) {
 	t.Helper()
 	<-time.After(20 * time.Second)
@@ -99,8 +99,8 @@ func (p *scraper) drawPanel(t *testing.T, to *strings.Builder, panel panel, end 
 	c.legend(names, height)
 }
 
-// separateBuckets sorts the cumulative buckets of a histogram, and subtracts from each the one
-// before.
+// separateBuckets sorts the cumulative buckets of a histogram, and subtracts the previous bucket
+// from each.
 func separateBuckets(buckets []line) {
 	bound := func(l line) float64 { return must(strconv.ParseFloat(l.Metric["le"], 64)) }
 	slices.SortFunc(buckets, func(a, b line) int { return cmp.Compare(bound(a), bound(b)) })
@@ -118,7 +118,7 @@ type chart struct {
 	from          time.Time
 }
 
-// draw draws lines. The axis ends at the largest value, and names it.
+// draw draws lines. The axis ends at the largest value, which is its label.
 func (c chart) draw(lines []line, unit string) {
 	largest := 0.0
 	for _, l := range lines {
@@ -144,7 +144,7 @@ func (c chart) draw(lines []line, unit string) {
 	}
 }
 
-// legend names the lines below them, each beside a sample.
+// legend writes the names of the lines below them, each next to a sample.
 func (c chart) legend(names []string, height float64) {
 	x, y := 8.0, height-bottom+22
 	for i, name := range names {
@@ -157,7 +157,7 @@ func (c chart) legend(names []string, height float64) {
 	}
 }
 
-// value returns a value of a line, or 0 if it is no number.
+// value returns a value of a line, or 0 if it is not a number.
 func (l line) value(i int) float64 {
 	text, _ := l.Values[i][1].(string)
 	v, err := strconv.ParseFloat(text, 64)
@@ -178,7 +178,7 @@ func (l line) second(i int, from time.Time) float64 {
 	return at - float64(from.Unix())
 }
 
-// amount returns a value in a unit of Grafana.
+// amount formats a value in a Grafana unit.
 func amount(v float64, unit string) string {
 	switch unit {
 	case "s":

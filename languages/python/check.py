@@ -121,7 +121,7 @@ def refusals():
     refused([], "no checks")
     refused([Check(limiter(), b"a"), Check(limiter(), b"a")], "two checks of allow_all have the key refused:{a}:w")
     for other in (limiter(Recorder()), limiter(script="ar1.lua"), limiter(count_denied=True)):
-        refused([Check(limiter(), b"a"), Check(other, b"b")], "cannot decide about refused:{b}:")
+        refused([Check(limiter(), b"a"), Check(other, b"b")], "cannot decide on refused:{b}:")
     differ("sent", recorder.sent, None)
     recorder.reply = redis.ResponseError("CROSSSLOT Keys in request don't hash to the same slot")  # as by a proxy
     refused([Check(limiter(), b"a"), Check(limiter(), b"b")], SEVERAL_SLOTS)

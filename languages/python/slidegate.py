@@ -1,4 +1,4 @@
-"""Rate limiters that share their counts with those of Slidegate in Go, on redis-py 4.3 or later.
+"""Rate limiters that share their counts with those of Slidegate in Go, with redis-py 4.3 or later.
 
 Copy this file, and window.lua or ar1.lua of the same version of Slidegate. docs/languages.md has an
 example.
@@ -23,7 +23,7 @@ from redis.utils import str_if_bytes
 class Limit(NamedTuple):
     """At most max units in any span of per. All times are in ms.
 
-    A resolution is for window alone. 0 is the default.
+    A resolution applies only to window. 0 means the default.
     """
 
     max: int
@@ -37,10 +37,10 @@ class Limit(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """What one limit has in use.
+    """The usage of one limit.
 
-    retry_after is the ms until it admits the same request. reset_after is the ms until it is as if
-    never used.
+    retry_after is the number of ms until it allows the same request. reset_after is the number of
+    ms until nothing is in use.
     """
 
     used: int
@@ -50,19 +50,19 @@ class Usage(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """The answer to an attempt. If it grants less than asked for, retry after retry_after ms."""
+    """The decision on an attempt. If it grants less than requested, retry after retry_after ms."""
 
     allowed: bool
     granted: int
     counted: int
     remaining: int
     retry_after: int
-    at: int  # when: in ms since 1970 for window, in us for ar1
+    at: int  # the time: in ms since 1970 for window, in us for ar1
     usage: list[Usage]
 
 
 class Check(NamedTuple):
-    """One of the attempts of allow_all: n units of an event under a limiter."""
+    """One of the attempts in allow_all: n units of an event under a limiter."""
 
     limiter: Limiter
     event: bytes
@@ -70,10 +70,10 @@ class Check(NamedTuple):
 
 
 class JointDecision(NamedTuple):
-    """The answer of allow_all, with a decision about each check, in order.
+    """The result of allow_all, with a decision on each check, in order.
 
-    If it is not allowed, nothing was counted. retry_after is then the longest wait of those that
-    deny.
+    If it is not allowed, nothing was counted. retry_after is then the longest wait of the
+    checks that deny.
     """
 
     allowed: bool
@@ -82,7 +82,7 @@ class JointDecision(NamedTuple):
 
 
 class Uncertain(Exception):
-    """No reply came, so the call may or may not have been counted. Do not repeat it."""
+    """There was no reply, so the call may or may not have been counted. Do not repeat it."""
 
 
 class Once(redis.Connection):
@@ -118,9 +118,9 @@ def tag(event: bytes, secret: bytes | None = None) -> str:
 
 
 class Limiter:
-    """Limits events by a script, under a name that all callers share. It is safe for many threads.
+    """Limits events with a script, under a name that all callers share. It is safe for use by many threads.
 
-    Any redis.RedisError means that nothing was counted. now is for tests alone, in the unit of
+    Any redis.RedisError means that nothing was counted. now is for tests only, in the unit of
     Decision.at.
     """
 
@@ -147,10 +147,10 @@ class Limiter:
         return self._decide("count" if self._count_denied else "allow", event, n)
 
     def allow_each(self, events: list[bytes]) -> list[Decision | redis.RedisError | Uncertain]:
-        """Counts one unit of each event, or none if a limit denies it, one after the other.
+        """Counts one unit of each event, or none if a limit denies it, sequentially.
 
-        Returns the decision about each event, or its error. One call to a server is about up to 64
-        events. On a cluster, each event has a call of its own.
+        Returns the decision on each event, or its error. One call to a server covers up to 64
+        events. On a cluster, each event has its own call.
         """
         keys = [self.key(event) for event in events]
         size = 1 if isinstance(self._client, redis.RedisCluster) else 64
@@ -160,9 +160,10 @@ class Limiter:
     def allow_all(checks: list[Check]) -> JointDecision:
         """Counts the units of all checks in one call, or none if one of them is denied.
 
-        Beside a denial, a decision that would be allowed says so, with counted 0. All keys must
-        differ. On a cluster they must be in one hash slot: use the same event and the same secret
-        for all. The limiters share a client, use window.lua, and count no denied attempts.
+        If one is denied, the decisions on the others still say that they would be allowed, with
+        counted 0. All keys must differ. On a cluster, they must be in one hash slot: use the same
+        event and the same secret for all. The limiters must share a client, use window.lua, and not
+        count denied attempts.
         """
         keys = _joint_keys(checks)
         limits = [v for limiter, _, _ in checks for v in (len(limiter._limits), *limiter._limit_arguments(False))]
@@ -174,11 +175,11 @@ class Limiter:
         return JointDecision(allowed, max(d.retry_after for d in decisions), decisions)
 
     def allow_up_to(self, event: bytes, n: int) -> Decision:
-        """Counts as many of n units as every limit admits."""
+        """Counts as many of n units as every limit allows."""
         return self._decide("countsome" if self._count_denied else "some", event, n)
 
     def peek(self, event: bytes, n: int = 1) -> Decision:
-        """Returns what allow would answer, and counts nothing."""
+        """Returns what allow would return, and counts nothing."""
         return self._decide("peek", event, n)
 
     def charge(self, event: bytes, n: int) -> Decision:
@@ -219,29 +220,29 @@ class Limiter:
         return Decision(granted > 0, granted, counted, min(u.remaining for u in usage), wait, at, usage)
 
     def _next_decision(self, n: int, reply: Iterator) -> Decision:
-        """Takes the next decision from a joint reply, or raises the error in its place."""
+        """Takes the next decision from a joint reply, or raises the error that replaces it."""
         part = list(islice(reply, 2 + 3 * len(self._limits)))
         if not isinstance(part[0], int):
             raise redis.ResponseError(str_if_bytes(part[0]))
         return self._decision("allow", n, part)
 
     def _call(self, verb: str, keys: list[str], n: int, coarse: bool, *last: int) -> list:
-        """Calls the script about the events of some keys, with n units of each."""
+        """Calls the script for the events of some keys, with n units each."""
         return self._run(verb, keys, [n] * len(keys), [*self._limit_arguments(coarse), *last])
 
     def _limit_arguments(self, coarse: bool) -> list[int]:
-        """Returns the limits as the script takes them."""
+        """Returns the limits as arguments of the script."""
         arguments = []
         for limit in self._limits:
             arguments += [limit.per, limit.max] + ([limit.width(coarse)] if self._kind == "w" else [])
         return arguments
 
     def _run(self, verb: str, keys: list[str], units: list[int], rest: list[int]) -> list:
-        """Calls the script about units of the events of some keys."""
+        """Calls the script for units of the events of some keys."""
         call = [len(keys), *keys, verb, self._now(), *units, *rest]
         try:
             return self._client.evalsha(self._sha, *call)
-        except redis.exceptions.NoScriptError:  # it certainly did not run
+        except redis.exceptions.NoScriptError:  # the call certainly did not run
             return self._client.eval(self._source, *call)
         except redis.ResponseError as e:
             if not str(e).startswith("CROSSSLOT"):
@@ -254,12 +255,12 @@ class Limiter:
 
 
 def _several_slots(keys: list[str]) -> redis.ResponseError:
-    return redis.ResponseError(f"nothing was counted, since the keys {', '.join(keys)} are in several hash slots of a "
+    return redis.ResponseError(f"nothing was counted, because the keys {', '.join(keys)} are in several hash slots of a "
                                "cluster; use the same event and the same secret for all, or one call for each")
 
 
 def _joint_keys(checks: list[Check]) -> list[str]:
-    """Returns the keys of checks, or raises ValueError if one call cannot decide about them."""
+    """Returns the keys of checks, or raises ValueError if one call cannot decide on them."""
     if not checks:
         raise ValueError("allow_all has no checks; give it at least one")
     keys = []
@@ -268,7 +269,7 @@ def _joint_keys(checks: list[Check]) -> list[str]:
         if key in keys:
             raise ValueError(f"two checks of allow_all have the key {key}; add up their units in one")
         if limiter._kind != "w" or limiter._count_denied or limiter._client is not checks[0].limiter._client:
-            raise ValueError(f"allow_all cannot decide about {key}: the limiters must share a client, use window.lua, "
-                             "and count no denied attempts")
+            raise ValueError(f"allow_all cannot decide on {key}: the limiters must share a client, use window.lua, "
+                             "and not count denied attempts")
         keys.append(key)
     return keys

@@ -155,7 +155,7 @@ async function refusals() {
   const elsewhere = limiter("window.lua", {}, { ...unused });
   for (const other of [limiter("ar1.lua"), limiter("window.lua", { countDenied: true }), elsewhere]) {
     const checks = [first, { limiter: other, event: bytes("62") }];
-    await rejects(Limiter.allowAll(checks), /cannot decide about refused:{b}:/);
+    await rejects(Limiter.allowAll(checks), /cannot decide on refused:{b}:/);
   }
 }
 
@@ -249,7 +249,7 @@ const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /**
  * Returns nothing after an error that says that nothing was counted, such as MOVED while a slot
- * moves. Then ask again.
+ * moves. The caller must then call again.
  */
 function unlessRefused(e: unknown): undefined {
   if (e instanceof Uncertain) throw e;

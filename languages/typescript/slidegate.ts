@@ -1,5 +1,5 @@
 /**
- * Rate limiters that share their counts with those of Slidegate in Go, on node-redis 4.5 or later.
+ * Rate limiters that share their counts with those of Slidegate in Go, with node-redis 4.5 or later.
  *
  * Copy this file, and window.lua or ar1.lua of the same version of Slidegate. docs/languages.md has
  * an example.
@@ -10,39 +10,39 @@ import { basename } from "node:path";
 import { ClientOfflineError, ErrorReply } from "redis";
 
 /**
- * At most max units in any span of per. All times are in ms. A resolution is for window alone, and
- * replaces the default.
+ * At most max units in any span of per. All times are in ms. A resolution applies only to window,
+ * and replaces the default.
  */
 export interface Limit { max: number; per: number; resolution?: number }
 
 /**
- * What one limit has in use. retryAfter is the ms until it admits the same request. resetAfter is
- * the ms until it is as if never used.
+ * The usage of one limit. retryAfter is the number of ms until it allows the same request.
+ * resetAfter is the number of ms until nothing is in use.
  */
 export interface Usage { used: number; remaining: number; retryAfter: number; resetAfter: number }
 
-/** The answer to an attempt. If it grants less than was asked for, retry after retryAfter ms. */
+/** The decision on an attempt. If it grants less than was requested, retry after retryAfter ms. */
 export interface Decision {
   allowed: boolean;
   granted: number;
   counted: number;
   remaining: number;
   retryAfter: number;
-  at: number; // when: in ms since 1970 for window, in us for ar1
+  at: number; // the time: in ms since 1970 for window, in us for ar1
   usage: Usage[];
 }
 
-/** One of the attempts of allowAll: n units of an event under a limiter. Without n, it is one unit. */
+/** One of the attempts in allowAll: n units of an event under a limiter. n defaults to 1. */
 export interface Check { limiter: Limiter; event: Buffer; n?: number }
 
 /**
- * The answer of allowAll, with a decision about each check, in order. If it is not allowed, nothing
- * was counted. retryAfter is then the longest wait of those that deny.
+ * The result of allowAll, with a decision on each check, in order. If it is not allowed, nothing
+ * was counted. retryAfter is then the longest wait of the checks that deny.
  */
 export interface JointDecision { allowed: boolean; retryAfter: number; decisions: Decision[] }
 
 /**
- * What createClient and createCluster of node-redis return. Set disableOfflineQueue, so that no
+ * A client from createClient or createCluster of node-redis. Set disableOfflineQueue, so that no
  * call is sent late.
  */
 export interface Client {
@@ -52,16 +52,16 @@ export interface Client {
 }
 
 export interface Options {
-  secret?: Buffer; // at least 16 random bytes: keys then hold an HMAC-SHA256 of the event
-  countDenied?: boolean; // denied attempts count, too
-  timeout?: number; // the longest wait for a reply, in ms; 1000 without it
-  now?: () => number; // for tests alone, in the unit of Decision.at
+  secret?: Buffer; // at least 16 random bytes: keys then contain an HMAC-SHA256 of the event
+  countDenied?: boolean; // denied attempts count too
+  timeout?: number; // the longest wait for a reply, in ms; the default is 1000
+  now?: () => number; // for tests only, in the unit of Decision.at
 }
 
-/** What the script replies. An event that fails among others has a text in the place of its first number. */
+/** A reply of the script. An event that fails among others has a string instead of its first number. */
 type Reply = (number | string)[];
 
-/** No reply came, so the call may or may not have been counted. Do not repeat it. */
+/** There was no reply, so the call may or may not have been counted. Do not repeat it. */
 export class Uncertain extends Error {}
 
 /** Returns the hash tag of an event. */
@@ -82,8 +82,8 @@ function width(limit: Limit, coarse: boolean): number {
 }
 
 /**
- * Limits events by a script, under a name that all callers share. An ErrorReply means that nothing
- * was counted.
+ * Limits events with a script, under a name that all callers share. An ErrorReply means that
+ * nothing was counted.
  */
 export class Limiter {
   private readonly source: string;
@@ -118,9 +118,9 @@ export class Limiter {
   }
 
   /**
-   * Counts one unit of each event, or none if a limit denies it, one after the other. Returns the
-   * decision about each event, or its error. One call to a server is about up to 64 events. On a
-   * cluster, each event has a call of its own.
+   * Counts one unit of each event, or none if a limit denies it, sequentially. Returns the decision
+   * on each event, or its error. One call to a server covers up to 64 events. On a cluster, each
+   * event has its own call.
    */
   async allowEach(events: Buffer[]): Promise<(Decision | Error)[]> {
     const keys = events.map((event) => this.key(event));
@@ -131,10 +131,10 @@ export class Limiter {
   }
 
   /**
-   * Counts the units of all checks in one call, or none if one of them is denied. Beside a denial,
-   * a decision that would be allowed says so, with counted 0. All keys must differ. On a cluster
-   * they must be in one hash slot: use the same event and the same secret for all. The limiters
-   * share a client, use window.lua, and count no denied attempts.
+   * Counts the units of all checks in one call, or none if one of them is denied. If one is
+   * denied, the decisions on the others still say that they would be allowed, with counted 0. All
+   * keys must differ. On a cluster, they must be in one hash slot: use the same event and the same
+   * secret for all. The limiters must share a client, use window.lua, and not count denied attempts.
    */
   static async allowAll(checks: Check[]): Promise<JointDecision> {
     const keys = Limiter.jointKeys(checks);
@@ -152,12 +152,12 @@ export class Limiter {
     return { allowed, retryAfter, decisions: allowed ? decisions : decisions.map((d) => ({ ...d, counted: 0 })) };
   }
 
-  /** Counts as many of n units as every limit admits. */
+  /** Counts as many of n units as every limit allows. */
   allowUpTo(event: Buffer, n: number): Promise<Decision> {
     return this.decide(this.options.countDenied ? "countsome" : "some", event, n);
   }
 
-  /** Returns what allow would answer, and counts nothing. */
+  /** Returns what allow would return, and counts nothing. */
   peek(event: Buffer, n = 1): Promise<Decision> {
     return this.decide("peek", event, n);
   }
@@ -208,7 +208,7 @@ export class Limiter {
     return { allowed: granted > 0, granted, counted, remaining, retryAfter, at, usage };
   }
 
-  /** Returns the keys of checks, or throws an error if one call cannot decide about them. */
+  /** Returns the keys of checks, or throws an error if one call cannot decide on them. */
   private static jointKeys(checks: Check[]): string[] {
     if (checks.length === 0) throw new Error("allowAll has no checks; give it at least one");
     const keys: string[] = [];
@@ -216,25 +216,25 @@ export class Limiter {
       const key = limiter.key(event);
       if (keys.includes(key)) throw new Error(`two checks of allowAll have the key ${key}; add up their units in one`);
       if (limiter.kind !== "w" || limiter.options.countDenied || limiter.client !== checks[0].limiter.client) {
-        throw new Error(`allowAll cannot decide about ${key}: the limiters must share a client, use window.lua, ` +
-          "and count no denied attempts");
+        throw new Error(`allowAll cannot decide on ${key}: the limiters must share a client, use window.lua, ` +
+          "and not count denied attempts");
       }
       keys.push(key);
     }
     return keys;
   }
 
-  /** Calls the script about the events of some keys, with n units of each. */
+  /** Calls the script for the events of some keys, with n units each. */
   private call(verb: string, keys: string[], n: number, coarse: boolean, ...last: number[]): Promise<Reply> {
     return this.run(verb, keys, keys.map(() => n), [...this.limitArguments(coarse), ...last]);
   }
 
-  /** Returns the limits as the script takes them. */
+  /** Returns the limits as arguments of the script. */
   private limitArguments(coarse: boolean): number[] {
     return this.limits.flatMap((l) => (this.kind === "w" ? [l.per, l.max, width(l, coarse)] : [l.per, l.max]));
   }
 
-  /** Calls the script about units of the events of some keys. */
+  /** Calls the script for units of the events of some keys. */
   private async run(verb: string, keys: string[], units: number[], rest: number[]): Promise<Reply> {
     const now = this.options.now ? this.options.now() : "";
     const call = { keys, arguments: [verb, now, ...units, ...rest].map(String) };
@@ -243,15 +243,15 @@ export class Limiter {
     } catch (e) {
       if (!(e instanceof ErrorReply)) throw e;
       if (e.message.startsWith("CROSSSLOT")) {
-        throw new ErrorReply(`nothing was counted, since the keys ${keys.join(", ")} are in several hash slots of a ` +
+        throw new ErrorReply(`nothing was counted, because the keys ${keys.join(", ")} are in several hash slots of a ` +
           "cluster; use the same event and the same secret for all, or one call for each");
       }
       if (!e.message.startsWith("NOSCRIPT")) throw e;
-      return this.inTime(this.client.eval(this.source, call)); // it certainly did not run
+      return this.inTime(this.client.eval(this.source, call)); // the call certainly did not run
     }
   }
 
-  /** Waits for a reply. Without one, the call is Uncertain, unless it was certainly not sent. */
+  /** Waits for a reply. Without one, it throws Uncertain, unless the call was certainly not sent. */
   private async inTime(reply: Promise<unknown>): Promise<Reply> {
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<never>((_, reject) => {
