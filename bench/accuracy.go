@@ -14,21 +14,22 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// accuracy is an audit of a contender, in real time.
+// accuracy is the result of an audit of a contender, in real time.
 type accuracy struct {
 	Name     string       `json:"name"`
 	Most     float64      `json:"most"`     // the most units in a span of Per, over Max
 	Denied   int          `json:"denied"`   // attempts
-	Needless int          `json:"needless"` // denials that the limit does not ask for
+	Needless int          `json:"needless"` // denials that the limit does not require
 	Waits    audit.Waits  `json:"waits"`
 	Found    []audit.Kind `json:"found"`
-	Like     string       `json:"like,omitempty"` // what it behaves like, if it admits too much
+	Like     string       `json:"like,omitempty"` // what it behaves like, if it allows too much
 }
 
 // attacked is the limit of the audits: short, so that they take seconds.
 var attacked = bound{20, time.Second}
 
-// suspects returns all contenders, under the limit. Those that return no waits return 0.
+// suspects returns all contenders, under the limit of the audits. Those that return no waits return
+// 0.
 func (b bench) suspects(ctx context.Context) (map[string]retryAfter, error) {
 	all := waiting(b.ours, b.theirs)
 	for name, ask := range plain(b.ours) {
@@ -52,7 +53,7 @@ func silent(ask ask) retryAfter {
 	}
 }
 
-// accuracy audits all contenders side by side, each on an event of its own.
+// accuracy audits all contenders concurrently, each on its own event.
 func (b bench) accuracy(ctx context.Context, res *result) error {
 	b.log.Print("accuracy")
 	attempts, err := b.suspects(ctx)

@@ -9,7 +9,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// levelMaker returns a maker of limiters of ar1.
+// levelMaker returns a maker of ar1 limiters.
 func levelMaker(client rueidis.Client) maker {
 	return func(limits []string, now func() time.Time) ask {
 		cfg := ar1.Config{Name: "login", Limits: parse(limits), Now: now}

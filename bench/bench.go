@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// bench says what to measure, and on which servers.
+// bench holds what to measure, and on which servers.
 type bench struct {
 	servers
 
@@ -28,18 +28,18 @@ type bench struct {
 	log  *log.Logger    // progress
 }
 
-// parts are the parts of a run, by the names that the command line takes.
+// parts holds the parts of a run, by their names on the command line.
 var parts = map[string]func(b bench, ctx context.Context, res *result) error{
 	"throughput": bench.throughput, "hot": bench.hot, "server": bench.server, "accuracy": bench.accuracy, "pace": bench.pace, "inflight": bench.inflight,
 }
 
-// order is the order of the parts in a run of all.
+// order is the order of the parts in a run of all parts.
 var order = []string{"throughput", "hot", "server", "accuracy", "pace", "inflight"}
 
 // run measures parts. The servers are empty before and after.
 func (b bench) run(ctx context.Context, names []string, res *result) error {
 	if n, err := b.countAll(ctx); err != nil || n > 0 {
-		return errors.Join(fmt.Errorf("the Redis holds %d keys; give an empty one, since this empties it", n), err)
+		return errors.Join(fmt.Errorf("the Redis holds %d keys; use an empty one, because this program empties it", n), err)
 	}
 	defer func() { _ = b.flush(context.WithoutCancel(ctx)) }()
 	for _, name := range names {
@@ -50,7 +50,7 @@ func (b bench) run(ctx context.Context, names []string, res *result) error {
 	return nil
 }
 
-// wanted returns the contenders that -rows matches, and those that others are compared with.
+// wanted returns the contenders that -rows matches, and those with which others are compared.
 func (b bench) wanted(all []contender, always ...string) ([]contender, error) {
 	if b.rows == nil {
 		return all, nil

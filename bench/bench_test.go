@@ -71,7 +71,7 @@ func TestBench(t *testing.T) {
 	res.checkPictures(t)
 }
 
-// check looks for impossible figures.
+// check fails the test if figures are impossible.
 func (r *throughput) check(t *testing.T, all []contender) {
 	t.Helper()
 	if len(r.Rows) != len(all)*len(r.Callers) {
@@ -103,7 +103,7 @@ func (r row) check(t *testing.T) {
 	}
 }
 
-// checkPictures looks for the names of what was measured.
+// checkPictures checks that the pictures name what was measured.
 func (r result) checkPictures(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
@@ -157,7 +157,7 @@ func checkEnds(t *testing.T, file string, curves []curve, format string, unit fl
 	}
 }
 
-// TestCluster runs the same on a cluster, where counts are sums over the masters.
+// TestCluster runs the bench on a cluster, where counts are summed over the masters.
 func TestCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts a cluster")
@@ -181,8 +181,7 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// TestAccuracy checks that the attacks find what is known about the algorithms, and nothing in
-// window.
+// TestAccuracy checks that the attacks find the known faults of the algorithms, and none in window.
 func TestAccuracy(t *testing.T) {
 	if testing.Short() {
 		t.Skip("its attacks wait for windows to end")
@@ -223,7 +222,7 @@ func TestIncrex(t *testing.T) {
 	}
 }
 
-// TestBenchMeasuresWhatItSays checks that contenders that do not do what they claim get no number.
+// TestBenchMeasuresWhatItSays checks that contenders that do not do what they claim get no figures.
 func TestBenchMeasuresWhatItSays(t *testing.T) {
 	b := small(t)
 	honest := floorRow(b.client, "honest", "", 1, `redis.call('SET', KEYS[1], 'x') return {1}`)
@@ -297,7 +296,7 @@ func TestMerged(t *testing.T) {
 	}
 }
 
-// TestScriptArguments checks that the row window.lua calls the script as window does.
+// TestScriptArguments checks that the row window.lua calls the script like window.
 func TestScriptArguments(t *testing.T) {
 	client := redistest.Client(t)
 	at := time.Now().Truncate(time.Millisecond)
@@ -327,7 +326,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestFlags checks that a wrong command line is refused before anything starts.
+// TestFlags checks that an invalid command line is rejected before anything starts.
 func TestFlags(t *testing.T) {
 	good := bench{passes: 1, rounds: 1, events: 2, span: time.Second}
 	file := filepath.Join(t.TempDir(), "file")
@@ -344,7 +343,7 @@ func TestFlags(t *testing.T) {
 		"no pass":       {func(b *bench) { b.passes = 0 }, environment{}, nil, output{}, "at least 1 pass"},
 		"short span":    {func(b *bench) { b.span = time.Second / 2 }, environment{}, nil, output{}, "span of 1s"},
 		"no part":       {func(*bench) {}, environment{}, []string{"-busy"}, output{}, `no part "-busy": give some of throughput`},
-		"no directory":  {func(*bench) {}, environment{}, nil, output{plots: file}, "is no directory"},
+		"no directory":  {func(*bench) {}, environment{}, nil, output{plots: file}, "is not a directory"},
 		"half a plot":   {func(*bench) {}, environment{}, []string{"server"}, output{plots: t.TempDir()}, "measure both"},
 		"negative busy": {func(*bench) {}, environment{busy: -1}, nil, output{}, "at least 0"},
 	}
@@ -364,7 +363,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// everyThird asks only every third time.
+// everyThird calls f only every third time.
 func everyThird(f ask) ask {
 	var n atomic.Int64
 	return func(ctx context.Context, event string) (bool, error) {
@@ -375,7 +374,7 @@ func everyThird(f ask) ask {
 	}
 }
 
-// with asks about another event.
+// with uses another event.
 func with(f ask, prefix string) ask {
 	return func(ctx context.Context, event string) (bool, error) { return f(ctx, prefix+event) }
 }
@@ -387,7 +386,7 @@ func same(client rueidis.Client) ask {
 	}
 }
 
-// TestAlikeInAllSlices checks that a contender that does something else later gets no number.
+// TestAlikeInAllSlices checks that a contender that changes its behaviour later gets no figures.
 func TestAlikeInAllSlices(t *testing.T) {
 	b := small(t)
 	var asked atomic.Int64
@@ -408,7 +407,7 @@ func TestAlikeInAllSlices(t *testing.T) {
 			return
 		}
 	}
-	t.Error("it is not found out")
+	t.Error("it is not detected")
 }
 
 func twice(f ask) ask {
@@ -446,7 +445,7 @@ func address(b bench) (addr string) {
 	return ""
 }
 
-// TestRefusesKeys checks that the bench refuses a server that is in use.
+// TestRefusesKeys checks that the bench refuses to use a server that holds keys.
 func TestRefusesKeys(t *testing.T) {
 	b := small(t)
 	for database := range 2 { // the bench measures in the first one
@@ -494,9 +493,9 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// BenchmarkLocal measures a decision in memory, under one limit. The events are one hot event, or
-// drawn at random. There is one caller, or as many as -cpu says. Beside it is x/time/rate, a token
-// bucket, in a map with a mutex.
+// BenchmarkLocal measures a decision in memory, under one limit. There is one hot event, or events
+// are drawn at random. There is one caller, or as many as -cpu says. For comparison, it measures
+// x/time/rate, a token bucket, in a map with a mutex.
 func BenchmarkLocal(b *testing.B) {
 	for _, events := range []int{1, 1_000, 100_000} {
 		names := make([]string, events)
@@ -512,7 +511,7 @@ func BenchmarkLocal(b *testing.B) {
 	}
 }
 
-// A bucketMap is what services often write around x/time/rate.
+// bucketMap is what services often build around x/time/rate.
 type bucketMap struct {
 	mu sync.Mutex
 	of map[string]*xrate.Limiter
@@ -533,7 +532,7 @@ func (m *bucketMap) allow(name string) {
 
 var seeds atomic.Uint64
 
-// decideParallel decides about every event once before the clock starts.
+// decideParallel decides on every event once before the clock starts.
 func decideParallel(b *testing.B, names []string, decide func(name string)) {
 	b.ReportAllocs()
 	for _, name := range names {

@@ -15,7 +15,8 @@ import (
 // child does not count as the client's.
 const childRole = "SLIDEGATE_BENCH_CHILD"
 
-// roles are what a child can do, by the first word of its role. The others are the arguments.
+// roles holds what a child can do, by the first word of its role. The other words are the
+// arguments.
 var roles = map[string]func(args []string) error{"busy": busy, "delay": delay, "ping": pingForever, "wait": waitForever}
 
 // actAsChild returns only if this process is not a child. A child ends when its parent stops it or
@@ -50,7 +51,7 @@ func delay(args []string) error {
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a child has none
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a child has no context
 	if err != nil {
 		return err
 	}
@@ -61,7 +62,7 @@ func delay(args []string) error {
 // child is a process that this one has started.
 type child struct {
 	cmd *exec.Cmd
-	in  io.Closer // closed, it ends the child
+	in  io.Closer // closing it ends the child
 	out *bufio.Reader
 }
 
@@ -90,7 +91,7 @@ func (c *child) line() (string, error) {
 	return strings.TrimSpace(text), err
 }
 
-// stop ends the child, and returns when it is gone.
+// stop ends the child, and returns once it has gone.
 func (c *child) stop() {
 	_ = c.in.Close()
 	_ = c.cmd.Wait()

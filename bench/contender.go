@@ -10,22 +10,22 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// The rows that others are compared with.
+// The rows with which others are compared.
 const (
 	rate     = "redis_rate"
 	constant = "constant"
 )
 
-// An ask makes one decision about an event.
+// ask makes one decision on an event.
 type ask = func(ctx context.Context, event string) (allowed bool, err error)
 
-// A contender is one way to decide about events that are in one state, with one outcome.
+// contender is one way to decide on events in a given state, with a given outcome.
 type contender struct {
 	name   string
-	like   string // what it is faithful to
-	beside string // another row that the server part compares it with
-	allows bool   // the answer that each decision must have
-	hot    bool   // all decisions are about one event
+	like   string // what it does
+	beside string // another row with which the server part compares it
+	allows bool   // the outcome that each decision must have
+	hot    bool   // all decisions are on one event
 	merges bool   // several decisions may be one script call
 	keys   int    // keys of one event after a decision
 
@@ -36,9 +36,9 @@ type contender struct {
 	size  int    // and its value in this row
 
 	commands map[string]int // the commands of one decision; nil: one EVALSHA
-	inside   map[string]int // how many of these its script makes: their time is in the script's
+	inside   map[string]int // how many of these its script makes, whose time is part of the script's
 
-	// before brings an event into the state in which it is asked about; nil: the event is new.
+	// before brings an event into its state before a decision; nil means that the event is new.
 	before func(ctx context.Context, event string) error
 	ask    ask
 
@@ -73,7 +73,7 @@ func (c contender) event(i int) string {
 	return event(c.first + i)
 }
 
-// distinct returns how many of n events differ.
+// distinct returns how many of n events are distinct.
 func (c contender) distinct(n int) int {
 	if c.hot {
 		return 1
@@ -93,7 +93,7 @@ func (c contender) sends() map[string]int {
 func (c contender) mustAnswer(ctx context.Context, event string) error {
 	allowed, err := c.ask(ctx, event)
 	if err == nil && allowed != c.allows {
-		err = fmt.Errorf("event %s: allowed is %v, and this row measures the other answer", event, allowed)
+		err = fmt.Errorf("event %s: allowed is %v, but this row measures the other outcome", event, allowed)
 	}
 	return err
 }

@@ -28,8 +28,8 @@ func delayAll(listener net.Listener, addr string, extra time.Duration) error {
 }
 
 // line is one direction of a network. All its chunks take equally long, so a queue keeps them in
-// the order of their delivery. Connections share a line: a thread for each would cost the CPU that
-// the bench measures.
+// delivery order. Connections share a line, because one thread for each would use the CPU that the
+// bench measures.
 type line struct {
 	delay  time.Duration
 	chunks chan chunk
@@ -64,8 +64,8 @@ func (l line) carry(from, to net.Conn) {
 	}
 }
 
-// deliver writes each chunk when its delay is over. It has a thread of its own, because
-// preciseSleep blocks it.
+// deliver writes each chunk when its delay is over. It has its own thread, because preciseSleep
+// blocks it.
 func (l line) deliver() {
 	runtime.LockOSThread()
 	minTimerSlack()

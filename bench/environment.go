@@ -13,10 +13,10 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// environment says where a run takes place.
+// environment describes where a run takes place.
 type environment struct {
-	addr  string        // of Redis; empty: the run starts one
-	busy  int           // processes beside it that use all the CPU they get
+	addr  string        // of Redis; if empty, the run starts one
+	busy  int           // other processes that use all the CPU they get
 	delay time.Duration // what the network adds to a round trip
 	ping  bool          // measures PINGs of a neighbour
 
@@ -50,10 +50,10 @@ func (env *environment) close() {
 	}
 }
 
-// startRedis starts a Redis if there is no address of one.
+// startRedis starts a Redis if no address is given.
 func (env *environment) startRedis() error {
 	if strings.Contains(env.addr, "@") {
-		return errors.New("-redis takes no user and no password; write host:port, as in 127.0.0.1:6379")
+		return errors.New("-redis does not accept a user or a password; write host:port, as in 127.0.0.1:6379")
 	}
 	if env.addr != "" {
 		return nil
@@ -65,7 +65,8 @@ func (env *environment) startRedis() error {
 	return err
 }
 
-// startDelay starts a proxy that delays the network. It returns its address, and what PING takes.
+// startDelay starts a proxy that delays the network. It returns its address, and how long a PING
+// takes.
 func (env *environment) startDelay() (via, network string, err error) {
 	c, err := startChild("delay", env.addr, env.delay.String())
 	if err != nil {
@@ -112,7 +113,7 @@ func (env *environment) startBusy() error {
 	return nil
 }
 
-// loads returns the load averages of 1, 5 and 15 minutes, where the system has them.
+// loads returns the load averages of 1, 5 and 15 minutes, if the system has them.
 func loads() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if fields := strings.Fields(string(text)); err == nil && len(fields) > 2 {

@@ -19,7 +19,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestNoPassword checks that an address with a password is refused, and not printed.
+// TestNoPassword checks that an address with a password is rejected, and not printed.
 func TestNoPassword(t *testing.T) {
 	env := environment{addr: "user:secret@127.0.0.1:1"}
 	if _, _, err := env.open(t.Context()); err == nil || strings.Contains(err.Error(), "secret") {
@@ -50,8 +50,7 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-// TestDelayIsNoBottleneck checks that replies come in order, and that many are on their way at
-// once.
+// TestDelayIsNoBottleneck checks that replies arrive in order, and that many are in flight at once.
 func TestDelayIsNoBottleneck(t *testing.T) {
 	const requests, extra = 1000, 20 * time.Millisecond
 	env := environment{addr: redistest.Addr(t), delay: extra}
@@ -66,12 +65,12 @@ func TestDelayIsNoBottleneck(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(time.Minute)) // so that a hang names itself
+	_ = conn.SetDeadline(time.Now().Add(time.Minute)) // so that a hang fails where it occurs
 	begin := time.Now()
 	go func() {
 		for i := range requests {
 			if _, err := fmt.Fprintf(conn, "ECHO %d\r\n", i); err != nil {
-				return // the reader sees it, too
+				return // the reader also sees it
 			}
 		}
 	}()
@@ -89,7 +88,7 @@ func TestDelayIsNoBottleneck(t *testing.T) {
 
 // TestBusy checks that a busy loop is another process, uses the CPU, and ends when it is stopped.
 func TestBusy(t *testing.T) {
-	for hold := 50 * time.Millisecond; ; hold *= 2 { // on a full machine it gets little
+	for hold := 50 * time.Millisecond; ; hold *= 2 { // on a busy machine it gets little CPU
 		c, err := startChild("busy")
 		if err != nil {
 			t.Fatal(err)
@@ -109,7 +108,7 @@ func TestBusy(t *testing.T) {
 }
 
 // TestEarlier checks that earlier.sh measures an earlier revision in the same passes, and leaves
-// nothing behind: the last one, and the last one with another constructor.
+// nothing behind. It uses the last revision, and the last one with a different constructor.
 func TestEarlier(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -131,8 +130,8 @@ func TestEarlier(t *testing.T) {
 	}
 }
 
-// removed returns the commit that removed a text from package window, or nothing if git does not
-// know.
+// removed returns the commit that removed a text from package window, or "" if git does not know
+// it.
 func removed(text string) string {
 	commit, _ := exec.Command("git", "log", "-1", "--format=%H", "-S"+text, "--", "../window").Output()
 	return strings.TrimSpace(string(commit))
@@ -165,8 +164,8 @@ const (
 	askers    = 256 // in each process
 )
 
-// TestTenProcesses checks one event in ten processes, with 256 callers each, until it is denied.
-// Exactly as many attempts are allowed as the limit says.
+// TestTenProcesses uses one event in ten processes, with 256 callers each, until it is denied.
+// Exactly as many attempts are allowed as the limit permits.
 func TestTenProcesses(t *testing.T) {
 	client := redistest.Client(t)
 	name := redistest.Key(t)
@@ -200,8 +199,8 @@ func TestTenProcesses(t *testing.T) {
 	}
 }
 
-// askUntilDenied runs in each of the processes. It waits for a word in Redis, asks, and prints how
-// many attempts were allowed.
+// askUntilDenied runs in each of the processes. It waits for a value in Redis, makes attempts, and
+// prints how many were allowed.
 func askUntilDenied(args []string) error {
 	ctx := context.Background()
 	client, err := connect(args[0])

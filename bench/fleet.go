@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// The parts pace and inflight measure a fleet: this many processes, of so many callers each, who
-// wait for one event again and again. A contender without a server has all of them in one process.
+// The parts pace and inflight measure a fleet: several processes with several callers each, which
+// repeatedly wait for one event. A contender without a server has all callers in one process.
 const (
 	fleetProcesses = 3
 	fleetCallers   = 20
@@ -25,7 +25,7 @@ func (b bench) pace(ctx context.Context, res *result) (err error) {
 	return err
 }
 
-// fleets compares ways to wait, in spans of all contenders that alternate.
+// fleets compares ways to wait, in alternating spans of all contenders.
 func (b bench) fleets(ctx context.Context, part string, all []contender) (*fleet, error) {
 	all, err := b.wanted(all)
 	if err != nil {
@@ -45,7 +45,7 @@ func (b bench) fleets(ctx context.Context, part string, all []contender) (*fleet
 	return b.summarizeSpans(all, seen), nil
 }
 
-// measureSpan lets a fleet wait, and measures when it has done so for a tenth of the span.
+// measureSpan runs a fleet, and starts measuring after a tenth of the span.
 func (b bench) measureSpan(ctx context.Context, c contender) (s span, err error) {
 	if err := b.flush(ctx); err != nil {
 		return s, err
@@ -109,13 +109,13 @@ func (b bench) startFleet(c contender) (all []*process, stop func(), err error) 
 	return all, stop, nil
 }
 
-// A process is one of a fleet.
+// process is one process of a fleet.
 type process struct {
 	child *child
 	calls []call
 }
 
-// A call says when a wait ended, in ns since 1970, and how many ns of CPU the process had used by
+// call records when a wait ended, in ns since 1970, and how many ns of CPU the process had used by
 // then.
 type call struct{ at, cpu int64 }
 
@@ -140,7 +140,7 @@ func (p *process) readUntil(end time.Time) (err error) {
 }
 
 // between returns the calls between two instants, and the ns of CPU that the process used for them.
-// There is a call before and one after.
+// There must be a call before and one after.
 func (p *process) between(begin, end time.Time) (calls []call, cpu int64) {
 	since := func(at time.Time) int {
 		return slices.IndexFunc(p.calls, func(c call) bool { return c.at >= at.UnixNano() })
@@ -169,7 +169,7 @@ func waitForever(args []string) error {
 	return <-failed
 }
 
-// waitAgain waits again and again, and prints each call.
+// waitAgain waits repeatedly, and prints each call.
 func (c contender) waitAgain() error {
 	for {
 		if _, err := c.ask(context.Background(), event(0)); err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestPace runs the pace part in short spans, and looks for impossible figures.
+// TestPace runs the pace part in short spans, and checks that the figures are possible.
 func TestPace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("its callers wait for seconds")
@@ -31,7 +31,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// TestInFlight runs the inflight part in short spans, and looks for impossible figures.
+// TestInFlight runs the inflight part in short spans, and checks that the figures are possible.
 func TestInFlight(t *testing.T) {
 	if testing.Short() {
 		t.Skip("its callers wait for seconds")

@@ -6,7 +6,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// record is as long as a record of window with five events under three limits.
+// record has the length of a window record with five events under three limits.
 const record = "a record of forty bytes, as long as ours"
 
 // floors returns rows of scripts that decide nothing. No script of that kind can be faster. The
@@ -24,7 +24,7 @@ func floors(client rueidis.Client) []contender {
 	}
 }
 
-// bare returns the row of the least that a script call can be.
+// bare returns the row of the smallest possible script call.
 func bare(client rueidis.Client) contender {
 	return floorRow(client, constant, "an EVALSHA of a constant by rueidis.Lua.Exec, read as integers", 0, `return {1, 2, 3, 4, 5}`)
 }

@@ -20,7 +20,7 @@ import (
 // The inflight part measures leases.
 const (
 	leaseCallers = 64                  // at a time, at most
-	others       = 1000 - leaseCallers // units that somebody else holds in the rows of a full event
+	others       = 1000 - leaseCallers // units held by others in the rows of a full event
 	places       = 5                   // of the fleet
 	holds        = 5 * time.Millisecond
 	wakes        = 10 // of each row in a round
@@ -34,20 +34,20 @@ type leases struct {
 	Sizes []size      `json:"sizes"`
 }
 
-// A wake says how long after Release a waiting Acquire returned, in ms.
+// wake records how long after Release a waiting Acquire returned, in ms.
 type wake struct {
 	Name string  `json:"name"`
 	P50  float64 `json:"p50"`
 	P90  float64 `json:"p90"`
 }
 
-// A size is the memory of an event with so many leases of one unit.
+// size records the memory of an event with a number of leases of one unit.
 type size struct {
 	Leases int     `json:"leases"`
 	Bytes  float64 `json:"bytes"` // growth of used_memory for each event
 }
 
-// inflight measures what leases cost, how soon those who wait get them, and who gets them.
+// inflight measures the cost of leases, how soon waiting callers get them, and who gets them.
 func (b bench) inflight(ctx context.Context, res *result) (err error) {
 	r := &leases{}
 	fast := b
@@ -71,7 +71,8 @@ func (b bench) inflight(ctx context.Context, res *result) (err error) {
 	return err
 }
 
-// leaseRows returns the rows of the first table of inflight. A decision takes a lease and gives it back.
+// leaseRows returns the rows of the first table of inflight. A decision takes a lease and releases
+// it.
 func leaseRows(client rueidis.Client) []contender {
 	free := contender{allows: true, keys: 1, commands: map[string]int{"evalsha": 2}, ask: leasing(client)}
 	free.name, free.like = "inflight", "TryAcquire and Release, Max: 1000; nobody else holds a lease"
@@ -106,7 +107,7 @@ func leasing(client rueidis.Client) ask {
 	}
 }
 
-// hold takes n leases that outlive the bench without a renewal.
+// hold takes n leases that outlive the bench without renewal.
 func hold(ctx context.Context, client rueidis.Client, event string, n int) error {
 	const day = 24 * time.Hour
 	l := must(inflight.New(window.On(client), inflight.Config{Name: "jobs", Max: 1000, TTL: day, MaxHold: day}))
@@ -118,7 +119,8 @@ func hold(ctx context.Context, client rueidis.Client, event string, n int) error
 	return nil
 }
 
-// semaphoreScript is a semaphore as many write it: a member for each place, whose score is its end, in ms.
+// semaphoreScript is a commonly written semaphore: it has a member for each place, whose score is
+// the place's end, in ms.
 var semaphoreScript = rueidis.NewLuaScript(clock + `
 	redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))
 	if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[1]) then return 0 end
@@ -145,14 +147,14 @@ func sortedSet(client rueidis.Client) ask {
 	}
 }
 
-// A handover is a holder of the only place of an event, and one who waits for it.
+// handover is a holder of the only place of an event, and a waiter for it.
 type handover struct {
 	name           string
 	holder, waiter *inflight.Limiter
 }
 
-// wakes measures how soon after Release those who wait get the place: by the same limiter, and by limiters of two
-// connections, as two processes have.
+// wakes measures how soon after Release waiters get the place: with the same limiter, and with
+// limiters on two connections, as in two processes.
 func (b bench) wakes(ctx context.Context) (all []wake, err error) {
 	client, err := connectCaching(b.addr)
 	if err != nil {
@@ -183,7 +185,7 @@ func (b bench) wakes(ctx context.Context) (all []wake, err error) {
 	return all, nil
 }
 
-// wake returns how long after Release began the waiter has the place.
+// wake returns the time from the start of Release until the waiter has the place.
 func (h handover) wake(ctx context.Context) (took time.Duration, err error) {
 	lease, err := h.holder.Acquire(ctx, event(0))
 	if err != nil {
@@ -197,7 +199,7 @@ func (h handover) wake(ctx context.Context) (took time.Duration, err error) {
 		next, failed = h.waiter.Acquire(ctx, event(0))
 		at = time.Now()
 	})
-	// It has asked by then, and is somewhere between two asks.
+	// By then, the waiter has called Redis, and is somewhere between two calls.
 	err = pauseUntil(ctx, time.Now().Add(50*time.Millisecond+rand.N(100*time.Millisecond)))
 	began := time.Now()
 	err = errors.Join(err, lease.Release(ctx))
@@ -207,7 +209,8 @@ func (h handover) wake(ctx context.Context) (took time.Duration, err error) {
 	return at.Sub(began), next.Release(ctx)
 }
 
-// holders returns the rows of a fleet whose callers take one of few places, and hold it for a moment.
+// holders returns the rows of a fleet whose callers take one of a few places, and hold it for a
+// moment.
 func holders(addr string, client rueidis.Client) []contender {
 	like := fmt.Sprintf("Acquire and Release, Max: %d; each lease is held for %v", places, holds)
 	return []contender{
@@ -240,7 +243,7 @@ func holding(connect func() (rueidis.Client, error), track bool) ask {
 	}
 }
 
-// holdingAlone returns the same of a semaphore in memory.
+// holdingAlone is like holding, for a semaphore in memory.
 func holdingAlone() ask {
 	s := semaphore.NewWeighted(places)
 	return func(ctx context.Context, _ string) (bool, error) {

@@ -35,7 +35,7 @@ func throttle(client redis.UniversalClient, b bound) retryAfter {
 	}
 }
 
-// increment returns the decisions of ulule. The first one makes its limiter, which loads scripts.
+// increment returns the decisions of ulule. The first one creates its limiter, which loads scripts.
 func increment(client redis.UniversalClient, b bound) retryAfter {
 	made := sync.OnceValues(func() (*ulule.Limiter, error) {
 		s, err := driver.NewStore(client)

@@ -13,7 +13,7 @@ type limiter interface {
 	Allow(ctx context.Context, event string) (window.Decision, error)
 }
 
-// maker returns the decisions of a limiter. Its clock is now; nil is the server's, as in
+// maker returns the decisions of a limiter. Its clock is now; nil means the server's clock, as in
 // production.
 type maker func(limits []string, now func() time.Time) ask
 
@@ -28,8 +28,8 @@ func asking(l limiter) ask {
 // state holds, for each unit counted before, how long ago it was counted.
 type state []time.Duration
 
-// The states before. The places of four units make the state independent of the hour: all are in
-// the last 54 minutes, each in a minute of its own, and each of the last two slots has two.
+// The states before a decision. The times of four units make the state independent of the hour: all
+// are in the last 54 minutes, each in its own minute, and each of the last two slots has two.
 var (
 	four = state{30 * time.Minute, 26 * time.Minute, 10 * time.Minute, time.Minute}
 	once = state{time.Minute}
@@ -48,7 +48,7 @@ func spread(n int) state {
 const slot = 24 * time.Minute
 
 // limiterRow returns a function that completes the row of a limiter with its limits and the state
-// before. Its calls may travel together.
+// before. Its calls may share a script call.
 func limiterRow(of maker) func(c contender, before state, limits ...string) contender {
 	return func(c contender, before state, limits ...string) contender {
 		c.keys, c.merges, c.ask = 1, true, of(limits, nil)
@@ -82,7 +82,8 @@ func parse(texts []string) (limits []window.Limit) {
 	return limits
 }
 
-// must panics on an error. It is for limits that are written in this program.
+// must returns v, or panics if there is an error. It is for limits that are constants of this
+// program.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

@@ -15,8 +15,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// BenchmarkBegin measures login.Guard.Begin on a network that adds 0.5 ms to each round trip, in one
-// round trip, and the same five budgets in a round trip each. It reports medians.
+// BenchmarkBegin measures login.Guard.Begin on a network that adds 0.5 ms to each round trip, in
+// one round trip, and the same five budgets in a round trip each. It reports medians.
 //
 //	go test ./bench -run '^$' -bench Begin -benchtime 1000x
 func BenchmarkBegin(b *testing.B) {
@@ -62,7 +62,7 @@ func farGuard(tb testing.TB, delay time.Duration) *login.Guard {
 	return guard
 }
 
-// oneByOne asks the budgets of Begin, each in a round trip of its own.
+// oneByOne asks the budgets of Begin, each in its own round trip.
 func oneByOne(ctx context.Context, guard *login.Guard, account, address string) (bool, error) {
 	for _, c := range []struct {
 		budget login.Budget

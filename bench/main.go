@@ -1,26 +1,26 @@
-// Command bench measures what a decision of Slidegate costs, beside other rate limiters, scripts
-// that many write themselves, and scripts that decide nothing.
+// Command bench measures what a decision of Slidegate costs, in comparison with other rate
+// limiters, commonly written scripts, and scripts that decide nothing.
 //
 //	cd bench && go run . [flags] [parts]
 //
-// These are the parts. Without any, the bench measures all of them:
+// The parts are listed below. If none is given, the bench measures all of them:
 //
-//   - throughput: decisions a second of many callers about many events, the median and the 99 %
-//     call, the CPU of this process and of the server, allocations and script calls for each
-//     decision. Each contender is on the client that its users have, with its default settings.
-//     The rows "window, go-redis" are on the same client as those of other libraries.
+//   - throughput: decisions per second by many callers on many events, the median and the 99 %
+//     call, the CPU of this process and of the server, allocations and script calls per decision.
+//     Each contender uses the client that its users have, with its default settings. The rows
+//     "window, go-redis" are on the same client as those of other libraries.
 //   - hot: the same, with all callers on one event.
 //   - server: the time in the server, allocations, memory and replication, with 16 callers.
 //   - accuracy: whether each keeps its limit under attack.
-//   - pace: how even the calls of three processes are, of 20 callers each, who wait for turns of one
-//     event every 20 ms, and what a turn costs.
-//   - inflight: what it costs to take a lease and to give it back, how soon those who wait get a
-//     place, whose processes get it, and the memory of leases.
+//   - pace: how even the calls of three processes are, with 20 callers each, which wait for turns
+//     of one event every 20 ms, and what a turn costs.
+//   - inflight: what it costs to take a lease and to release it, how soon waiting callers get a
+//     place, which processes get it, and the memory of leases.
 //
-// Results are ratios within one run, because absolute figures depend on the machine and on what
-// else it does. Short slices of all contenders alternate. Before each slice of throughput and hot,
-// and each round of server, every event gets the state that the row names. A run fails if answers,
-// keys, or script calls are not those that a row claims.
+// Results are ratios within one run, because absolute figures depend on the machine and its other
+// load. Short slices of all contenders alternate. Before each slice of throughput and hot, and each
+// round of server, every event gets the state that the row names. A run fails if outcomes, keys, or
+// script calls are not those that a row claims.
 //
 // Each command answers one question about a change:
 //
@@ -73,20 +73,20 @@ func main() {
 	b := bench{callers: []int{1, 4, 16, 64, 256}, slice: 100 * time.Millisecond, log: log.New(os.Stderr, "", 0)}
 	var env environment
 	var out output
-	flag.StringVar(&env.addr, "redis", "", "`address` of an empty Redis, or of a node of an empty cluster, that nothing else uses; it is emptied over and over. Without it, a server is started here")
-	flag.IntVar(&env.busy, "busy", 0, "`processes` beside the bench that use all the CPU they get")
+	flag.StringVar(&env.addr, "redis", "", "`address` of an empty Redis, or of a node of an empty cluster, that nothing else uses; it is emptied repeatedly. Without it, a server is started here")
+	flag.IntVar(&env.busy, "busy", 0, "number of other `processes` that use all the CPU they get")
 	flag.DurationVar(&env.delay, "delay", 0, "`time` that a network adds to each round trip of the contenders, such as 500us")
-	flag.BoolVar(&env.ping, "ping", false, "measure in throughput and hot what a PING of another process takes meanwhile")
+	flag.BoolVar(&env.ping, "ping", false, "in throughput and hot, measure how long a PING by another process takes meanwhile")
 	flag.Func("callers", "`numbers` of callers at a time, in throughput, hot and inflight, there up to 64 (default 1,4,16,64,256)", b.setCallers)
 	flag.IntVar(&b.passes, "passes", 9, "passes of throughput, hot and inflight; each has a slice of 100 ms for every contender and number of callers")
-	flag.IntVar(&b.rounds, "rounds", 5, "rounds of server, pace and inflight. Each round of server asks every contender about each of its events once; one of pace and inflight has a span of every contender")
+	flag.IntVar(&b.rounds, "rounds", 5, "rounds of server, pace and inflight. Each round of server makes one decision on each event of every contender; each round of pace and inflight has a span of every contender")
 	flag.DurationVar(&b.span, "span", 10*time.Second, "`time` that each contender of pace and inflight has in a round, at least 1s")
 	flag.IntVar(&b.events, "events", 12_000, "events of each contender in server")
 	flag.Func("rows", "`regexp` of the contenders to measure in throughput, hot, server, pace and inflight (default all)", func(s string) (err error) {
 		b.rows, err = regexp.Compile(s)
 		return err
 	})
-	flag.IntVar(&b.memory, "memory", 20_000, "events in the measurement of memory, in server, and leases in that of inflight. The result depends on how full the tables of the server are; 0: leave it out")
+	flag.IntVar(&b.memory, "memory", 20_000, "events in the measurement of memory, in server, and leases in that of inflight. The result depends on how full the tables of the server are; 0 omits it")
 	flag.StringVar(&out.plots, "plots", "", "`directory` to draw the pictures of the result into, as SVG, with their figures in bench.json; relative to bench, such as ../docs")
 	flag.BoolVar(&out.json, "json", false, "print one JSON object")
 	flag.Usage = usage
@@ -105,7 +105,7 @@ func usage() {
 	flag.PrintDefaults()
 }
 
-// setCallers reads "1,16,256".
+// setCallers parses a list such as "1,16,256".
 func (b *bench) setCallers(s string) error {
 	b.callers = nil
 	for _, text := range strings.Split(s, ",") {
@@ -121,10 +121,10 @@ func (b *bench) setCallers(s string) error {
 // output says what to do with the result.
 type output struct {
 	json  bool
-	plots string // directory; empty: none
+	plots string // directory; empty means none
 }
 
-// check returns what is wrong with the flags and the names of the parts.
+// check returns an error if the flags or the names of the parts are invalid.
 func (b bench) check(names []string, out output) error {
 	if b.rounds < 1 || b.passes < 1 || b.events < 2 || b.memory < 0 || b.span < time.Second {
 		return errors.New("give at least 1 pass, 1 round, 2 events, a span of 1s, and 0 for -memory")
@@ -135,7 +135,7 @@ func (b bench) check(names []string, out output) error {
 		}
 	}
 	if info, err := os.Stat(out.plots); out.plots != "" && (err != nil || !info.IsDir()) {
-		return fmt.Errorf("%s is no directory to draw into", out.plots)
+		return fmt.Errorf("%s is not a directory to draw into", out.plots)
 	}
 	if out.plots != "" && (!slices.Contains(names, "throughput") || !slices.Contains(names, "server")) {
 		return errors.New("the pictures show throughput and server: measure both")

@@ -21,7 +21,7 @@ type memory struct {
 	Longest       int64   `json:"longest"`
 }
 
-// Each event of the measurement of memory is counted times times, between apart.
+// Each event in the memory measurement is counted times times, with a pause of between.
 const (
 	times   = 5
 	between = 130 * time.Second
@@ -29,8 +29,8 @@ const (
 
 var memoryLimits = []string{"1/5s", "50/1h", "200/1d"}
 
-// memories measures the memory of an event: for each contender in the state before, and for window
-// when it was counted five times.
+// memories measures the memory of an event: for each contender in its state before a decision, and
+// for window after five counts.
 func (b bench) memories(ctx context.Context, all []contender, res *result) error {
 	for i, c := range all {
 		if c.before == nil {
@@ -47,7 +47,8 @@ func (b bench) memories(ctx context.Context, all []contender, res *result) error
 	return err
 }
 
-// bytesPerEvent returns by how much n events of a contender in the state before make the memory grow, each.
+// bytesPerEvent returns how much memory each of n events of a contender adds, in its state before a
+// decision.
 func (b bench) bytesPerEvent(ctx context.Context, c contender, n int) (float64, error) {
 	state, err := b.stateBefore(ctx, c)
 	if err == nil {
@@ -65,7 +66,7 @@ func (b bench) bytesPerEvent(ctx context.Context, c contender, n int) (float64, 
 func (b bench) measureMemory(ctx context.Context) (memory, error) {
 	b.log.Printf("memory of %d events", b.memory)
 	m := memory{Events: b.memory}
-	// The script and its buffers are there before.
+	// First load the script and allocate its buffers.
 	if err := errors.Join(b.flush(ctx), b.countOften(ctx, 1), b.flush(ctx)); err != nil {
 		return m, err
 	}
@@ -98,7 +99,7 @@ func (b bench) countOften(ctx context.Context, n int) error {
 				return err
 			}
 			if !d.Allowed {
-				return fmt.Errorf("event %s is denied, where this measures its memory: %v", event(i), d)
+				return fmt.Errorf("event %s is denied while its memory is measured: %v", event(i), d)
 			}
 			now = now.Add(between)
 		}

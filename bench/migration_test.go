@@ -30,10 +30,10 @@ type tooManyError struct{ RetryAfter time.Duration }
 
 func (e tooManyError) Error() string { return fmt.Sprintf("retry after %v", e.RetryAfter) }
 
-// An attempt is one by an account: nil if it is allowed.
+// attempt makes an attempt for an account. It returns nil if it is allowed.
 type attempt func(ctx context.Context, account string) error
 
-// beforeRedisRate returns what docs/from-redis_rate.md begins with.
+// beforeRedisRate returns the code with which docs/from-redis_rate.md begins.
 func beforeRedisRate(client *redis.Client) attempt {
 	limiter := redis_rate.NewLimiter(client)
 
@@ -49,7 +49,7 @@ func beforeRedisRate(client *redis.Client) attempt {
 	}
 }
 
-// afterRedisRate returns the same on Slidegate.
+// afterRedisRate returns the same with Slidegate.
 func afterRedisRate(client *redis.Client) (attempt, error) {
 	conn := goredisgate.On(client) // the same client
 	limiter, err := window.New(conn, window.Config{Name: "login", Limits: []window.Limit{window.PerHour(5)}})
@@ -69,7 +69,7 @@ func afterRedisRate(client *redis.Client) (attempt, error) {
 	}, nil
 }
 
-// beforeUlule returns what docs/from-ulule.md begins with.
+// beforeUlule returns the code with which docs/from-ulule.md begins.
 func beforeUlule(client *redis.Client, mux http.Handler) (http.Handler, error) {
 	rate, err := ulule.NewRateFromFormatted("5-H")
 	if err != nil {
@@ -82,7 +82,7 @@ func beforeUlule(client *redis.Client, mux http.Handler) (http.Handler, error) {
 	return stdlib.NewMiddleware(ulule.New(store, rate)).Handler(mux), nil
 }
 
-// beforeThrottled returns what docs/from-throttled.md begins with.
+// beforeThrottled returns the code with which docs/from-throttled.md begins.
 func beforeThrottled(client *redis.Client, mux http.Handler) (http.Handler, error) {
 	store, err := goredisstore.NewCtx(client, "api:")
 	if err != nil {
@@ -97,7 +97,7 @@ func beforeThrottled(client *redis.Client, mux http.Handler) (http.Handler, erro
 	return limit.RateLimit(mux), nil
 }
 
-// afterMiddleware returns what both become on Slidegate.
+// afterMiddleware returns what both become with Slidegate.
 func afterMiddleware(client *redis.Client, mux http.Handler) (http.Handler, error) {
 	conn := goredisgate.On(client) // the same client
 	limiter, err := window.New(conn, window.Config{Name: "api", Limits: []window.Limit{window.PerHour(5)}})
@@ -116,8 +116,8 @@ func afterMiddleware(client *redis.Client, mux http.Handler) (http.Handler, erro
 	return limit.Wrap(mux), nil
 }
 
-// TestMigration compares each program with what it becomes on Slidegate: both allow 5 an hour, and
-// the pages say right what a client sees.
+// TestMigration compares each program with what it becomes with Slidegate: both allow 5 an hour,
+// and the pages say correctly what a client sees.
 func TestMigration(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr()})
 	t.Cleanup(func() { _ = client.Close() })
@@ -170,7 +170,8 @@ func TestMigration(t *testing.T) {
 // about reports whether two durations differ by at most a minute.
 func about(a, b time.Duration) bool { return (a - b).Abs() <= time.Minute }
 
-// seconds reports whether two texts are both empty, or numbers of seconds that are about the same.
+// seconds reports whether two strings are both empty, or numbers of seconds that are about the
+// same.
 func seconds(a, b string) bool {
 	if a == "" || b == "" {
 		return a == b
@@ -193,7 +194,7 @@ func TestMigrationPages(t *testing.T) {
 	}
 }
 
-// withoutTabs returns a text without tabs at the beginning of lines.
+// withoutTabs removes tabs at the start of lines.
 func withoutTabs(text string) string {
 	return regexp.MustCompile(`(?m)^\t+`).ReplaceAllString(text, "")
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A neighbour is another process that uses the same server: it sends one PING after the other. How
-// long these take shows how long the server makes others wait.
+// neighbour is another process that uses the same server: it sends one PING after another. Their
+// duration shows how long the server makes other clients wait.
 type neighbour struct {
 	child *child
 
@@ -19,13 +19,13 @@ type neighbour struct {
 	pings []onePing
 }
 
-// onePing is when a PING was sent, in ns since 1970, and how many ns it took.
+// onePing records when a PING was sent, in ns since 1970, and how many ns it took.
 type onePing struct{ at, took int64 }
 
 // pingPause is the time between two PINGs.
 const pingPause = 300 * time.Microsecond
 
-// pingMetrics are what is measured beside a neighbour.
+// pingMetrics holds the metrics that are measured with a neighbour.
 var pingMetrics = []metric{
 	{"median PING of another, µs", func(s slice) float64 { return s.ping50 }, 0},
 	{"99 % PING of another, µs", func(s slice) float64 { return s.ping99 }, 0},
@@ -59,7 +59,7 @@ func (n *neighbour) read() {
 }
 
 // between returns the median and the 99th percentile of PINGs sent between two instants, in µs, and
-// forgets all before.
+// forgets all earlier ones.
 func (n *neighbour) between(begin, end time.Time) (p50, p99 float64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

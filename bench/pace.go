@@ -11,7 +11,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// paceMaker returns a maker of limiters of pace. Each decision books a turn.
+// paceMaker returns a maker of pace limiters. Each decision books a turn.
 func paceMaker(client rueidis.Client) maker {
 	return func(limits []string, now func() time.Time) ask {
 		l := must(pace.New(window.On(client), pace.Config{Name: "login", Limits: parse(limits), Now: now}))
@@ -39,7 +39,8 @@ func waiters(client rueidis.Client) []contender {
 	}
 }
 
-// patience is the Timeout of those who wait, so that no stall of the machine is an outage.
+// patience is the Timeout of waiters. It is long, so that a stall of the machine does not count as
+// an outage.
 const patience = time.Minute
 
 // inOrder returns Wait of pace.

@@ -14,7 +14,8 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/charts"
 )
 
-// TestReadmeFigures compares the table of the README with the published figures, as its picture does.
+// TestReadmeFigures compares the table of the README with the published figures, as its picture
+// does.
 func TestReadmeFigures(t *testing.T) {
 	f, readme := publishedFigures(t), page(t, "README.md")
 	for _, name := range inReadme {
@@ -25,7 +26,7 @@ func TestReadmeFigures(t *testing.T) {
 	}
 }
 
-// TestSentencesWithFigures looks for the sentences of pages that quote the published figures.
+// TestSentencesWithFigures checks the sentences in pages that quote the published figures.
 func TestSentencesWithFigures(t *testing.T) {
 	f := publishedFigures(t)
 	one, three := f.rates(t, "window", rate, 64), f.rates(t, "window, 3 limits", "redis_rate, 3 limits", 64)
@@ -157,7 +158,7 @@ func (f figures) rates(t *testing.T, name, of string, callers int) float64 {
 	return find(t, f.Ratios, name, func(r rates) bool { return r.pair == pair{name, of} && r.Callers == callers }).Median
 }
 
-// decisions returns a contender's decisions a second, in three digits.
+// decisions returns a contender's decisions per second, rounded to three digits.
 func (f figures) decisions(t *testing.T, name string, callers float64) string {
 	t.Helper()
 	y := at(t, f.Callers, name, callers)
@@ -187,7 +188,7 @@ func find[T any](t *testing.T, all []T, name string, match func(T) bool) T {
 	return all[i]
 }
 
-// table returns the rows below the header of a table that begins so.
+// table returns the rows of a table whose header begins with header.
 func table(t *testing.T, page, header string) []string {
 	t.Helper()
 	_, after, found := strings.Cut(page, "\n"+header)
@@ -199,8 +200,8 @@ func table(t *testing.T, page, header string) []string {
 	return rows[2:end]
 }
 
-// checkRow compares the cells of a row of a page in docs, from one on, with those wanted. With
-// -update it writes them.
+// checkRow compares the cells of a table row in docs, starting at from, with want. With -update, it
+// writes them.
 func checkRow(t *testing.T, file, row string, from int, want []string) {
 	t.Helper()
 	if len(want) == 0 {
@@ -233,7 +234,7 @@ func column(row string, n int) string {
 // thousands returns a whole number with a comma between thousands.
 func thousands(x float64) string { return charts.Thousands(int(math.Round(x))) }
 
-// TestRounded checks that figures keep four digits, also those below zero: a small difference of
+// TestRounded checks that figures keep four digits, even those below zero: a small difference in
 // memory can be negative.
 func TestRounded(t *testing.T) {
 	for x, want := range map[float64]float64{0: 0, 12345: 12350, 0.123449: 0.1234, -12.3449: -12.34} {

@@ -20,8 +20,8 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/charts"
 )
 
-// figures are the numbers of a run that pages and pictures show. They are kept beside the pictures,
-// so that these can be drawn again without measuring, and tests compare the pages with them.
+// figures holds the numbers of a run that pages and pictures show. They are stored next to the
+// pictures, so that these can be redrawn without measuring, and tests compare the pages with them.
 type figures struct {
 	Run      conditions `json:"run"`
 	Server   []bar      `json:"server"`  // the slowest first
@@ -45,7 +45,7 @@ type bar struct {
 	Replicated float64 `json:"bytes_replicated"`
 }
 
-// rates compares decisions a second of two contenders with one number of callers.
+// rates compares the decisions per second of two contenders with one number of callers.
 type rates struct {
 	pair
 	quartiles
@@ -72,7 +72,7 @@ type curve struct {
 // figuresFile is the name of the file with the figures, in the directory of the pictures.
 const figuresFile = "bench.json"
 
-// figures returns what pages and pictures show of a result, in four digits.
+// figures returns what pages and pictures show of a result, rounded to four digits.
 func (r result) figures() figures {
 	f := figures{
 		Run:     r.conditions,
@@ -129,7 +129,7 @@ func (r result) growth(of ...series) (all []curve) {
 	return all
 }
 
-// rounded returns a number in four digits.
+// rounded returns a number rounded to four digits.
 func rounded(x float64) float64 {
 	if x == 0 {
 		return 0
@@ -161,8 +161,8 @@ func (f figures) save(dir string) error {
 	return nil
 }
 
-// A diagram is a picture: a plot of this height, below a title and a legend, on a page as wide as a phone or
-// wider.
+// diagram is a picture: a plot of the given height, below a title and a legend, on a page as wide
+// as a phone or wider.
 type diagram struct {
 	*plot.Plot
 
@@ -195,7 +195,7 @@ func (f figures) diagrams() map[string]diagram {
 	}
 }
 
-// inReadme are the limiters in the picture of the README, from below.
+// inReadme lists the limiters in the picture of the README, from the bottom up.
 var inReadme = []string{"ulule", "throttled", rate, "window"}
 
 // most returns a bar for each of them: how much an attack got through in a second, at most.
@@ -215,7 +215,7 @@ func (f figures) most() diagram {
 	return diagram{bars.Plot, "Most allowed in any second", legend, 4*line + around, true}
 }
 
-// bars are horizontal, from below, each with its value.
+// bars draws horizontal bars from the bottom up, each with its value.
 type bars struct {
 	*plot.Plot
 
@@ -276,7 +276,7 @@ func colourOf(name string) charts.Colour {
 	}
 }
 
-// callersLines are the contenders in the picture of callers. Those with three limits are dashed.
+// callersLines lists the contenders in the picture of callers. Those with three limits are dashed.
 var callersLines = []struct {
 	name   string
 	colour charts.Colour
@@ -290,7 +290,7 @@ var callersLines = []struct {
 	{"redis_rate, 3 limits", charts.Vermilion, []vg.Length{5, 3}},
 }
 
-// byCallers returns a line for some contenders, by the logarithm of the callers.
+// byCallers returns a line for some contenders, over the logarithm of the number of callers.
 func (f figures) byCallers() diagram {
 	d := diagram{Plot: charts.NewPlot(), title: "Thousand decisions a second, by callers at a time", height: 230}
 	var lines []*plotter.Line
@@ -341,7 +341,7 @@ func (d diagram) addCurves(format string, lines []*plotter.Line) {
 	d.X.Min, d.Y.Min = 0, 0
 }
 
-// numbers are labels to the right of points. They stand above each other if the points are close
+// numbers draws labels to the right of points. They are stacked vertically if the points are close
 // together.
 type numbers struct {
 	format string
@@ -362,7 +362,7 @@ func (n numbers) Plot(c draw.Canvas, p *plot.Plot) {
 
 const besidePoint = 5
 
-// GlyphBoxes implements plot.GlyphBoxer, for room at the right edge.
+// GlyphBoxes implements plot.GlyphBoxer, to reserve space at the right edge.
 func (n numbers) GlyphBoxes(p *plot.Plot) (boxes []plot.GlyphBox) {
 	for _, v := range n.values {
 		right := vg.Point{X: besidePoint + charts.Label.Width(fmt.Sprintf(n.format, v.Y))}

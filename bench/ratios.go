@@ -37,8 +37,8 @@ type speedPair struct {
 	Ratios  map[string]quartiles `json:"ratios"` // by metric
 }
 
-// quartiles are the median of the ratios in the same passes, and the two values that half of them
-// lie between.
+// quartiles holds the median of the ratios in the same passes, and the two values between which
+// half of them lie.
 type quartiles struct {
 	Median float64 `json:"median"`
 	Low    float64 `json:"low"`
@@ -54,7 +54,7 @@ type metric struct {
 
 const decisions = "decisions/s"
 
-// compared are the metrics that pairs are compared by.
+// compared holds the metrics by which pairs are compared.
 var compared = []metric{
 	{decisions, func(s slice) float64 { return s.rate }, 0},
 	{"median call, µs", func(s slice) float64 { return s.p50 }, 0},
@@ -63,7 +63,7 @@ var compared = []metric{
 	{"server CPU, µs", func(s slice) float64 { return s.server }, 2},
 }
 
-// metrics are all metrics.
+// metrics holds all metrics.
 var metrics = append(compared[:len(compared):len(compared)],
 	metric{"allocations", func(s slice) float64 { return s.allocs }, 2},
 	metric{"script calls", func(s slice) float64 { return s.scripts }, 3})
@@ -71,7 +71,7 @@ var metrics = append(compared[:len(compared):len(compared)],
 // slicesOf holds the slices of each contender, by its number of callers.
 type slicesOf map[string]map[int][]slice
 
-// summarize makes medians and ratios of slices.
+// summarize computes medians and ratios of slices.
 func (b bench) summarize(all []contender, seen slicesOf) *throughput {
 	t := &throughput{Callers: b.callers, Passes: b.passes, Slice: b.slice.String()}
 	for _, c := range all {
@@ -99,7 +99,7 @@ func (s slicesOf) medians(name string, callers int) map[string]float64 {
 	return all
 }
 
-// ratios returns the quartiles of the ratios for each metric that pairs are compared by.
+// ratios returns the quartiles of the ratios for each metric by which pairs are compared.
 func (s slicesOf) ratios(p pair, callers int) map[string]quartiles {
 	all := map[string]quartiles{}
 	for _, m := range compared {

@@ -51,7 +51,7 @@ func (b bench) listen(ctx context.Context, addr string) (net.Conn, error) {
 	if _, err = conn.Write([]byte("SYNC\r\n")); err != nil {
 		return nil, err
 	}
-	go io.Copy(io.Discard, conn) //nolint:errcheck // its end is that of the connection
+	go io.Copy(io.Discard, conn) //nolint:errcheck // it ends with the connection
 	master := b.masters[addr]
 	for late := time.Now().Add(10 * time.Second); time.Now().Before(late); <-time.After(10 * time.Millisecond) {
 		info, err := master.Do(ctx, master.B().Info().Section("replication").Build()).ToString()
@@ -59,5 +59,5 @@ func (b bench) listen(ctx context.Context, addr string) (net.Conn, error) {
 			return conn, err
 		}
 	}
-	return nil, fmt.Errorf("%s accepts no replica", addr)
+	return nil, fmt.Errorf("%s does not accept a replica", addr)
 }

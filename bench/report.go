@@ -33,7 +33,7 @@ type conditions struct {
 	System  string `json:"system"`
 	Cores   int    `json:"cores"`
 	Load    string `json:"load"` // averages of 1, 5 and 15 minutes before the run
-	Busy    int    `json:"busy"` // processes beside it that use all the CPU they get
+	Busy    int    `json:"busy"` // other processes that use all the CPU they get
 	Network string `json:"network"`
 }
 
@@ -48,7 +48,7 @@ func (c conditions) String() string {
 type row struct {
 	Name     string         `json:"name"`
 	Like     string         `json:"like"`
-	Executes map[string]int `json:"executes"` // commands that the server executed for a decision, also in scripts
+	Executes map[string]int `json:"executes"` // commands that the server executed for a decision, including those in scripts
 	Grows    string         `json:"grows,omitempty"`
 	Size     int            `json:"size,omitempty"`
 	Ratio    float64        `json:"ratio"` // of the time in the server, to redis_rate
@@ -57,7 +57,7 @@ type row struct {
 	Quiet    float64        `json:"quiet"`
 	Beside   string         `json:"beside,omitempty"`
 	OfBeside float64        `json:"of_beside,omitempty"` // the same as Quiet, to that row
-	Micros   float64        `json:"us"`                  // in the server; a median, as all that follow
+	Micros   float64        `json:"us"`                  // in the server; a median, like all that follow
 	Process  float64        `json:"process_us"`          // CPU of the servers' processes
 	Allocs   float64        `json:"allocs"`              // of this process
 	Bytes    float64        `json:"bytes"`
@@ -84,7 +84,7 @@ func compareAll(all []contender, seen [][]sample) (rows []row) {
 	return rows
 }
 
-// compare returns a row, compared with redis_rate and with another row if it is there.
+// compare returns a row, compared with redis_rate and, if there is one, with another row.
 func compare(seen, rated, beside []sample) row {
 	server := func(s sample) float64 { return s.server }
 	spent, of := each(seen, server), ratios(seen, rated, server)

@@ -10,14 +10,14 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// A rival is a script that many write themselves. These are written from descriptions, for rueidis
-// and any number of limits. Like window, each reads the server's clock and decides about all limits
-// in one call.
+// rival is a commonly written script. The rivals are written from descriptions, for rueidis and any
+// number of limits. Like window, each reads the server's clock and decides on all limits in one
+// call.
 type rival struct {
 	name, like string
 	keys       []string // the ends of its keys, for each limit
 	script     string
-	inJSON     bool // it also reads the limits in JSON
+	inJSON     bool // the script also reads the limits as JSON
 }
 
 const clock = `local t = redis.call('TIME') local now = t[1] * 1000 + math.floor(t[2] / 1000) `
@@ -159,7 +159,7 @@ func (r rival) keysOf(event string, limits int) (keys []string) {
 	return keys
 }
 
-// arguments returns Per and Max of each limit, and the limits in JSON if the script reads that.
+// arguments returns Per and Max of each limit, and the limits as JSON if the script reads that.
 func (r rival) arguments(bounds []bound) (args []string) {
 	var inJSON []string
 	for _, b := range bounds {

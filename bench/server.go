@@ -44,7 +44,7 @@ func (b bench) server(ctx context.Context, res *result) error {
 	return b.replications(ctx, all, res)
 }
 
-// round asks every contender about each of its events once, and appends its samples to seen.
+// round makes one decision on each event of every contender, and appends its samples to seen.
 func (b bench) round(ctx context.Context, all []contender, seen [][]sample) error {
 	states, err := b.prepare(ctx, all, b.events)
 	if err != nil {
@@ -65,7 +65,7 @@ func (b bench) round(ctx context.Context, all []contender, seen [][]sample) erro
 	return b.checkRound(ctx, all, states)
 }
 
-// prepare gives each contender n events of its own, in the state before.
+// prepare gives each contender its own n events, in the state before a decision.
 func (b bench) prepare(ctx context.Context, all []contender, n int) (states [][]value, err error) {
 	if states, err = b.statesBefore(ctx, all); err != nil {
 		return nil, err
@@ -94,14 +94,14 @@ func (b bench) checkRound(ctx context.Context, all []contender, states [][]value
 		keys += c.keys * b.events
 	}
 	if err := b.checkKeys(ctx, keys); err != nil {
-		return fmt.Errorf("%w; some expire after five minutes: if a round takes longer, take fewer events or rows", err)
+		return fmt.Errorf("%w; some expire after five minutes: if a round takes longer, use fewer events or rows", err)
 	}
 	return nil
 }
 
 // sample is what was measured in a slice, for each decision.
 type sample struct {
-	executes map[string]int // commands that the server executed, also in scripts
+	executes map[string]int // commands that the server executed, including those in scripts
 
 	server  float64 // µs in the commands, by commandstats
 	process float64 // µs of CPU of the server's process
@@ -109,7 +109,7 @@ type sample struct {
 	bytes   float64 // of these
 }
 
-// measure asks about the events of c with the numbers from "from" to to-1.
+// measure makes decisions on the events of c from number from to number to-1.
 func (b bench) measure(ctx context.Context, c contender, from, to int) (sample, error) {
 	if err := b.resetStats(ctx); err != nil {
 		return sample{}, err
@@ -143,7 +143,7 @@ func (b bench) measure(ctx context.Context, c contender, from, to int) (sample, 
 	return m, c.checkCalls(stats, to-from)
 }
 
-// executes returns how often each command was executed for a decision, without those of the
+// executes returns how often each command was executed per decision, without those of the
 // measurement.
 func executes(stats map[string]stat, decisions float64) map[string]int {
 	all := map[string]int{}
@@ -159,7 +159,7 @@ func executes(stats map[string]stat, decisions float64) map[string]int {
 // themselves can depend on whether a minute is over.
 func (s sample) sameCommands(other sample) error {
 	if count(s.executes) != count(other.executes) {
-		return fmt.Errorf("the server executes %v for a decision, and %v before", s.executes, other.executes)
+		return fmt.Errorf("the server executes %v for a decision, but %v before", s.executes, other.executes)
 	}
 	return nil
 }
@@ -171,7 +171,7 @@ func count(executes map[string]int) (n int) {
 	return n
 }
 
-// askAll asks about each event once. The callers divide the events among them.
+// askAll makes one decision on each event. The callers divide the events among themselves.
 func askAll(ctx context.Context, c contender, names []string) error {
 	errs := make([]error, sliceCallers)
 	var group sync.WaitGroup

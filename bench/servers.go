@@ -13,13 +13,13 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// servers are one server, or a cluster, and the clients that use it.
+// servers holds one server, or a cluster, and the clients that use it.
 type servers struct {
-	client  rueidis.Client            // of the bench, for what it does beside a decision
+	client  rueidis.Client            // of the bench, for everything other than decisions
 	masters map[string]rueidis.Client // the same, by address
 	ours    rueidis.Client            // of this library and of scripts; all callers share it
 	theirs  redis.UniversalClient     // of libraries on go-redis, with its default pool
-	addr    string                    // that ours connects to
+	addr    string                    // to which ours connects
 }
 
 // dial connects to the server or the cluster node at addr. If via is not empty, contenders connect
@@ -41,9 +41,9 @@ func dial(ctx context.Context, addr, via string) (s servers, err error) {
 	}
 	switch {
 	case len(addrs) == 0:
-		return s, errors.New("it is a replica; give its master")
+		return s, errors.New("it is a replica; name its master")
 	case via != "" && len(addrs) > 1:
-		return s, errors.New("it is a cluster, whose nodes announce addresses that are not delayed; give a single server")
+		return s, errors.New("it is a cluster, whose nodes announce addresses that are not delayed; name a single server")
 	case via != "":
 		addr, addrs = via, []string{via}
 	}
@@ -78,7 +78,7 @@ func (s servers) onEach(ctx context.Context, command func(rueidis.Builder) rueid
 	return nil
 }
 
-// flush empties the database that the bench uses, and no other.
+// flush empties only the database that the bench uses.
 func (s servers) flush(ctx context.Context) error {
 	return s.onEach(ctx, func(b rueidis.Builder) rueidis.Completed { return b.Flushdb().Build() }, rueidis.RedisResult.Error)
 }
@@ -97,8 +97,8 @@ func (s servers) countAll(ctx context.Context) (keys int, err error) {
 
 var keyspaceLine = regexp.MustCompile(`(?m)^db\d+:keys=(\d+)`)
 
-// keys returns all keys in the database that the bench uses, except those by which a limiter proves
-// that the server is one.
+// keys returns all keys in the database that the bench uses, except those with which a limiter
+// proves that there is a single server.
 func (s servers) keys(ctx context.Context) (keys []string, err error) {
 	err = s.onEach(ctx, func(b rueidis.Builder) rueidis.Completed { return b.Keys().Pattern("*").Build() }, func(r rueidis.RedisResult) error {
 		some, err := r.AsStrSlice()
@@ -112,7 +112,7 @@ func (s servers) keys(ctx context.Context) (keys []string, err error) {
 func (s servers) checkKeys(ctx context.Context, claimed int) error {
 	keys, err := s.keys(ctx)
 	if err == nil && len(keys) != claimed {
-		err = fmt.Errorf("%d keys, where %d are claimed", len(keys), claimed)
+		err = fmt.Errorf("%d keys, but %d are claimed", len(keys), claimed)
 	}
 	return err
 }
@@ -141,7 +141,7 @@ func (s servers) info(ctx context.Context, section string, fields ...string) (su
 	return sum, err
 }
 
-// cpu returns the µs of CPU that the servers' processes have used, their sockets included.
+// cpu returns the µs of CPU that the servers' processes have used, including their sockets.
 func (s servers) cpu(ctx context.Context) (float64, error) {
 	seconds, err := s.info(ctx, "cpu", "used_cpu_user", "used_cpu_sys")
 	return seconds * 1e6, err
@@ -172,7 +172,7 @@ func (s servers) resetStats(ctx context.Context) error {
 	return s.onEach(ctx, func(b rueidis.Builder) rueidis.Completed { return b.ConfigResetstat().Build() }, rueidis.RedisResult.Error)
 }
 
-// describe returns what the servers are: "redis 7.0.15", or "3 masters, redis 7.0.15 in a
+// describe returns a description of the servers: "redis 7.0.15", or "3 masters, redis 7.0.15 in a
 // container".
 func (s servers) describe(ctx context.Context) (name string) {
 	_ = s.sections(ctx, "server", func(text string) error {

@@ -41,7 +41,7 @@ func newSpan(all []*process, begin, end time.Time, scripts int) (s span, err err
 	}, nil
 }
 
-// leastIn returns the fewest calls in any span of this length between two instants.
+// leastIn returns the fewest calls in any span of the given length between two instants.
 func leastIn(at []int64, begin, end time.Time, length time.Duration) float64 {
 	starts := append([]int64{begin.UnixNano()}, at...)
 	least := len(at)
@@ -55,7 +55,7 @@ func leastIn(at []int64, begin, end time.Time, length time.Duration) float64 {
 	return float64(least)
 }
 
-// mostIn returns the most calls in any span of this length.
+// mostIn returns the most calls in any span of the given length.
 func mostIn(at []int64, length time.Duration) (most float64) {
 	for i, start := range at {
 		until, _ := slices.BinarySearch(at, start+length.Nanoseconds())
@@ -87,7 +87,7 @@ type fleetRow struct {
 	Client  float64 `json:"client_us"`    // CPU for each call
 }
 
-// summarizeSpans makes medians of spans.
+// summarizeSpans computes medians of spans.
 func (b bench) summarizeSpans(all []contender, seen [][]span) *fleet {
 	f := &fleet{Processes: fleetProcesses, Callers: fleetCallers, Span: b.span.String(), Rounds: b.rounds}
 	for i, c := range all {

@@ -10,13 +10,13 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// value is what a key holds.
+// value is the content of a key.
 type value struct {
 	key, dump string
-	ttl       int64 // ms; 0: none
+	ttl       int64 // ms; 0 means none
 }
 
-// stateBefore returns what event 0 has on the server before it is asked about.
+// stateBefore returns the state of event 0 on the server before a decision.
 func (s servers) stateBefore(ctx context.Context, c contender) ([]value, error) {
 	if err := errors.Join(s.flush(ctx), s.warmUp(ctx, c), s.flush(ctx)); err != nil || c.before == nil {
 		return nil, err
@@ -45,12 +45,12 @@ func (s servers) statesBefore(ctx context.Context, all []contender) (states [][]
 	return states, nil
 }
 
-// warmUpEvents is how many events warmUp asks about at the same time.
+// warmUpEvents is how many events warmUp uses at the same time.
 const warmUpEvents = 64
 
-// warmUp asks about new events, so that the server knows the script and the client has connections.
-// It checks that each event gets keys of its own. Later, when all keys exist already, that would
-// not show.
+// warmUp makes decisions on new events, so that the server knows the script and the client has
+// connections. It checks that each event gets its own keys. Later, when all keys already exist,
+// that would not show.
 func (s servers) warmUp(ctx context.Context, c contender) error {
 	errs := make([]error, warmUpEvents)
 	var group sync.WaitGroup
@@ -83,7 +83,7 @@ func (s servers) copyToAll(ctx context.Context, c contender, state []value, n in
 	return nil
 }
 
-// checkCounted checks that an event is not as it was before it was allowed.
+// checkCounted checks that an event has changed since before it was allowed.
 func (s servers) checkCounted(ctx context.Context, c contender, state []value, name string) error {
 	if len(state) == 0 || !c.allows || c.undone || strings.HasPrefix(c.name, "floor") {
 		return nil
@@ -94,14 +94,15 @@ func (s servers) checkCounted(ctx context.Context, c contender, state []value, n
 			return err
 		}
 	}
-	return fmt.Errorf("event %s was allowed, and is as it was before", name)
+	return fmt.Errorf("event %s was allowed, but is as it was before", name)
 }
 
-// probes is the most script calls by which a limiter proves that the server is one.
+// probes is the maximum number of script calls with which a limiter proves that there is a single
+// server.
 const probes = 300
 
-// checkCalls checks that the decisions made their commands, and called no other script. Those of a
-// contender that merges may be fewer.
+// checkCalls checks that the decisions sent their commands, and called no other script. A contender
+// that merges may send fewer.
 func (c contender) checkCalls(stats map[string]stat, decisions int) error {
 	commands := c.sends()
 	if calls := stats["evalsha"].calls; c.merges && 0 < calls && calls <= commands["evalsha"]*decisions+probes {
@@ -109,7 +110,7 @@ func (c contender) checkCalls(stats map[string]stat, decisions int) error {
 	}
 	for name, s := range stats {
 		if (strings.HasPrefix(name, "script") || strings.HasPrefix(name, "eval")) && commands[name] == 0 {
-			return fmt.Errorf("%d calls of %s, where the row claims none", s.calls, name)
+			return fmt.Errorf("%d calls of %s, but the row claims none", s.calls, name)
 		}
 	}
 	for name, n := range commands {

@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// pool is how many events a contender has in a slice. The callers divide them among them, so no two
-// callers ask about the same event, unless it is the only one.
+// pool is how many events a contender has in a slice. The callers divide them among themselves, so
+// no two callers use the same event, unless it is the only one.
 const pool = 2048
 
-// throughput compares ways to decide about many events.
+// throughput compares ways to decide on many events.
 func (b bench) throughput(ctx context.Context, res *result) error {
 	return b.race(ctx, "throughput", throughputRows(b.ours, b.theirs), &res.Throughput)
 }
 
-// hot compares ways to decide about one event that all callers ask about.
+// hot compares ways to decide on one event that all callers use.
 func (b bench) hot(ctx context.Context, res *result) error {
 	return b.race(ctx, "hot", hotRows(b.ours, b.theirs), &res.Hot)
 }
@@ -59,7 +59,7 @@ func (b bench) race(ctx context.Context, part string, all []contender, to **thro
 	return nil
 }
 
-// slice is what one contender did in one slice. All fields except the first are for each decision.
+// slice records what one contender did in one slice. All fields except the first are per decision.
 type slice struct {
 	rate     float64 // decisions a second, of all callers
 	p50, p99 float64 // µs of a call
@@ -68,10 +68,10 @@ type slice struct {
 	allocs   float64 // of this process
 	scripts  float64 // script calls
 
-	ping50, ping99 float64 // µs of a PING of a neighbour; 0: there is none
+	ping50, ping99 float64 // µs of a neighbour's PING; 0 if there is none
 }
 
-// measureSlice gives the events of c their state and lets the callers ask about them.
+// measureSlice gives the events of c their state and makes the callers use them.
 func (b bench) measureSlice(ctx context.Context, c contender, state []value, callers int) (s slice, err error) {
 	if err = errors.Join(b.flush(ctx), b.copyToAll(ctx, c, state, pool), b.resetStats(ctx)); err != nil {
 		return s, err
@@ -99,13 +99,13 @@ func (b bench) measureSlice(ctx context.Context, c contender, state []value, cal
 // checkSlice checks the commands, the keys, and that the first event was counted.
 func (b bench) checkSlice(ctx context.Context, c contender, state []value, stats map[string]stat, decisions int) error {
 	err := errors.Join(c.checkCalls(stats, decisions), b.checkCounted(ctx, c, state, c.event(0)))
-	if c.before == nil && c.keys > 0 { // which events were asked about is left to chance
+	if c.before == nil && c.keys > 0 { // chance decides which events were used
 		return err
 	}
 	return errors.Join(err, b.checkKeys(ctx, len(state)*c.distinct(pool)))
 }
 
-// askFor lets the callers ask until the slice is over. It returns how long each call took.
+// askFor makes the callers call until the slice is over. It returns how long each call took.
 func (b bench) askFor(ctx context.Context, c contender, callers int, s *slice) ([]time.Duration, error) {
 	names := make([]string, pool)
 	for i := range names {
@@ -113,7 +113,7 @@ func (b bench) askFor(ctx context.Context, c contender, callers int, s *slice) (
 	}
 	took, errs := room(callers), make([]error, callers)
 	var group sync.WaitGroup
-	runtime.GC() // others pay for their own garbage
+	runtime.GC() // so that each contender pays for its own garbage
 	before := spent()
 	until := before.at.Add(b.slice)
 	for i := range callers {
@@ -135,8 +135,7 @@ func (b bench) askFor(ctx context.Context, c contender, callers int, s *slice) (
 	return all, nil
 }
 
-// askUntil asks about the events one after the other, once at least, and appends to took how long
-// each call took.
+// askUntil uses the events in turn, at least once, and appends the duration of each call to took.
 func (c contender) askUntil(ctx context.Context, until time.Time, events []string, took []time.Duration) ([]time.Duration, error) {
 	begin := time.Now()
 	for i := 0; i == 0 || begin.Before(until); i++ {
@@ -149,8 +148,8 @@ func (c contender) askUntil(ctx context.Context, until time.Time, events []strin
 	return took, nil
 }
 
-// durations is the memory in which callers record how long their calls took. It is allocated before
-// the slice, so that it does not count as theirs.
+// durations is the memory in which callers record the durations of their calls. It is allocated
+// before the slice, so that it does not count as theirs.
 var durations = make([]time.Duration, 1<<20)
 
 // room returns the share of each caller in durations.
@@ -162,7 +161,7 @@ func room(callers int) [][]time.Duration {
 	return took
 }
 
-// spending is what this process has used up to an instant.
+// spending records what this process has used up to an instant.
 type spending struct {
 	at     time.Time
 	cpu    time.Duration

@@ -12,10 +12,10 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// A retryAfter is an ask that also returns how long a denied caller has to wait.
+// retryAfter is like ask, but also returns how long a denied caller has to wait.
 type retryAfter func(ctx context.Context, event string) (allowed bool, wait time.Duration, err error)
 
-// ask returns the answer alone.
+// ask returns the decision without the wait.
 func (t retryAfter) ask(ctx context.Context, event string) (bool, error) {
 	allowed, _, err := t(ctx, event)
 	return allowed, err

@@ -11,7 +11,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// windowMaker returns a maker of limiters of window.
+// windowMaker returns a maker of window limiters.
 func windowMaker(client rueidis.Client) maker {
 	return func(limits []string, now func() time.Time) ask {
 		return asking(must(window.New(window.On(client), window.Config{Name: "login", Limits: parse(limits), Now: now})))
@@ -21,7 +21,7 @@ func windowMaker(client rueidis.Client) maker {
 // goRedisName is the name of the rows of window on go-redis.
 const goRedisName = "window, go-redis"
 
-// goRedisMaker returns a maker of limiters of window on a go-redis client.
+// goRedisMaker returns a maker of window limiters on a go-redis client.
 func goRedisMaker(client redis.UniversalClient) maker {
 	conn := goredisgate.On(client)
 	return func(limits []string, now func() time.Time) ask {
@@ -29,14 +29,14 @@ func goRedisMaker(client redis.UniversalClient) maker {
 	}
 }
 
-// earlier makes the same of an earlier revision. Only earlier.sh sets it.
+// earlier creates the limiters of an earlier revision. Only earlier.sh sets it.
 var earlier struct {
 	window    func(client rueidis.Client) maker
 	onGoRedis func(client redis.UniversalClient) maker
 	login     func(client rueidis.Client) ask
 }
 
-// before ends the names of its rows.
+// before is the suffix of the names of its rows.
 const before = " before"
 
 // windows returns the rows of window in the server part.

@@ -11,14 +11,14 @@ import (
 	"github.com/slidegate/slidegate/lua"
 )
 
-// A workload is the limits under which throughput and hot measure contenders. Four units are
-// counted before.
+// workload holds the limits under which throughput and hot measure contenders. Four units are
+// counted beforehand.
 type workload struct {
-	name   string   // follows that of the contender
-	limits []string // as ParseLimit reads them
+	name   string   // follows the name of the contender
+	limits []string // as ParseLimit parses them
 	args   []string // the same, as window.lua reads them
-	denied bool     // they are used up
-	hot    bool     // all callers ask about one event
+	denied bool     // the limits are used up
+	hot    bool     // all callers use one event
 }
 
 var (
@@ -68,7 +68,7 @@ func logins(client rueidis.Client) []contender {
 	return rows
 }
 
-// script returns the row of window.lua by rueidis.Lua.Exec.
+// script returns the row of window.lua, called with rueidis.Lua.Exec.
 func (w workload) script(client rueidis.Client) contender {
 	c, script, args := w.row("window.lua", windowMaker(client)), rueidis.NewLuaScript(lua.Window), w.allow()
 	c.like, c.merges = "the call of window, by rueidis.Lua.Exec", false
@@ -79,7 +79,7 @@ func (w workload) script(client rueidis.Client) contender {
 	return c
 }
 
-// throughputRows returns the rows of throughput. Each is on the client that its users have.
+// throughputRows returns the rows of throughput. Each uses the client that its users have.
 func throughputRows(client rueidis.Client, theirs redis.UniversalClient) []contender {
 	rated, others := redisRate(theirs), libraries(theirs)
 	return slices.Concat(oneLimit.windows(client), oneLimit.onGoRedis(theirs), []contender{bare(client), rated[0]},

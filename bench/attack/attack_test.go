@@ -29,7 +29,7 @@ var simulated = sync.OnceValues(func() ([]week, error) { return simulate(1, wind
 func weeks(t *testing.T) map[string]week {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("a simulated week of each scenario takes long")
+		t.Skip("a simulated week of each scenario takes a long time")
 	}
 	all, err := simulated()
 	if err != nil {
@@ -66,7 +66,7 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// The tables are between these two texts.
+// The tables are between these two marks.
 const begin, end = "<!-- go run ./bench/attack -->\n\n", "\n<!-- end -->\n"
 
 func rewrite(t *testing.T, page, tables string) {
@@ -91,7 +91,8 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// TestSameSeed checks that a seed always gives the same week, and another seed another week.
+// TestSameSeed checks that a seed always gives the same week, and that a different seed gives a
+// different week.
 func TestSameSeed(t *testing.T) {
 	const guesser = "one address, all accounts"
 	row := func(w *world) string { return w.gainCells() + w.costCells() }
@@ -102,10 +103,10 @@ func TestSameSeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(row(s.with), row(again)); diff != "" {
-		t.Errorf("the same seed gives another week: %s", diff)
+		t.Errorf("the same seed gives a different week: %s", diff)
 	}
 	if row(another) == row(s.with) {
-		t.Error("another seed gives the same week")
+		t.Error("a different seed gives the same week")
 	}
 }
 
@@ -114,9 +115,9 @@ func TestSameSeed(t *testing.T) {
 func TestAttackersAreBounded(t *testing.T) {
 	for _, tt := range []struct {
 		scenario           string
-		hour, week         int // passwords, all together
+		hour, week         int // passwords, in total
 		accountHour        int // on one account
-		account, timesLess int // on one account in the week; in all against without the guard
+		account, timesLess int // on one account in the week; how many times fewer in total than without the guard
 	}{
 		{"one address, all accounts", 50, 8 * 100, 1, 2, 1000},
 		{"botnet, one account", 20, 8 * 50, 20, 8 * 50, 10_000},
@@ -153,7 +154,7 @@ func TestChallengesCostNothing(t *testing.T) {
 	for name, k := range all {
 		with := k.with
 		if with == nil {
-			with = all["botnet, all accounts"].with // without challenges, these are as that
+			with = all["botnet, all accounts"].with // without challenges, these equal that scenario
 		}
 		if challenged := k.challenged.gains().total; !k.solvers && challenged > with.gains().total {
 			t.Errorf("%s: tried %d with challenges, and %d without", name, challenged, with.gains().total)
@@ -161,8 +162,9 @@ func TestChallengesCostNothing(t *testing.T) {
 	}
 }
 
-// TestAlarm checks that the alarm goes on in attacks on all accounts and in no other week, and does
-// not flap. While it is on, few users have to solve a challenge, and fewer passwords are tried.
+// TestAlarm checks that the alarm switches on in attacks on all accounts and in no other week, and
+// that it does not flap. While it is on, few users have to solve a challenge, and fewer passwords
+// are tried.
 func TestAlarm(t *testing.T) {
 	all := weeks(t)
 	for name, k := range all {
@@ -182,8 +184,8 @@ func TestAlarm(t *testing.T) {
 	}
 }
 
-// TestChallengesLetIn checks that with challenges hardly any user waits, unless attackers solve
-// them, too. Without an attack, hardly any user solves one.
+// TestChallengesLetIn checks that with challenges hardly any user waits, unless attackers also
+// solve them. Without an attack, hardly any user solves one.
 func TestChallengesLetIn(t *testing.T) {
 	for name, k := range weeks(t) {
 		for g, tally := range k.challenged.tallies {
@@ -204,8 +206,8 @@ func TestPatientIsNeverDenied(t *testing.T) {
 	}
 }
 
-// TestHonestUsers checks that users who are not in the way of an attack hardly wait, and that known
-// devices never wait for others.
+// TestHonestUsers checks that users not affected by an attack hardly wait, and that known devices
+// never wait because of others.
 func TestHonestUsers(t *testing.T) {
 	quiet := weeks(t)["nobody attacks"]
 	for name, k := range weeks(t) {
@@ -226,7 +228,7 @@ func TestHonestUsers(t *testing.T) {
 			}
 		}
 		if k.with.tallies[ownerKnown].gaveUp != quiet.with.tallies[ownerKnown].gaveUp {
-			t.Errorf("%s: the known device of the owner was held out", name)
+			t.Errorf("%s: the known device of the owner was locked out", name)
 		}
 	}
 }

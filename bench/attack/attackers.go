@@ -10,18 +10,17 @@ import (
 	"github.com/slidegate/slidegate/login"
 )
 
-// An attacker tries wrong passwords on its accounts in rotation, from its lines in rotation. It
-// makes the most of its lines. If an address is denied, it goes on with the next one; if an account
-// is denied, with the next account. If none is left, it comes back in the second in which
-// RetryAfter ends. A line that the alarm stops comes back within 8 h, to see whether the alarm is
-// over.
+// attacker tries wrong passwords on its accounts in rotation, from its lines in rotation. It makes
+// the most of its lines. If an address is denied, it continues with the next address; if an account
+// is denied, with the next account. If none is left, it returns in the second in which RetryAfter
+// ends. A line that the alarm stops returns within 8 h, to see whether the alarm is over.
 type attacker struct {
 	*world
 	*rand.Rand
 	lines    rotation
 	accounts rotation
 	every    time.Duration // between two passwords on a line
-	solves   bool          // it solves challenges, immediately and as many as help
+	solves   bool          // it solves challenges immediately, as many as help
 	device   string        // a known device whose cookie is stolen, or empty
 	fresh    bool          // each guess comes from a new address
 	pauses   bool          // it does nothing while the alarm is on, and knows when it is over
@@ -31,27 +30,27 @@ type attacker struct {
 	solutions int
 }
 
-// A resource is a line or an account. It cannot be used before a time.
+// resource is a line or an account, which cannot be used before a given time.
 type resource struct {
 	client client
 	free   time.Duration
 	used   int // the number of its last use
 
-	tried  int // passwords in all
+	tried  int // total number of passwords
 	hourly int // in the hour of the last one
 	hour   int // the hour of the last one
 	worst  int // the most in any hour
 }
 
-// rotation holds resources that are used one after the other. first is the resource that is free
-// first. Of several, it is the one unused for longest.
+// rotation holds resources that are used in turn. first is the resource that becomes free first.
+// Ties go to the one unused for the longest time.
 type rotation struct {
 	pile[*resource]
 
 	uses int
 }
 
-// Compare puts the resource that is free first in front.
+// Compare orders resources by when they become free.
 func (r *resource) Compare(other *resource) int {
 	return cmp.Or(cmp.Compare(r.free, other.free), cmp.Compare(r.used, other.used))
 }
@@ -71,8 +70,8 @@ func (t *rotation) add(r resource) {
 	heap.Push(t, &r)
 }
 
-// act tries the passwords of one second. It comes back in the next one, or when a line and an
-// account are free again.
+// act tries the passwords of one second. It returns in the next one, or when a line and an account
+// are free again.
 func (a *attacker) act() {
 	pause := time.Second
 	for range a.aSecond() {
@@ -92,7 +91,7 @@ func (a *attacker) act() {
 	}
 }
 
-// aSecond returns how many passwords all lines together try in a second at most.
+// aSecond returns the maximum number of passwords that all lines together try in a second.
 func (a *attacker) aSecond() int { return 1 + int(time.Duration(a.lines.Len())*time.Second/a.every) }
 
 func (a *attacker) guess(line, account *resource) {
@@ -123,8 +122,9 @@ func (a *attacker) guess(line, account *resource) {
 	}
 }
 
-// begin asks for an attempt. If it is denied, an attacker with solvers asks again with a solved
-// challenge. If that is denied as well, the attacker comes back at the sooner of both times.
+// begin begins an attempt. If it is denied, an attacker with solvers begins another one with a
+// solved challenge. If that is denied as well, the attacker returns at the earlier of the two
+// times.
 func (a *attacker) begin(c client) *login.Attempt {
 	attempt := a.world.begin(c)
 	if attempt.Allowed || !a.solves {
@@ -192,7 +192,7 @@ func (a *attacker) pausing() *attacker {
 	return a
 }
 
-// solving gives an attacker people or programs that solve challenges.
+// solving gives an attacker solvers, human or automatic, for challenges.
 func (a *attacker) solving() *attacker {
 	a.solves = true
 	return a
@@ -205,10 +205,11 @@ func (w *world) thief(from *user) *attacker {
 	return a
 }
 
-// patient returns an attacker with 100 addresses that knows the guard, and avoids denials, which
-// somebody might notice. It tries a password from each address every 15 minutes, which is 96 a day
-// of 100. It leaves one account out, so that its addresses do not meet the same accounts each time.
-// Without a guard it has no need to be slow: it tries as many passwords as the form can check.
+// patient returns an attacker with 100 addresses that knows the guard, and avoids denials, because
+// they might be noticed. It tries a password from each address every 15 minutes, which is 96 a day
+// of the 100 allowed. It omits one account, so that its addresses do not meet the same accounts
+// each time. Without a guard, it need not be slow: it tries as many passwords as the form can
+// check.
 func (w *world) patient() *attacker {
 	every := 15 * time.Minute
 	if w.guard == nil {

@@ -42,7 +42,7 @@ func (k week) draw(c draw.Canvas) {
 	p.Draw(c)
 }
 
-// none is the height at which no password at all is drawn.
+// none is the height at which zero passwords are drawn.
 const none = 0.3
 
 // curve returns the passwords tried in each hour.

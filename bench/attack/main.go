@@ -18,7 +18,7 @@ import (
 func main() {
 	seed := flag.Uint64("seed", 1, "the seed of all random choices of users")
 	var alarm window.Limit
-	flag.Func("alarm", "failures over the whole service at which the alarm goes on, such as 10000000/1h for never (default 1000/1h)", func(text string) (err error) {
+	flag.Func("alarm", "failures across the whole service at which the alarm switches on, such as 10000000/1h for never (default 1000/1h)", func(text string) (err error) {
 		alarm, err = window.ParseLimit(text)
 		return err
 	})
@@ -43,12 +43,12 @@ func run(seed uint64, alarm window.Limit, picture string) error {
 	return errors.Join(err, charts.Save(picture, chart(weeks).draw))
 }
 
-// A scenario is a kind of attack.
+// scenario is a kind of attack.
 type scenario struct {
 	name    string
 	attacks func(*world) []*attacker
 	solvers bool // the attackers solve challenges
-	only    bool // simulated with challenges only
+	only    bool // only simulated with challenges
 }
 
 var scenarios = []scenario{
@@ -72,14 +72,14 @@ var scenarios = []scenario{
 	}},
 }
 
-// A week has the results of a scenario with each kind of form. Some scenarios have only challenged.
+// week holds the results of a scenario with each kind of form. Some scenarios have only challenged.
 type week struct {
 	scenario
 	without, with, challenged *world
 }
 
-// simulate runs all scenarios, with the same users. The alarm goes on at this rate of failures, or
-// at its default if that is zero.
+// simulate runs all scenarios, with the same users. The alarm switches on at the given rate of
+// failures, or at its default if that is zero.
 func simulate(seed uint64, alarm window.Limit) (weeks []week, err error) {
 	for _, s := range scenarios {
 		var runs [forms]*world

@@ -53,8 +53,8 @@ func (w *world) gainCells() string {
 	return strings.Join([]string{number(mean), number(float64(all.worst)), number(float64(all.hourly)), number(float64(all.account))}, " | ")
 }
 
-// gains are numbers of passwords tried: in all, in the worst hour, and on one account in its worst
-// hour and in all.
+// gains holds numbers of passwords tried: in total, in the worst hour, and on one account in its
+// worst hour and in total.
 type gains struct{ total, worst, hourly, account int }
 
 func (w *world) gains() (g gains) {
@@ -112,7 +112,7 @@ func (w *world) challengeCells() string {
 	return strings.Join(append(cells, number(float64(n)), w.alarm()), " | ")
 }
 
-// alarm returns the share of the week in which the alarm was on, and how often it went on.
+// alarm returns the share of the week in which the alarm was on, and how often it switched on.
 func (w *world) alarm() string {
 	if len(w.alarms) == 0 {
 		return "0"
@@ -146,7 +146,7 @@ func brief(d time.Duration) string {
 	return fmt.Sprintf("%.0f min", d.Minutes())
 }
 
-// number returns a number with commas between thousands. Only a small one has a decimal.
+// number formats a number with commas between thousands. Only small numbers have a decimal.
 func number(x float64) string {
 	if x < 10 && x != float64(int(x)) {
 		return fmt.Sprintf("%.1f", x)

@@ -20,14 +20,14 @@ const (
 	recalled  = 0.25 // share of right passwords typed by these
 
 	checking = 100 * time.Millisecond // from Begin to the answer
-	patience = time.Hour              // a user who would have to wait longer in all gives up
+	patience = time.Hour              // a user who would have to wait longer in total gives up
 )
 
 const phone = "phone" // the known device of each user
 
 var office, abroad = netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("198.51.100.1")
 
-// A group is a class of logins, by what an attack may do to them.
+// group is a class of logins, by how an attack may affect them.
 type group int
 
 const (
@@ -39,7 +39,7 @@ const (
 	groups
 )
 
-// A tally counts what became of the logins of a group.
+// tally counts the outcomes of the logins of a group.
 type tally struct {
 	logins int
 	waits  []time.Duration // of users who had to wait, and got in later
@@ -47,8 +47,7 @@ type tally struct {
 	solved int // users who solved a challenge at least once
 }
 
-// A user has a random source of its own, and so does the same in each run, as far as the guard
-// allows.
+// user has its own random source, so it does the same in each run, as far as the guard allows.
 type user struct {
 	*rand.Rand
 	*world
@@ -86,7 +85,7 @@ func (u *user) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(u.Int64N((most-least).Milliseconds()))*time.Millisecond
 }
 
-// A visit is one login, from its first attempt until it succeeded or was given up.
+// visit is one login, from its first attempt until it succeeds or is given up.
 type visit struct {
 	*user
 	client
@@ -165,7 +164,7 @@ func (v *visit) isRight() bool {
 	return v.Float64() < recalled
 }
 
-// wait comes back later, or gives up.
+// wait makes the user return later, or give up.
 func (v *visit) wait(pause time.Duration) {
 	v.denied = true
 	if v.waited += pause; v.waited > patience {

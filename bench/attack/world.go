@@ -20,25 +20,25 @@ const (
 // start is a Monday.
 var start = time.Date(2026, time.January, 5, 0, 0, 0, 0, time.UTC)
 
-// A world is one run: a clock that only the events of the simulation move, and the form, with its
+// world is one run: a clock that only the events of the simulation advance, and the form, with its
 // guard if it has one.
 type world struct {
 	now   time.Duration // since start
-	end   time.Duration // of all attacks: a week, or an hour without the guard, where all hours are the same
+	end   time.Duration // of all attacks: a week, or an hour without the guard, because then all hours are the same
 	queue pile[event]
 	added int // events
 	form  form
-	guard *login.Guard  // nil: none
+	guard *login.Guard  // nil if there is none
 	free  login.Attempt // the answer without a guard
 	err   error
 
 	attackers []*attacker
 	users     []*user
 	tallies   [groups]tally
-	alarms    []time.Duration // when the alarm went on, off, on and so on
+	alarms    []time.Duration // when the alarm switched on, off, on and so on
 }
 
-// A form is how the form is guarded.
+// form is the way in which the form is guarded.
 type form int
 
 const (
@@ -90,15 +90,15 @@ func (w *world) alarmed() (all time.Duration) {
 	return all
 }
 
-// A client is the origin of an attempt, and the account that it is on.
+// client is the origin of an attempt, with its account.
 type client struct {
 	account string
 	address netip.Addr
-	device  string // empty: not a known one
+	device  string // empty if the device is not known
 	solved  bool   // it has just solved a challenge
 }
 
-// begin asks the guard, as the form does.
+// begin calls the guard, as the form does.
 func (w *world) begin(c client) (a *login.Attempt) {
 	var err error
 	switch ctx := context.Background(); {
@@ -128,8 +128,8 @@ func (w *world) after(pause time.Duration, do func()) {
 	heap.Push(&w.queue, event{w.now + pause, w.added, do})
 }
 
-// run runs all events in the order of their times. Events at the same time run in the order in
-// which they were added.
+// run runs all events in chronological order. Events at the same time run in the order in which
+// they were added.
 func (w *world) run() error {
 	for w.queue.Len() > 0 && w.err == nil {
 		next := heap.Pop(&w.queue).(event)
@@ -145,12 +145,12 @@ type event struct {
 	do     func()
 }
 
-// Compare puts the earlier event in front.
+// Compare orders events by time.
 func (e event) Compare(other event) int {
 	return cmp.Or(cmp.Compare(e.at, other.at), cmp.Compare(e.number, other.number))
 }
 
-// A pile implements heap.Interface.
+// pile implements heap.Interface.
 type pile[T interface{ Compare(T) int }] struct{ all []T }
 
 func (p *pile[T]) Len() int           { return len(p.all) }
