@@ -66,7 +66,7 @@ func (b bench) accuracy(ctx context.Context, res *result) error {
 	var group sync.WaitGroup
 	next := 0
 	for name, ask := range attempts {
-		event := event(next) // as some contenders share keys
+		event := event(next) // because some contenders share keys
 		next++
 		group.Go(func() {
 			a, err := judge(ctx, name, ask, event)

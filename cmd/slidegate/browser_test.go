@@ -78,7 +78,7 @@ func TestPageLive(t *testing.T) {
 }
 
 // TestPageOfOtherLimits checks that the page warns of limits that are stored but not named, which
-// may deny, too.
+// may also deny.
 func TestPageOfOtherLimits(t *testing.T) {
 	t.Parallel()
 	s := newService(t)

@@ -34,7 +34,7 @@ func TestDocs(t *testing.T) {
 }
 
 // checkShown runs the commands in the text of a page, and compares their output with the lines
-// below them. A line ... stands for any lines.
+// below them. A line ... matches any lines.
 func checkShown(t *testing.T, page string, commands int) {
 	t.Helper()
 	page = strings.ReplaceAll(page, "go run ./cmd/slidegate replay", "slidegate replay")

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// An exactLevel is a model of ar1 for one event and limit: the sum of all admitted units, each
-// decayed since. It shares no code with the program.
+// exactLevel is a model of ar1 for one event and limit: the sum of all allowed units, each decayed
+// since. It shares no code with the program.
 type exactLevel struct {
 	max      float64
 	per      time.Duration
@@ -41,7 +41,7 @@ func (l *exactLevel) add(t time.Time) {
 	l.admitted = append(l.admitted, t)
 }
 
-// decideExactly replays moments on the model. It returns the units admitted, the denials of each
+// decideExactly replays moments on the model. It returns the allowed units, the denials of each
 // limit, and the longest wait.
 func decideExactly(moments []moment, limits map[string]exactLevel) (admitted int, deniedBy map[string]int, longest int64) {
 	levels := map[string]*exactLevel{}

@@ -220,7 +220,7 @@ func (s *service) past(t *testing.T, limits, event string, now time.Time, ago ..
 	}
 }
 
-// pastFailures adds the failures of several people.
+// pastFailures adds the failures of several users.
 func (g *guardedService) pastFailures(t *testing.T, now time.Time) {
 	t.Helper()
 	for _, ago := range []time.Duration{26 * h, 25 * h, 7 * h, 55 * m, 54 * m, 53 * m, 38 * m, 37 * m, 25 * m, 24 * m, 23 * m, 12 * m, 11 * m} {
@@ -249,7 +249,7 @@ func openSSH(tb testing.TB) string {
 	return file
 }
 
-// checkSVG fails the test if a chart is not well-formed, or lacks a text.
+// checkSVG fails the test if a chart is not well-formed, or does not contain a text.
 func checkSVG(t *testing.T, svg, want string) {
 	t.Helper()
 	if got := textsOf(t, svg); !strings.Contains(got, want) {
@@ -390,12 +390,12 @@ var (
 // afternoon.
 type guardedService struct {
 	*service
-	file string // holds the secret
+	file string // contains the secret
 	now  time.Time
 	*login.Guard
 }
 
-// newGuardedService returns a guarded service with a name of its own.
+// newGuardedService returns a guarded service with its own name.
 func newGuardedService(t *testing.T) *guardedService {
 	t.Helper()
 	return guard(t, newService(t))
@@ -481,7 +481,7 @@ type service struct {
 	secret []byte
 }
 
-// newService returns a service with a name of its own, on the shared server.
+// newService returns a service with its own name, on the shared server.
 func newService(t *testing.T) *service {
 	t.Helper()
 	return &service{name: redistest.Key(t), client: redistest.Client(t)}
@@ -837,8 +837,8 @@ type counts struct {
 	Longest                            map[string]time.Duration // by event, for the ten denied most
 }
 
-// An exactLog is a model of the limits: it keeps all admitted times of each event. It shares no
-// code with the program.
+// exactLog is a model of the limits: it keeps all allowed times of each event. It shares no code
+// with the program.
 type exactLog struct {
 	limits   map[string]exactLimit
 	admitted map[string][]time.Time
@@ -948,7 +948,7 @@ func clusterAddresses(tb testing.TB) string {
 	return strings.Join(reachable, ",")
 }
 
-// checkForgotten fails the test if the servers still hold a key of the limiter.
+// checkForgotten fails the test if the servers still have a key of the limiter.
 func checkForgotten(tb testing.TB, limiter string) {
 	tb.Helper()
 	if left := keys(tb, "slidegate-replay-"+strings.TrimPrefix(limiter, "slidegate-replay-")); len(left) > 0 {

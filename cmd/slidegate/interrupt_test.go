@@ -67,7 +67,7 @@ func pipe(t *testing.T, ctx context.Context) (name string, open func() *os.File)
 			if err == nil {
 				return w
 			}
-			if !errors.Is(err, syscall.ENXIO) || ctx.Err() != nil { // ENXIO: nobody reads it
+			if !errors.Is(err, syscall.ENXIO) || ctx.Err() != nil { // ENXIO means that it has no reader
 				t.Fatal(err)
 			}
 			<-time.After(10 * time.Millisecond)

@@ -257,7 +257,7 @@ func TestLoginOnTheSample(t *testing.T) {
 }
 
 // someWeeks returns n random logins: a botnet on root, one address that tries lists of accounts, a
-// few addresses that keep retrying on alice, and people who mostly have the right password.
+// few addresses that keep retrying on alice, and users who mostly have the right password.
 func someWeeks(n int) (all []sshdLogin) {
 	r := rand.New(rand.NewPCG(7, 8))
 	at := time.Date(2025, time.January, 2, 3, 4, 5, 0, time.UTC)

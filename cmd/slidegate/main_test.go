@@ -21,7 +21,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the files in testdata and the pictures of docs")
 
 // asProgram is the environment variable that makes this test binary run as slidegate. A test that
-// needs a process of its own runs the binary again, instead of building the program.
+// needs its own process runs the binary again, instead of building the program.
 const asProgram = "SLIDEGATE_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	if err := os.Setenv(asProgram, "1"); err != nil { // for the processes that it starts
 		panic(err)
 	}
-	http.DefaultClient.Timeout = time.Minute // so that a hang names itself
+	http.DefaultClient.Timeout = time.Minute // so that a hang fails where it occurs
 	redistest.MainParallel(m)
 }
 

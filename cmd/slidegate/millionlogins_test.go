@@ -37,7 +37,7 @@ func BenchmarkMillionLogins(b *testing.B) {
 	}
 }
 
-// millionLogins returns a log of people who mostly have the right password, and of three attackers.
+// millionLogins returns a log of users who mostly have the right password, and of three attackers.
 func millionLogins(tb testing.TB) string {
 	tb.Helper()
 	r := rand.New(rand.NewPCG(7, 8))
@@ -53,7 +53,7 @@ func millionLogins(tb testing.TB) string {
 			l.from, l.account = fmt.Sprintf("203.0.113.%d", r.IntN(100)), fmt.Sprintf("user-%d", r.IntN(9000))
 		case actor < 5: // one address that keeps retrying
 			l.from, l.account = "198.51.100.7", "admin"
-		default: // people
+		default: // users
 			name := r.IntN(4000)
 			l.from, l.account, l.succeeded = fmt.Sprintf("192.0.%d.%d", name>>8, name&255), fmt.Sprintf("name-%d", name), r.IntN(12) > 0
 		}

@@ -34,7 +34,7 @@ func TestPasswordIsNotPrinted(t *testing.T) {
 		for name, args := range commands {
 			args = append([]string{name}, args...)
 			checkHidden(t, name+" --redis", address, append(args, "--redis="+address))
-			if name == readers[i%len(readers)] && !strings.Contains(address, "\x00") { // no variable holds a zero byte
+			if name == readers[i%len(readers)] && !strings.Contains(address, "\x00") { // no variable can contain a zero byte
 				t.Run("", func(t *testing.T) {
 					t.Setenv("SLIDEGATE_REDIS", address)
 					checkHidden(t, name, address, args)

@@ -113,7 +113,7 @@ func TestProxies(t *testing.T) {
 	}
 }
 
-// testTwoAdmitOneBudget checks that two programs on one Redis, under load, admit exactly the
+// testTwoAdmitOneBudget checks that two programs on one Redis, under load, allow exactly the
 // budget, and that their metrics agree with what clients and the server counted.
 func testTwoAdmitOneBudget(t *testing.T, program string) {
 	s := startServer(t)

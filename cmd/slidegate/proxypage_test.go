@@ -53,7 +53,7 @@ func TestProxyPage(t *testing.T) {
 	}
 }
 
-// words splits a command line as a shell does, as far as single quotes go.
+// words splits a command line like a shell, but supports only single quotes.
 func words(line string) (words []string) {
 	for i, part := range strings.Split(line, "'") {
 		if i%2 == 1 {

@@ -94,7 +94,7 @@ func newest(ts []time.Time) time.Time {
 }
 
 // TestUnits checks that an attempt for several units counts whole or not at all, and that one for
-// more than a limit holds is denied.
+// more than the Max of a limit is denied.
 func TestUnits(t *testing.T) {
 	file := write(t, "time,event,units\n0,alice,3\n1,alice,3\n2,alice,2\n3,bob,6\n4,bob,5\n5,carol,9007199254740993\n")
 	for place, args := range places(t) {

@@ -79,8 +79,8 @@ func TestResetUnasked(t *testing.T) {
 	}
 }
 
-// TestResetPace checks that reset forgets turns of package pace and a pause, and a record that
-// holds neither, since its last turn was cancelled.
+// TestResetPace checks that reset forgets turns of package pace and a pause, and a record that has
+// neither, because its last turn was cancelled.
 func TestResetPace(t *testing.T) {
 	s := newService(t)
 	paused, cancelled := s.book(t, "1/5s", "alice", 0), s.book(t, "1/5s", "bob", 0)

@@ -36,7 +36,7 @@ func suggested(tb testing.TB, args ...string) (p replay.SuggestReport) {
 	return p
 }
 
-// judge decides all attempts under limits by a model that keeps all admitted times of each event.
+// judge decides all attempts under limits with a model that keeps all allowed times of each event.
 // It shares no code with the program.
 func judge(all []knownAttempt, limits []window.Limit) (stopped, honest, attackers int) {
 	admitted := map[string][]time.Time{}

@@ -103,7 +103,7 @@ func mainUses(t *testing.T) map[string]string {
 }
 
 // TestTerminal compares the screens of a terminal of 80 x 24 with the files in testdata/terminal,
-// where ^[ stands for an escape. To look at one: sed 's/\^\[/\x1b/g' FILE.
+// where ^[ represents an escape character. To look at one: sed 's/\^\[/\x1b/g' FILE.
 func TestTerminal(t *testing.T) {
 	colourful(t)
 	t.Setenv("COLUMNS", "80") // kong asks the standard output how wide its help may be
@@ -192,7 +192,7 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// watching is a running program on a terminal of its own, such as slidegate inspect --every.
+// watching is a running program on its own terminal, such as slidegate inspect --every.
 type watching struct {
 	*exec.Cmd
 	terminal *os.File
@@ -224,7 +224,7 @@ func startOnTerminal(t *testing.T, args ...string) *watching {
 	return w
 }
 
-// until returns the output of the terminal up to the end of a text.
+// until returns the output of the terminal up to and including a text.
 func (w *watching) until(t *testing.T, text string) string {
 	t.Helper()
 	for b := make([]byte, 1024); !strings.Contains(w.unread, text); {

@@ -16,11 +16,11 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// beside is how many rounds TestTopBeside measures.
+// beside is the number of rounds that TestTopBeside measures.
 var beside = flag.Int("beside", 0, "how often to measure decisions beside slidegate top, and without it")
 
 // TestTopBeside measures what slidegate top on a million events of a cluster does to decisions. The
-// rounds with it and without it alternate, because other programs use the machine, too. Run it by
+// rounds with it and without it alternate, because other programs also use the machine. Run it with
 // go test ./cmd/slidegate -run TopBeside -beside 10 -v -timeout 20m.
 func TestTopBeside(t *testing.T) {
 	if *beside == 0 {

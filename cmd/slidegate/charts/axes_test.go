@@ -131,7 +131,7 @@ func TestBinName(t *testing.T) {
 	}
 }
 
-// TestFit checks that texts are shortened to a width, and made printable.
+// TestFit checks that text is shortened to a width, and made printable.
 func TestFit(t *testing.T) {
 	for text, want := range map[string]string{"short": "short", "": "", strings.Repeat("wide ", 9): "wide wide …", "\n": "\ufffd", "a\xff": "a\ufffd"} {
 		if got := fit(Label, text, 60); got != want {

@@ -19,7 +19,7 @@ import (
 
 const noon = 1741089600 // 2025-03-04 12:00:00 UTC
 
-// textOf represents a text of an SVG. Y counts from the top.
+// textOf represents a text in an SVG. Y counts from the top.
 type textOf struct {
 	X     float64 `xml:"x,attr"`
 	Y     float64 `xml:"y,attr"`
@@ -28,7 +28,7 @@ type textOf struct {
 }
 
 // textsIn draws a chart, and returns its texts. It fails the test if the chart is not well-formed,
-// or if a text is not on the page or overlaps another.
+// or if a text is outside the page or overlaps another.
 func textsIn(t *testing.T, draw func(io.Writer, Format) error) (all []string) {
 	t.Helper()
 	var svg, again bytes.Buffer

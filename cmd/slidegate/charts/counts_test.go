@@ -50,8 +50,8 @@ func (t *Timeline) counted() counted {
 	return counted{t.width, t.first, t.attempts(), t.admitted(0), t.admitted(1)}
 }
 
-// countedExactly returns what a Timeline must hold after a list of attempts. Its width is the
-// smallest one that needs no more than 400 bins.
+// countedExactly returns the counts that a Timeline must have after a list of attempts. Its width
+// is the smallest one that needs no more than 400 bins.
 func countedExactly(history []attempt) counted {
 	least, most := history[0].second, history[0].second
 	for _, a := range history {

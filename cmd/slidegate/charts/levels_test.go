@@ -103,8 +103,8 @@ func TestLevels(t *testing.T) {
 	checkPicture(t, "levels.svg", func(w io.Writer, f Format) error { return drawLevels(t, w, f) }, "two a second for 30 s: 15 of 60 admitted")
 }
 
-// checkPicture checks that a picture of docs says the same as the one that draw draws, and a text
-// among it. To draw all of them again: go test ./cmd/slidegate/charts -update.
+// checkPicture checks that a picture in docs has the same text as the one that draw draws, and a
+// text among it. To draw all of them again: go test ./cmd/slidegate/charts -update.
 func checkPicture(t *testing.T, name string, draw func(io.Writer, Format) error, text string) {
 	t.Helper()
 	file := "../../../docs/" + name

@@ -105,7 +105,7 @@ func FuzzFieldCannotHideLine(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, before, line string) {
 		if strings.ContainsAny(before+line, "\r\n") {
-			return // no line holds its end
+			return // no line contains its end
 		}
 		used := newSplitter()
 		_, _ = used.split(before)
@@ -120,8 +120,8 @@ func FuzzFieldCannotHideLine(f *testing.F) {
 	})
 }
 
-// TestUnusualHeader checks that with a header the third column holds units only if its name says
-// so, and that --by may name any column.
+// TestUnusualHeader checks that with a header, the third column contains units only if its name
+// says so, and that --by may name any column.
 func TestUnusualHeader(t *testing.T) {
 	file := write(t, "when,customer,duration_ms\n2025-03-04T05:06:07Z,carol,134\n")
 	for _, by := range []string{"", "customer"} {

@@ -56,7 +56,7 @@ func TestJSON(t *testing.T) {
 		want := Attempt{At: time.Date(2025, 3, 4, 5, 6, 7, 89e6, time.UTC), Event: tt.want, Units: 1, Times: 1}
 		got, err := jsonBy(tt.timeField).read(tt.line, tt.field)
 		if missing := (missingFieldError{}); tt.want == "" && errors.As(err, &missing) {
-			err = nil // an empty event is no event either
+			err = nil // an empty event is not an event either
 		}
 		if err != nil || got != want {
 			t.Errorf("%s of %s\ngot %v, %v\nwant %v", tt.field, tt.line, got, err, want)

@@ -51,7 +51,7 @@ func TestSSHD(t *testing.T) {
 		{header + "sshd[99]: Failed password for invalid user \xff\xfe from 192.0.2.1 port 22 ssh2", "192.0.2.1"},
 		{header + "sshd[99]: Invalid user Failed password for b from 198.51.100.4 port 5 ssh2 from 192.0.2.1 port 22", ""},
 
-		// Lines of sshd that are no attempt.
+		// Lines of sshd that are not attempts.
 		{header + "sshd[99]: Connection closed by 192.0.2.1 port 4022 [preauth]", ""},
 		{header + "sshd[99]: Postponed publickey for alice from 192.0.2.1 port 4022 ssh2 [preauth]", ""},
 		{header + "sshd[99]: Failed to allocate internet-domain X11 display socket.", ""},
@@ -89,7 +89,7 @@ func TestRepeatedMessages(t *testing.T) {
 	}
 }
 
-// TestTwoOrigins checks that the texts in a client's certificate neither move the attempt to
+// TestTwoOrigins checks that the strings in a client's certificate neither move the attempt to
 // another address nor hide it.
 func TestTwoOrigins(t *testing.T) {
 	const header = "Mar  4 05:06:07 h sshd[1]: "

@@ -188,7 +188,7 @@ func TestWebTime(t *testing.T) {
 // apacheEscape writes the text of a client as Apache does.
 func apacheEscape(s string) string { return escapeBytes(s, `"\`, `\%c`, `\x%02x`) }
 
-// nginxEscape writes the text of a client as nginx does.
+// nginxEscape escapes a client's text as nginx does.
 func nginxEscape(s string) string { return escapeBytes(s, "", "", `\x%02X`) }
 
 func escapeBytes(s, backslashed, withBackslash, inHex string) string {

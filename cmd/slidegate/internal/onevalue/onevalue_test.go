@@ -131,7 +131,7 @@ func (f *front) send(t *testing.T, fields string) (status int, read values, coun
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(time.Minute)) // so that a hang names itself
+	_ = conn.SetDeadline(time.Now().Add(time.Minute)) // so that a hang fails where it occurs
 	f.counted.Store("")
 	body := ""
 	if strings.Contains(fields, "chunked") {

@@ -141,7 +141,7 @@ var quotedPair = regexp.MustCompile(`\\(?:[0-3][0-7][0-7]|.)`)
 
 // simpleCookie returns the cookies that http.cookies.SimpleCookie of Python reads. A cookie ends at
 // a space or a semicolon, and the last one of a name counts. A name without a value makes the whole
-// field invalid. After text that is no cookie, and after a bad name, the rest is ignored.
+// field invalid. After text that is not a cookie, and after a bad name, the rest is ignored.
 func simpleCookie(line string) map[string]string {
 	var pairs [][2]string
 	for line != "" {

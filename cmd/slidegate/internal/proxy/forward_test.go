@@ -184,8 +184,8 @@ func TestForged(t *testing.T) {
 	}
 }
 
-// TestStream checks that each part of a response arrives before the server goes on: in server-sent
-// events, and in a response of unknown length.
+// TestStream checks that each part of a response arrives before the server continues: in
+// server-sent events, and in a response of unknown length.
 func TestStream(t *testing.T) {
 	for _, kind := range []string{"text/event-stream", "application/x-ndjson"} {
 		next := make(chan struct{})
@@ -380,8 +380,8 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// TestServerThatLimits checks that the fields of the server's own limits stay beside those of the
-// proxy.
+// TestServerThatLimits checks that the fields of the server's own limits are kept in addition to
+// those of the proxy.
 func TestServerThatLimits(t *testing.T) {
 	front := startBehindProxy(t, Config{}, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("RateLimit", `"own";r=1`) })
 	got := ask(t, front, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").Header["Ratelimit"]

@@ -24,7 +24,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	http.DefaultClient.Timeout = time.Minute // so that a hang names itself
+	http.DefaultClient.Timeout = time.Minute // so that a hang fails where it occurs
 	redistest.Main(m)
 }
 

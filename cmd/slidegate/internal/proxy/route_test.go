@@ -21,7 +21,7 @@ func newRoutedProxy(to string, patterns ...string) *Proxy {
 	return newProxy(to, Config{Routes: routes})
 }
 
-// TestRoute checks which route a request has, and that it has none if it could have another.
+// TestRoute checks which route a request has, and that it has none if it is ambiguous.
 func TestRoute(t *testing.T) {
 	const refused = ""
 	p := newRoutedProxy("http://127.0.0.1:1", "POST /login", "/api/", "GET /api/health", "/items/{id}", "api.example.com/")

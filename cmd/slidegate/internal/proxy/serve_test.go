@@ -21,7 +21,7 @@ type service struct {
 	ended         chan error
 }
 
-// startService starts a proxy to a handler by Serve, as the program does.
+// startService starts a proxy to a handler with Serve, as the program does.
 func startService(t *testing.T, h http.HandlerFunc) service {
 	public, admin := must(net.Listen("tcp", "127.0.0.1:0")), must(net.Listen("tcp", "127.0.0.1:0"))
 	p := newProxy(startServer(t, h), Config{})
@@ -132,7 +132,7 @@ func TestIdleConnections(t *testing.T) {
 	}
 }
 
-// failingListener is a listener that fails once somebody connects.
+// failingListener is a listener that fails on the first connection.
 type failingListener struct{ net.Listener }
 
 var errFailing = errors.New("no more sockets")

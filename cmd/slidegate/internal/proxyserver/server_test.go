@@ -81,7 +81,7 @@ func TestDialLogs(t *testing.T) {
 		if err == nil || failures != i+1 {
 			t.Fatalf("%s: %v, %d failures", at, err, failures)
 		}
-		if err.Error() != last { // a busy machine has timeouts, too
+		if err.Error() != last { // a busy machine also has timeouts
 			want, last = want+1, err.Error()
 		}
 	}

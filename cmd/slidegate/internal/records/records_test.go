@@ -119,7 +119,7 @@ func TestReadAsScript(t *testing.T) {
 	}
 }
 
-// checkUsages compares usages by their Per. A record need not hold a window that counts nothing.
+// checkUsages compares usages by their Per. A record may omit a window that counts nothing.
 func checkUsages(t *testing.T, kind records.Kind, got, want []records.Usage) {
 	t.Helper()
 	counted := map[time.Duration]float64{}

@@ -16,7 +16,7 @@ import (
 	"github.com/slidegate/slidegate/login"
 )
 
-// A stream generates a log while it is read, so that tests hold no log in memory.
+// stream generates a log while it is read, so that tests do not keep a log in memory.
 type stream struct {
 	lines int
 	line  func(n int) string

@@ -38,7 +38,7 @@ func TestProgressBar(t *testing.T) {
 	}
 }
 
-// TestNoProgressBarInAPipe checks that there is no bar in a pipe, nor for the sample.
+// TestNoProgressBarInAPipe checks that there is no progress bar in a pipe or for the sample.
 func TestNoProgressBarInAPipe(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

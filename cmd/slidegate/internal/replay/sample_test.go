@@ -123,7 +123,7 @@ func (s *sampleLog) fromOneNetwork(at time.Time) {
 	}
 }
 
-// forger adds an attacker who puts the address of somebody else into the user name.
+// forger adds an attacker who puts another client's address into the user name.
 func (s *sampleLog) forger(address string, at time.Time) {
 	for range 9 {
 		s.fail(at, "invalid user x from 192.0.2.10 port 22 ssh2", address)
@@ -131,7 +131,7 @@ func (s *sampleLog) forger(address string, at time.Time) {
 	}
 }
 
-// honest adds people who work on the host. Some mistype.
+// honest adds users who work on the host. Some mistype.
 func (s *sampleLog) honest() {
 	s.accept(clock(1, "07:58:12"), "alice", "192.0.2.10")
 	s.accept(clock(1, "12:47:55"), "alice", "192.0.2.10")

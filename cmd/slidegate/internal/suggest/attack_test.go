@@ -13,7 +13,7 @@ import (
 // A crowd is who attempts in a made-up log of two days.
 type crowd struct {
 	people    int
-	spread    float64       // of the attempts of people: the standard deviation of their logarithm
+	spread    float64       // of the attempts of users: the standard deviation of their logarithm
 	attackers int           // events that never succeed
 	every     time.Duration // the mean time between two attempts of an attacker
 	most      int           // the most attempts of an attacker
