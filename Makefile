@@ -46,7 +46,7 @@ GRPC ?= $(call oldest,grpc,grpclimit) latest
 # The version of a module in the go.mod of another one.
 oldest = $(shell sed -n 's|.*/$(1) \(v[^ ]*\).*|\1|p' $(2)/go.mod)
 
-.PHONY: help check test full newest short cluster hosts matrix go-redis adapters simulate race race-once race-load race-full lint vulnerabilities api regression fuzz bench site
+.PHONY: help check test full newest short cluster docker matrix go-redis adapters simulate race race-once race-load race-full lint vulnerabilities api regression fuzz bench site
 
 help:
 	@echo "make check   vet, and the short tests of all packages: run it before each commit"
@@ -56,6 +56,7 @@ help:
 	@echo "make adapters  the tests of otelgate on each of OTEL=\"$(OTEL)\", those of grpclimit on each of GRPC=\"$(GRPC)\""
 	@echo "make simulate  compares docs/login-simulation.md with the simulated attacks, in 45 s"
 	@echo "make short   what depends most on the server, in a minute; make cluster the same on a cluster"
+	@echo "make docker  the tests of the image, and of how tests start and break servers in Docker"
 	@echo "make race    packages with several goroutines, under the race detector (part of make test);"
 	@echo "             of the largest, only tests named ...UnderLoad; make race-full runs all of theirs"
 	@echo "make lint    formatting, vet and linters, on all modules; vet for 32 bit, arm64 and Windows; the workflows"
@@ -116,8 +117,9 @@ short:
 cluster:
 	$(GO) test -vet=off -count=1 -v -timeout 5m -run '^Test(ACL|EachInTime|RememberedDenials|HostileEvents|GracefulFailover|Sentinel)$$|^TestFailover$$/^killed$$' ./cluster_test
 
-# The tests of how other tests start and break servers.
-hosts:
+# What only Docker can show: the image, and how tests start and break servers in it.
+docker:
+	$(GO) test -vet=off -count=1 -v -timeout 5m -run '^TestImage$$' ./cmd/slidegate
 	$(GO) test -vet=off -count=1 -v -timeout 5m ./internal/redistest
 
 # Each server runs the targets in TESTS. It fails if another version answers, or if Docker is needed
