@@ -219,10 +219,10 @@ func TestACL(t *testing.T) {
 	})
 	each(t, func(t *testing.T, k kind) { checkForbidden(t, k, nodes, client) })
 	allow := func(rule string) {
-		commands := regexp.MustCompile(rule + "[^,]*, [^`]*`([^`]*)`").FindStringSubmatch(pageOnKeys())
+		commands := regexp.MustCompile("- " + rule + ".*, add `([^`]*)`").FindStringSubmatch(pageOnKeys())
 		onAll(t, nodes, append([]string{"ACL", "SETUSER", "limiter"}, strings.Fields(commands[1])...)...)
 	}
-	allow("for a `DenialCache`")
+	allow("For a `DenialCache`")
 	each(t, func(t *testing.T, k kind) { checkDenialCache(t, k, nodes, client) })
 	allow("For `inflight`")
 	checkInFlight(t, nodes, client)
