@@ -4,23 +4,23 @@ go 1.25.0
 
 require (
 	github.com/google/go-cmp v0.7.0
-	github.com/moby/moby/api v1.55.0
-	github.com/moby/moby/client v0.5.0
-	github.com/prometheus/client_golang v1.24.1
-	github.com/redis/go-redis/v9 v9.20.0
+	github.com/moby/moby/api v1.56.1
+	github.com/moby/moby/client v0.6.2
+	github.com/prometheus/client_golang v1.24.1 // the newest for Go 1.25
+	github.com/redis/go-redis/v9 v9.20.0 // the oldest that goredisgate can use
 	github.com/redis/rueidis v1.0.79
 	github.com/slidegate/slidegate v0.1.0
 	github.com/slidegate/slidegate/goredisgate v0.1.0
 	github.com/slidegate/slidegate/otelgate v0.1.0
-	github.com/testcontainers/testcontainers-go v0.44.0
-	go.opentelemetry.io/otel v1.46.0
-	go.opentelemetry.io/otel/exporters/prometheus v0.68.0
-	go.opentelemetry.io/otel/sdk/metric v1.46.0
+	github.com/testcontainers/testcontainers-go v0.44.0 // the newest for Go 1.25
+	go.opentelemetry.io/otel v1.46.0 // the newest for Go 1.25
+	go.opentelemetry.io/otel/exporters/prometheus v0.68.0 // the newest for Go 1.25
+	go.opentelemetry.io/otel/sdk/metric v1.46.0 // the newest for Go 1.25
 )
 
 require (
 	dario.cat/mergo v1.0.2 // indirect
-	github.com/Azure/go-ansiterm v0.0.0-20250102033503-faa5f7b0171c // indirect
+	github.com/Azure/go-ansiterm v0.0.0-20261006220739-8c912ac31dd4 // indirect
 	github.com/Microsoft/go-winio v0.6.2 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cenkalti/backoff/v4 v4.3.0 // indirect
@@ -70,7 +70,7 @@ require (
 	go.opentelemetry.io/otel/trace v1.46.0 // indirect
 	go.uber.org/atomic v1.11.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
-	golang.org/x/crypto v0.54.0 // indirect
+	golang.org/x/crypto v0.55.0 // indirect
 	golang.org/x/sync v0.22.0 // indirect
 	golang.org/x/sys v0.47.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect

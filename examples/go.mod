@@ -3,15 +3,15 @@ module github.com/slidegate/slidegate/examples
 go 1.25.0
 
 require (
-	connectrpc.com/connect v1.21.0
-	github.com/chromedp/cdproto v0.0.0-20250724212937-08a3db8b4327
-	github.com/chromedp/chromedp v0.14.2
+	connectrpc.com/connect v1.21.0 // the newest for Go 1.25
+	github.com/chromedp/cdproto v0.0.0-20250724212937-08a3db8b4327 // the one of chromedp
+	github.com/chromedp/chromedp v0.14.2 // v0.23 has another API
 	github.com/gin-gonic/gin v1.12.0
 	github.com/go-chi/chi/v5 v5.5.0
 	github.com/labstack/echo/v5 v5.4.4
 	github.com/slidegate/slidegate v0.1.0
-	golang.org/x/crypto v0.54.0
-	golang.org/x/text v0.41.0
+	golang.org/x/crypto v0.55.0 // the newest for Go 1.25
+	golang.org/x/text v0.41.0 // the newest for Go 1.25
 	google.golang.org/protobuf v1.36.12
 )
 
@@ -60,7 +60,7 @@ require (
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
 	github.com/modern-go/reflect2 v1.0.2 // indirect
 	github.com/pelletier/go-toml/v2 v2.2.4 // indirect
-	github.com/prometheus/client_golang v1.24.1
+	github.com/prometheus/client_golang v1.24.1 // the newest for Go 1.25
 	github.com/quic-go/qpack v0.6.0 // indirect
 	github.com/quic-go/quic-go v0.59.0 // indirect
 	github.com/redis/rueidis v1.0.79 // indirect
@@ -68,8 +68,8 @@ require (
 	github.com/twitchyliquid64/golang-asm v0.15.1 // indirect
 	github.com/ugorji/go/codec v1.3.1 // indirect
 	go.mongodb.org/mongo-driver/v2 v2.5.0 // indirect
-	go.opentelemetry.io/otel/exporters/prometheus v0.68.0
-	go.opentelemetry.io/otel/sdk/metric v1.46.0
+	go.opentelemetry.io/otel/exporters/prometheus v0.68.0 // the newest for Go 1.25
+	go.opentelemetry.io/otel/sdk/metric v1.46.0 // the newest for Go 1.25
 	golang.org/x/arch v0.22.0 // indirect
 	golang.org/x/net v0.57.0 // indirect
 	golang.org/x/sys v0.47.0 // indirect

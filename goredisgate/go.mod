@@ -3,7 +3,7 @@ module github.com/slidegate/slidegate/goredisgate
 go 1.25.0
 
 require (
-	github.com/redis/go-redis/v9 v9.20.0
+	github.com/redis/go-redis/v9 v9.20.0 // the oldest that goredisgate can use
 	github.com/redis/rueidis v1.0.79
 	github.com/slidegate/slidegate v0.1.0
 )

@@ -5,11 +5,11 @@ go 1.25.0
 require (
 	github.com/google/go-cmp v0.7.0
 	github.com/slidegate/slidegate v0.1.0
-	go.opentelemetry.io/otel v1.31.0
-	go.opentelemetry.io/otel/metric v1.31.0
-	go.opentelemetry.io/otel/sdk v1.31.0
-	go.opentelemetry.io/otel/sdk/metric v1.31.0
-	go.opentelemetry.io/otel/trace v1.31.0
+	go.opentelemetry.io/otel v1.31.0 // the oldest that otelgate can use
+	go.opentelemetry.io/otel/metric v1.31.0 // the oldest that otelgate can use
+	go.opentelemetry.io/otel/sdk v1.31.0 // the oldest that otelgate can use
+	go.opentelemetry.io/otel/sdk/metric v1.31.0 // the oldest that otelgate can use
+	go.opentelemetry.io/otel/trace v1.31.0 // the oldest that otelgate can use
 )
 
 require (

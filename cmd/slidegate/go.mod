@@ -5,22 +5,22 @@ go 1.25.0
 require (
 	github.com/alecthomas/kong v1.17.0
 	github.com/axiomhq/hyperloglog v0.3.0
-	github.com/chromedp/cdproto v0.0.0-20250724212937-08a3db8b4327
-	github.com/chromedp/chromedp v0.14.2
+	github.com/chromedp/cdproto v0.0.0-20250724212937-08a3db8b4327 // the one of chromedp
+	github.com/chromedp/chromedp v0.14.2 // v0.23 has another API
 	github.com/creack/pty v1.1.24
 	github.com/dunglas/httpsfv v1.1.2
 	github.com/fatih/color v1.19.0
 	github.com/google/go-cmp v0.7.0
-	github.com/prometheus/client_golang v1.24.1
+	github.com/prometheus/client_golang v1.24.1 // the newest for Go 1.25
 	github.com/redis/rueidis v1.0.79
 	github.com/rivo/uniseg v0.4.7
 	github.com/schollz/progressbar/v3 v3.19.1
 	github.com/slidegate/slidegate v0.1.0
-	github.com/tidwall/gjson v1.20.0
-	golang.org/x/image v0.45.0
-	golang.org/x/sync v0.22.0
-	golang.org/x/term v0.45.0
-	golang.org/x/text v0.41.0
+	github.com/tidwall/gjson v1.20.2
+	golang.org/x/image v0.45.0 // the newest for Go 1.25
+	golang.org/x/sync v0.22.0 // the newest for Go 1.25
+	golang.org/x/term v0.45.0 // the newest for Go 1.25
+	golang.org/x/text v0.41.0 // the newest for Go 1.25
 	gonum.org/v1/plot v0.17.0
 )
 
@@ -51,7 +51,7 @@ require (
 	github.com/prometheus/procfs v0.21.1 // indirect
 	github.com/stretchr/testify v1.12.1 // indirect
 	github.com/tidwall/match v1.1.1 // indirect
-	github.com/tidwall/pretty v1.2.0 // indirect
+	github.com/tidwall/pretty v1.3.0 // indirect
 	golang.org/x/sys v0.47.0 // indirect
 	google.golang.org/protobuf v1.36.11 // indirect
 )
