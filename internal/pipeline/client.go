@@ -38,7 +38,7 @@ type Share struct {
 // denial cache needs one, and so does package inflight with Track.
 type Tracker interface {
 	// Get returns a copy of the contents of a key, empty if there is none. The client caches it for
-	// at most ttl.
+	// at most ttl. Its error is errNoCopy if it got none, and a script call may succeed.
 	Get(ctx context.Context, read Read, key string, ttl time.Duration) (Copy, error)
 }
 

@@ -31,10 +31,14 @@ func (g *cachedGet) Err() error {
 	return nil
 }
 
+// errNoCopy is the error of a Tracker that got no copy, which is not a failure of Redis.
+var errNoCopy = errors.New("there is no copy")
+
 // Get returns the contents of a key, from the client's cache if possible. The client must be a
 // Tracker, and caches the copy for at most ttl. Get returns no copy if the breaker of the slot
-// range is open, if the key holds a value of another kind (a script will report what is wrong), or
-// if the reply is late without being a failure. Its error is ErrLeft if ctx ended.
+// range is open, if the key holds a value of another kind (a script will report what is wrong),
+// if the client gave up because its slot moves, or if the reply is late without being a failure.
+// Its error is ErrLeft if ctx ended.
 func (p *Pipeline) Get(ctx context.Context, read Read, key string, timeout, ttl time.Duration) (Copy, error) {
 	i := p.Range(key)
 	slots := &p.ranges[i]
@@ -54,6 +58,8 @@ func (p *Pipeline) Get(ctx context.Context, read Read, key string, timeout, ttl 
 	case came && err == nil: // this does not close the breaker: a server that refuses to count still answers a Read
 		g.copy.Known = true
 		return g.copy, nil
+	case errors.Is(err, errNoCopy):
+		return Copy{}, nil
 	case err == nil || errors.Is(err, ErrLeft):
 		return Copy{}, err
 	}

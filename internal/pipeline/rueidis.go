@@ -143,6 +143,9 @@ func (r *rueidisClient) Get(ctx context.Context, read Read, key string, ttl time
 	if rueidis.IsRedisNil(err) {
 		err = nil
 	}
+	if errors.Is(err, rueidis.ErrDoCacheAborted) { // the slot moves, or the connection broke
+		err = errNoCopy
+	}
 	c.Hit = result.IsCacheHit()
 	return c, translate(err)
 }
