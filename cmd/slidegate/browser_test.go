@@ -46,9 +46,9 @@ func servePage(t *testing.T, args ...string) string {
 // attempt is then allowed, and appears within a second.
 func TestPageLive(t *testing.T) {
 	t.Parallel()
+	ctx := chromium(t)
 	s := newService(t)
 	l := s.limiter(t, "5/8s")
-	ctx := chromium(t)
 	do(t, ctx, visit(servePage(t, "--limit", "5/8s", s.name, "alice")), says("because", "Nothing is counted"), says("live", "live"))
 	for range 5 {
 		allow(t, l, "alice", true)
@@ -81,11 +81,11 @@ func TestPageLive(t *testing.T) {
 // may also deny.
 func TestPageOfOtherLimits(t *testing.T) {
 	t.Parallel()
+	ctx := chromium(t)
 	s := newService(t)
 	l := s.limiter(t, "1/1h,1000000/1d")
 	allow(t, l, "alice", true)
 	allow(t, l, "alice", false)
-	ctx := chromium(t)
 	do(t, ctx, visit(servePage(t, "--limit", "1000000/1d", s.name, "alice")), says("answer", "Allowed"),
 		says("because", "999,999 units at once; other limits are stored, and may deny, too"))
 }
@@ -94,6 +94,7 @@ func TestPageOfOtherLimits(t *testing.T) {
 // pause, and that Reset forgets them.
 func TestPagePace(t *testing.T) {
 	t.Parallel()
+	ctx := chromium(t)
 	s := newService(t)
 	l, err := pace.New(window.On(s.client), pace.Config{Name: s.name, Limits: parsed(t, "1/1m,100/1h"), MaxAhead: time.Hour, Timeout: time.Minute})
 	for range 2 {
@@ -104,7 +105,6 @@ func TestPagePace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := chromium(t)
 	do(t, ctx, visit(servePage(t, "--pace", "--allow-reset", "--limit", "1/1m", s.name, "alice")), says("answer", "Waits"),
 		says("because", "for the next turn; other limits are stored, and may delay it, too"), says("turns", "The newest turn comes in "),
 		says("until", "turn at "), says("limits", "0 free, 1 used, 1 ahead"), holds(`!document.querySelector(".strip, .denied")`))
@@ -119,6 +119,7 @@ func TestPagePace(t *testing.T) {
 // forgets them.
 func TestPageInflight(t *testing.T) {
 	t.Parallel()
+	ctx := chromium(t)
 	s := newService(t)
 	l, err := inflight.New(window.On(s.client), inflight.Config{Name: s.name, Max: 5, TTL: time.Hour, Holder: "web-1", Timeout: time.Minute})
 	if err == nil {
@@ -127,7 +128,6 @@ func TestPageInflight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := chromium(t)
 	do(t, ctx, visit(servePage(t, "--inflight", "--allow-reset", "--limit", "5", s.name, "alice")), says("answer", "Denied"),
 		says("because", "5 of 5 units held"), says("until", ", unless renewed"), says("turns", "The last token is "),
 		says("limits", "0 free, 5 held"), says("leases", "web-1"), chromedp.Click("#reset", chromedp.ByID),
@@ -169,6 +169,7 @@ func TestPageOverride(t *testing.T) {
 // Reset forgets only this event.
 func TestPageReset(t *testing.T) {
 	t.Parallel()
+	ctx := chromium(t)
 	s := newService(t)
 	l := s.limiter(t, "1/1h")
 	name := "a\xff<b>" // not UTF-8
@@ -183,7 +184,6 @@ func TestPageReset(t *testing.T) {
 	if got := statusOf(t, r); got != http.StatusForbidden {
 		t.Fatalf("another site: status %d", got)
 	}
-	ctx := chromium(t)
 	opened := holds(`document.getElementById("confirm").open`)
 	do(t, ctx, visit(url), says("answer", "Denied"), chromedp.Focus("#reset", chromedp.ByID), chromedp.KeyEvent("\r"), opened, says("forgotten", `"a\xff<b>"`))
 	do(t, ctx, chromedp.KeyEvent("\r"), holds(`!document.getElementById("confirm").open`)) // Cancel has the focus
@@ -197,10 +197,10 @@ func TestPageReset(t *testing.T) {
 // may be forgotten later.
 func TestPageResetUncertain(t *testing.T) {
 	t.Parallel()
+	ctx := chromium(t)
 	server := redistest.Start(t)
 	s := &service{name: "login", client: server.NewClient(t, nil)}
 	allow(t, s.limiter(t, "1/1h"), "alice", true)
-	ctx := chromium(t)
 	// The browser logs the status of the answer as an error, although the page handles it.
 	do(t, ctx, log.Disable(), visit(servePageOf(t, server.Addr(), "--allow-reset", "--limit", "1/1h", s.name, "alice")), says("answer", "Denied"))
 	server.Pause(t)
@@ -212,9 +212,9 @@ func TestPageResetUncertain(t *testing.T) {
 // TestPageHostile checks that an event with markup is shown as text, and runs nothing.
 func TestPageHostile(t *testing.T) {
 	t.Parallel()
+	ctx := chromium(t)
 	s := newService(t)
 	l := s.limiter(t, "1/1h")
-	ctx := chromium(t)
 	for name, shown := range map[string]string{
 		`<script>window.hacked=1</script>`:        `<script>window.hacked=1</script>`,
 		`"><img src=x onerror="window.hacked=1">`: `"><img src=x onerror="window.hacked=1">`,
@@ -237,10 +237,10 @@ func TestPageHostile(t *testing.T) {
 // that each budget links to its event.
 func TestPageAccount(t *testing.T) {
 	t.Parallel()
+	ctx := chromium(t)
 	g := newGuardedService(t)
 	url := servePage(t, "--login", "--secret-file", g.file, g.name, "alice", "192.0.2.31")
 	g.failNow(t, "alice", "192.0.2.31", 5)
-	ctx := chromium(t)
 	do(t, ctx, visit(url), says("answer", "Denied"), says("because", "by pair"),
 		says("why", "pair: 5 failures within 1m, from this address on this account. 5/1m allows the next at "),
 		says("state", "A known device is kept out only if total denies"), holds(`document.querySelectorAll(".limit").length === 13`))
@@ -252,9 +252,9 @@ func TestPageAccount(t *testing.T) {
 // whether one would help. The verdict is about attempts without one.
 func TestPageChallenged(t *testing.T) {
 	t.Parallel()
+	ctx := chromium(t)
 	g := newGuardedService(t)
 	url := servePage(t, "--login", "--challenged", "--secret-file", g.file, g.name, "alice", "192.0.2.31")
-	ctx := chromium(t)
 	do(t, ctx, visit(url), says("challenge", "A challenge would let the user in now."), holds(`document.querySelectorAll(".limit").length === 22`))
 	c := g.challenged(t, -time.Since(afternoon))
 	for range 5 {
@@ -270,11 +270,11 @@ func TestPageChallenged(t *testing.T) {
 // text, is shown as text, and that its budgets link to its events.
 func TestPageHostileAccount(t *testing.T) {
 	t.Parallel()
+	ctx := chromium(t)
 	g := newGuardedService(t)
 	account := "a\xff\u202e<b>"
 	url := servePage(t, "--login", "--secret-file", g.file, g.name, account, "192.0.2.31")
 	g.failNow(t, account, "192.0.2.31", 5)
-	ctx := chromium(t)
 	do(t, ctx, visit(url), says("answer", "Denied"), holds(`document.querySelectorAll("h2 small")[1].textContent === '"192.0.2.31 a\\xff\\u202e<b>"'`))
 	follow(t, ctx, `//h2/a[text()="pair"]`)
 	do(t, ctx, says("shown", `"192.0.2.31 a\xff\u202e<b>"`), says("answer", "Denied"), says("because", "by 5/1m"))
@@ -284,8 +284,8 @@ func TestPageHostileAccount(t *testing.T) {
 // itself.
 func TestPageWithoutRedis(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
 	ctx := chromium(t)
+	server := redistest.Start(t)
 	do(t, ctx, visit(servePageOf(t, server.Addr(), "login", "alice")), says("because", "Nothing is counted"))
 	server.Pause(t)
 	faded := holds(`getComputedStyle(document.getElementById("state")).opacity < 1`)
@@ -302,10 +302,10 @@ func TestPageWithoutRedis(t *testing.T) {
 // live page of an event.
 func TestPageOfProxy(t *testing.T) {
 	t.Parallel()
+	ctx := chromium(t)
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
 	p := startProxy(t, os.Args[0], "--to", server.URL, "--limit", "2/1h", "--route", "/free none", "--route", "/user 1/1h by header:X-User", "--allow-reset")
-	ctx := chromium(t)
 	do(t, ctx, visit(p.admin), says("overview", "Nothing was denied in the last hour."), says("live", "live"))
 	for _, path := range []string{"/", "/", "/", "/free"} {
 		get(t, p.url+path)

@@ -47,7 +47,8 @@ import (
 var browsers = make(chan struct{}, 3)
 
 // chromium starts a browser, which ends with the test. Errors of scripts and violations of the
-// content policy fail the test.
+// content policy fail the test. It waits for a place, so a test calls it before any attempt that
+// may expire.
 func chromium(t *testing.T) context.Context {
 	t.Helper()
 	if testing.Short() {
