@@ -167,6 +167,8 @@ func (f *Similar) text(st *State) string {
 	switch {
 	case f.secret:
 		b.WriteString("Similar events were not searched: with a Secret, keys hold hashes, and an event\ncannot be read back from its key.\n")
+	case strings.Contains(f.failure, "NOPERM"):
+		b.WriteString("Similar events were not searched: this user may not list keys.\n")
 	case f.failure != "":
 		fmt.Fprintf(&b, "Similar events could not be searched (%s).\n", f.failure)
 	case f.Hashed > 0:
