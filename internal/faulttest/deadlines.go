@@ -23,8 +23,8 @@ func DeadlinesOfCallers(t *testing.T, open Open) {
 	t.Parallel()
 	for _, deadline := range []time.Duration{20 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond, 0} {
 		t.Run(deadline.String(), func(t *testing.T) { // two at a time: they are load enough
-			for _, withFallback := range []bool{false, true} {
-				t.Run(fmt.Sprint(withFallback), func(t *testing.T) {
+			for name, withFallback := range map[string]bool{"alone": false, "with a Fallback": true} {
+				t.Run(name, func(t *testing.T) {
 					t.Parallel()
 					(&hung{deadline: deadline, withFallback: withFallback}).test(t, open)
 				})
