@@ -65,6 +65,7 @@ func (l *Live) Draw(head, body, brief string) error {
 	for i, line := range lines {
 		lines[i] = crop(strings.TrimSuffix(line, "\n"), s.Width) + "\x1b[K" // clear the rest of the line
 	}
-	_, err := l.out.WriteString("\x1b[H" + strings.Join(lines[:min(len(lines), max(1, s.Height))], "\n") + "\x1b[J") // start at the top left, and clear the rest of the screen
+	// Start at the top left, and clear the rest of the screen.
+	_, err := l.out.WriteString("\x1b[H" + strings.Join(lines[:min(len(lines), max(1, s.Height))], "\n") + "\x1b[J")
 	return err
 }
