@@ -5,9 +5,9 @@ go 1.25.0
 require (
 	github.com/redis/rueidis v1.0.79
 	github.com/slidegate/slidegate v0.1.0
-	google.golang.org/genproto/googleapis/rpc v0.0.0-20260414002931-afd174a4e478
-	google.golang.org/grpc v1.82.1 // the oldest without a known vulnerability that grpclimit can reach
-	google.golang.org/protobuf v1.36.11
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20250528174236-200df99c418a
+	google.golang.org/grpc v1.63.0 // the oldest that grpclimit can use
+	google.golang.org/protobuf v1.36.6
 )
 
 require (
