@@ -13,78 +13,79 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// Check is one of the attempts of AllowAll: N units of Event under Limiter, as in AllowN.
+// Check is one of the attempts that AllowAll decides on: N units of Event under Limiter, as in
+// AllowN.
 type Check struct {
-	Limiter *Limiter // decides; checks can share a limiter or use different ones
+	Limiter *Limiter // required; several checks can share a limiter
 	Event   string   // names the subject that is limited; never empty
 	N       int64    // units; 0 means 1
 
-	// Together sends this check at the same time as the one before it, to save a round trip to
-	// Redis. If the earlier one denies, the units that this one may have counted are refunded.
+	// Together sends this check at the same time as the check before it, to save a round trip to
+	// Redis. If the earlier check is denied, any units that this check counted are refunded.
 	// Together has no effect on checks that are decided jointly or in memory.
 	Together bool
 }
 
 // JointDecision is the answer of AllowAll.
 type JointDecision struct {
-	Allowed bool // all checks were allowed and counted
+	Allowed bool // whether all checks were allowed and counted
 
-	// RetryAfter is 0 if Allowed. Otherwise it is the longest wait of the denying checks that were
+	// RetryAfter is 0 if Allowed. Otherwise it is the longest wait of all denied checks that were
 	// decided jointly or in memory. If all checks were decided that way, the same call succeeds
-	// after that time, unless another caller used the slots. For checks asked one by one, it is the
-	// wait of the first denial.
+	// after that time, unless another caller used the slots. If the checks were asked one by one,
+	// RetryAfter is the wait of the first denial.
 	RetryAfter time.Duration
 
-	// Decisions holds the decisions that were made, in the order of the checks. It holds all of
-	// them if Allowed, or if all were decided jointly or in memory. Otherwise it ends with the
-	// denial. A check that would be allowed, but was not because another one denied, has Counted 0
-	// and a Usage without its units. A Decision is zero if a DenialCache or an override already
-	// knew that a later check denies.
+	// Decisions holds the decisions that were made, in the order of the checks. If Allowed, or if
+	// all checks were decided jointly or in memory, it holds one for each check. Otherwise it ends
+	// with the denial. If a check was allowed but another was denied, its Decision has Counted 0,
+	// and its Usage does not include its units. A Decision is zero if it was not needed because the
+	// DenialCache or an override already denied a later check.
 	Decisions []Decision
 }
 
-// AllowAll decides on several events at once, such as the requests and the tokens of a customer:
-// all checks are counted, or none.
+// AllowAll decides on several events at once, such as a customer's requests and tokens. It counts
+// all checks or none.
 //
-// Checks whose keys are on one server are decided jointly, by one script call. It counts all of
-// them or none, at one moment, and takes one round trip. This works on a Redis that is not a
-// cluster. On a cluster, it works for keys of one hash slot: those of the same event and Secret.
-// The limiters must share a Connection and have neither CountDenied nor Now, and no key may occur
-// twice. AllowAll first proves that there is one server, and meanwhile asks one by one. It also
+// Checks whose keys are on one server are decided jointly, by one script call. The script counts
+// all of these checks or none, atomically, and takes one round trip. This works on a Redis that is
+// not a cluster. On a cluster, it works for keys in the same hash slot: those of the same event and
+// Secret. The limiters must share a Connection and have neither CountDenied nor Now, and no key may
+// occur twice. Until AllowAll has proved that there is only one server, it asks one by one. It also
 // asks one by one while another AllowAll is using one of the keys, since attempts on a hot key are
 // better merged. https://github.com/slidegate/slidegate/blob/main/docs/guarantees.md#joint
 //
-// Otherwise AllowAll asks in the order given, up to the first denial or error. Then it refunds
-// what was counted, even if ctx has ended. It can therefore return after ctx has ended: later by
-// one Timeout of the limiters, or by 5 s if that is negative. Each check takes a round trip to
-// Redis, unless it is asked jointly or Together with the one before it.
+// Otherwise AllowAll asks one by one, in the given order, up to the first denial or error. It then
+// refunds what was counted, even if ctx is done. AllowAll can therefore return later than ctx is
+// done: by up to one Timeout of the limiters, or 5 s if that is negative. Each check takes a round
+// trip to Redis, unless it is asked jointly or Together with the check before it.
 //
-// A check whose event is blocked by an override denies the call before anything is sent. A check
-// whose event an override makes unlimited is skipped.
+// If an override blocks the event of a check, the call is denied before anything is sent. If an
+// override makes the event of a check unlimited, that check is skipped.
 //
-// Put first what belongs to an attacker alone (the address), and last what the victim shares (the
-// account). An attempt that is denied for its address then takes nothing from the account, not even
-// for a moment. For the same reason, use Together only where units that count for a moment cannot
-// deny anyone else.
+// Put first what belongs to an attacker alone (the address), and last what the attacker shares with
+// a victim (the account). An attempt that is denied because of its address then takes nothing from
+// the account, not even for a moment. For the same reason, use Together only where units that are
+// counted for a moment cannot cause a denial for anyone else.
 //
-// A client that can end ctx while the last check is on its way can leave that check counted while
-// the others are refunded. After a joint call, all of them stay counted. If untrusted clients can
-// end ctx, for example by closing a connection, pass one that they cannot end, from
-// context.WithoutCancel.
+// If ctx is canceled while the last check is in flight, that check can stay counted although the
+// others are refunded. If a joint call is in flight, all of its checks can stay counted. If
+// untrusted clients can cancel ctx, for example by closing a connection, pass
+// context.WithoutCancel(ctx) instead.
 //
-// AllowAll never allows more than a limit. Asking one by one, it can deny too much while units are
-// being refunded. If refunding failed, or the process died, that lasts until they are
-// forgotten.
+// AllowAll never exceeds a limit. When it asks one by one, it can deny too much until units are
+// refunded. If a refund fails, or the process dies, that lasts until the units are forgotten.
 //
-// Errors are those of AllowN. Each names the position of its check, or of all that were decided
-// jointly; after ErrUncertain these may be counted. In an outage of a joint call, the Fallbacks
-// decide in order. An error or a denial can be joined by errors about units that could not be given
-// back. Those match ErrOutage or ErrUncertain. With an error and no denial, the JointDecision is
-// zero. Mistakes are reported before anything is sent: a Check without a Limiter, or checks whose
-// units of one event together exceed what its limits can ever allow.
+// Errors are those of AllowN. Each error names the position of its check, or of all checks that
+// were decided jointly; after ErrUncertain, these checks may have been counted. If a joint call
+// fails because of an outage, the Fallbacks decide in order. An error or a denial can be joined by
+// errors about units that could not be refunded, which match ErrOutage or ErrUncertain. If there is
+// an error and no denial, the JointDecision is zero. Mistakes are reported before anything is sent:
+// a Check without a Limiter, or checks that together ask for more units of an event than its limits
+// can ever allow.
 //
-// To refund an allowed JointDecision later, see UndoAll. A limiter that counts denied attempts
-// keeps the attempt that it denied.
+// To refund an allowed JointDecision later, see UndoAll. If a limiter counts denied attempts, the
+// attempt that it denied stays counted.
 func AllowAll(ctx context.Context, checks ...Check) (JointDecision, error) {
 	checks = underAll(checks)
 	if err := validate(ctx, checks); err != nil {
@@ -96,7 +97,7 @@ func AllowAll(ctx context.Context, checks ...Check) (JointDecision, error) {
 	return allowAll(ctx, checks, nil)
 }
 
-// allowAll decides on checks none of which is fixed. If places is not nil, it maps each check to
+// allowAll decides on checks that no override answers. If places is not nil, it maps each check to
 // its index in the caller's checks.
 func allowAll(ctx context.Context, checks []Check, places []int) (JointDecision, error) {
 	a := &answers{checks: checks, places: places, decisions: make([]Decision, len(checks)), errs: make([]error, len(checks))}
@@ -112,30 +113,31 @@ func allowAll(ctx context.Context, checks []Check, places []int) (JointDecision,
 	return JointDecision{Allowed: true, Decisions: a.decisions}, nil
 }
 
-// answers holds the answers to checks, in their order. The checks are asked part by part.
+// answers holds the answers to the checks, in the same order. The checks are asked in consecutive
+// parts.
 type answers struct {
 	checks    []Check
 	places    []int // indices in the caller's checks; nil if checks are all of them
 	decisions []Decision
 	errs      []error
 
-	part, next int  // the first check of the part that was asked last, and the first check after that part
+	part, next int  // the start and the end of the part that was asked last
 	jointly    bool // whether that part was asked jointly
-	joined     int  // the end of that part, if jointly
+	joined     int  // the end of the part that was asked jointly last
 
 	joints []*engine.Joint // to close
-	apart  int             // the first check after those that could not be asked jointly
+	apart  int             // checks before this one could not be asked jointly
 }
 
-// close closes the joints. Until then, their keys are in use, even if they are asked about one by
-// one.
+// close closes the joints. Until then, their keys count as in use, even for checks that are asked
+// one by one.
 func (a *answers) close() {
 	for _, j := range a.joints {
 		j.Close()
 	}
 }
 
-// askJointly asks a part with one script call, and reports whether it did.
+// askJointly tries to ask the next part with one script call, and reports whether it did.
 func (a *answers) askJointly(ctx context.Context) bool {
 	a.jointly = false
 	if a.next < a.apart {
@@ -158,8 +160,8 @@ func (a *answers) askJointly(ctx context.Context) bool {
 	return true
 }
 
-// take stores the reply of a joint call to the i-th check. It reports whether to take the next one:
-// in an outage, the Fallbacks decide until one denies.
+// take stores the reply that a joint call got for the i-th check. It reports whether to take the
+// next reply: in an outage, the Fallbacks decide one after another until one denies.
 func (a *answers) take(ctx context.Context, i int, r *engine.JointReply, began time.Time) bool {
 	c := a.checks[i]
 	switch {
@@ -173,7 +175,7 @@ func (a *answers) take(ctx context.Context, i int, r *engine.JointReply, began t
 	return r.Err == nil || !a.stops(i)
 }
 
-// askStage asks a check and those after it that are Together with it.
+// askStage concurrently asks the next check and the checks after it that have Together set.
 func (a *answers) askStage(ctx context.Context) {
 	for a.next++; a.next < len(a.checks) && a.checks[a.next].Together && !a.inMemory(a.next); {
 		a.next++
@@ -184,8 +186,8 @@ func (a *answers) askStage(ctx context.Context) {
 	})
 }
 
-// stop returns the first check of the part that stops the call, or next if there is none. In a part
-// that was asked jointly, errors take precedence over denials.
+// stop returns the index of the first check of the part whose answer ends the call, or next if
+// there is none. In a part that was asked jointly, errors take precedence over denials.
 func (a *answers) stop() int {
 	first := a.next
 	for i := a.next - 1; i >= a.part; i-- {
@@ -199,8 +201,8 @@ func (a *answers) stop() int {
 // stops reports whether the answer to the i-th check ends the call.
 func (a *answers) stops(i int) bool { return a.errs[i] != nil || !a.decisions[i].Allowed }
 
-// stopped refunds the units that were counted, and returns the JointDecision of a call that the
-// i-th check stopped.
+// stopped refunds the units that were counted, and returns the result of a call that the i-th check
+// ended.
 func (a *answers) stopped(ctx context.Context, i int) (JointDecision, error) {
 	err := a.giveBack(ctx, i)
 	if cause := a.errs[i]; cause != nil {
@@ -219,8 +221,8 @@ func (a *answers) stopped(ctx context.Context, i int) (JointDecision, error) {
 	return d, err
 }
 
-// peek peeks at the checks in memory from the i-th one on, up to one that is not in memory, and
-// returns the index of that one.
+// peek peeks at consecutive checks that are decided in memory, starting with the i-th check. It
+// returns the index of the first check after them.
 func (a *answers) peek(ctx context.Context, i int) int {
 	for ; i < len(a.checks) && a.inMemory(i); i++ {
 		c := a.checks[i]
@@ -238,7 +240,7 @@ func (c Check) units() int64 { return cmp.Or(c.N, 1) }
 // inMemory reports whether the i-th check is decided in memory.
 func (a *answers) inMemory(i int) bool { return a.checks[i].Limiter.engine.InMemory() }
 
-// asks returns the checks that have not been asked yet.
+// asks returns the checks that have not been asked yet, in the form that package engine takes.
 func (a *answers) asks() []engine.Ask {
 	asks := make([]engine.Ask, 0, len(a.checks)-a.next)
 	for _, c := range a.checks[a.next:] {
@@ -247,8 +249,9 @@ func (a *answers) asks() []engine.Ask {
 	return asks
 }
 
-// ofCheck adds the number of its check to an error, since several checks can have the same limiter.
-// An outage of a joint call names all checks that were decided jointly.
+// ofCheck adds the number of the i-th check to its error, since several checks can have the same
+// limiter. If err is an outage of a joint call, ofCheck adds the numbers of all checks in that
+// call.
 func (a *answers) ofCheck(i int, err error) error {
 	if a.jointly && pipeline.IsOutage(err) && a.part <= i {
 		return fmt.Errorf("%w (checks %d to %d of AllowAll)", err, a.place(a.part)+1, a.place(a.joined-1)+1)
@@ -256,7 +259,7 @@ func (a *answers) ofCheck(i int, err error) error {
 	return ofCheck(a.place(i), err)
 }
 
-// place returns the index of the i-th check in the call.
+// place returns the index of the i-th check in the caller's checks.
 func (a *answers) place(i int) int {
 	if a.places == nil {
 		return i
@@ -264,11 +267,11 @@ func (a *answers) place(i int) int {
 	return a.places[i]
 }
 
-// ofCheck adds the number of its check to an error.
+// ofCheck adds the number of the i-th check to its error.
 func ofCheck(i int, err error) error { return fmt.Errorf("%w (check %d of AllowAll)", err, i+1) }
 
-// validate returns an error for a check without a limiter, or that can never be allowed. It adds up
-// several checks of one event under one limiter.
+// validate returns an error if there are no checks, a check has no limiter, or a check can never be
+// allowed. It adds up the units of checks that have the same event and limiter.
 func validate(ctx context.Context, checks []Check) error {
 	if len(checks) == 0 {
 		return errors.New("slidegate: AllowAll has no checks; give it at least one")
@@ -294,9 +297,9 @@ func validate(ctx context.Context, checks []Check) error {
 	return nil
 }
 
-// giveBack refunds all units that were counted, concurrently: the sooner they are back, the fewer
-// other attempts are denied. It returns errors about units that stay or may stay counted, except
-// for the check that stopped the call.
+// giveBack concurrently refunds all units that were counted: the sooner they are refunded, the
+// fewer other attempts are denied. It returns errors about units that stay or may stay counted, but
+// not about those of the check that ended the call.
 func (a *answers) giveBack(ctx context.Context, stopped int) error {
 	errs := make([]error, a.next)
 	var undos []Undo

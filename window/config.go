@@ -13,7 +13,7 @@ import (
 
 const maxTime = 1 << 47 // the first ms that the script rejects, in the year 6429
 
-// engine converts the configuration into the form that limiters of every kind share.
+// engine converts the configuration into the form that all kinds of limiters share.
 func (cfg Config) engine() engine.Config {
 	c := engine.Config{
 		Kind: "w", Script: lua.Window, MergeAsSome: true, MaxUnits: maxUnits,
@@ -33,7 +33,7 @@ func (cfg Config) engine() engine.Config {
 	return c
 }
 
-// appendEngine appends the limits in the form that limiters of every kind share.
+// appendEngine appends limits to to, in the form that all kinds of limiters share.
 func appendEngine(to []engine.Limit, limits []Limit, countDenied bool) []engine.Limit {
 	for _, l := range limits {
 		to = append(to, engine.Limit{

@@ -8,35 +8,37 @@ type Decision struct {
 
 	// RetryAfter is how soon the same request could be allowed: the longest wait of all limits, or
 	// 0 if Allowed. Example: under 1/5s, an attempt 2 s after an allowed one has a RetryAfter of 3
-	// s. After 2999 ms it would still be denied.
+	// s. If retried after 2999 ms, it would still be denied.
 	RetryAfter time.Duration
 
 	Granted   int64 // units that may be used: all or none, except after AllowUpTo or Charge
 	Remaining int64 // units that can still be allowed after this decision, under the tightest limit
-	Counted   int64 // units that this call counted: those granted, or all if denials count; 0 for a peek
+	Counted   int64 // units that this call counted: the granted ones, or all if denied attempts count; 0 for a peek
 
-	// At is the time of the decision, in UTC, on the clock that decided. If that clock stepped back
-	// and reads earlier than the newest bucket, At is the time of that bucket. If the limits have
-	// different times, At is the earliest of them.
+	// At is the time of the decision, in UTC, on the clock that was used for it. If that clock
+	// stepped back and is behind the newest bucket, At is the time of that bucket. If this differs
+	// between limits, At is the earliest such time.
 	At time.Time
 
-	// Degraded reports whether the Fallback decided, by its own limits and its own clock. Redis may
-	// or may not have counted the attempt too.
+	// Degraded reports whether the Fallback decided, using its own limits and its own clock. Redis
+	// may or may not have counted the attempt as well.
 	Degraded bool
 
-	// Cause is why Redis did not answer, and what to do about it, if Degraded; otherwise it is nil.
-	// Like Observation.Err, it holds no event. ReasonOf returns its Reason.
+	// Cause says why Redis did not answer, and what to do about it. It is nil unless Degraded. Like
+	// Observation.Err, it contains no event. ReasonOf returns its Reason.
 	Cause error `json:"-"`
 
-	// Override is the override that applied to the attempt, or "" if none did. With OverrideLimits,
-	// Usage has its limits. With the others, nothing was counted, and Usage shows each limit as
-	// entirely free or entirely used until the override ends.
+	// Override is the mode of the override that applied to the attempt, or "" if none did. If it is
+	// OverrideLimits, Usage covers the limits of the override. In the other modes, nothing was
+	// counted, and Usage shows each limit as entirely free or as entirely used until the override
+	// ends.
 	Override OverrideMode
 
-	Usage []Usage // one per limit, in the order of Config.Limits; if Degraded, those of the Fallback
+	Usage []Usage // one per limit, in the order of Config.Limits; if Degraded, for the limits of the Fallback
 }
 
-// takeBack changes an allowed decision about n units to one that did not count them.
+// takeBack changes an allowed decision on n units so that it counts none of them. It leaves a
+// denial unchanged.
 func (d *Decision) takeBack(n int64) {
 	if !d.Allowed {
 		return
@@ -55,10 +57,10 @@ func (d *Decision) takeBack(n int64) {
 // Usage is how much of one limit is used, after the decision.
 type Usage struct {
 	Limit      Limit         // as in Config.Limits
-	Used       int64         // units counted; above Max if denials count, or if Max was lowered
+	Used       int64         // units counted; can exceed Max after charges, if denied attempts count, or if Max was lowered
 	Remaining  int64         // units that can still be allowed, never below 0
 	RetryAfter time.Duration // until this limit alone would allow the same request again; 0 if now
-	ResetAfter time.Duration // until this limit is as if never used
+	ResetAfter time.Duration // until this limit is as if never used, if nothing more is counted
 }
 
 // Result is the answer of AllowEach or PeekEach for one event: a Decision, or an error.
@@ -74,9 +76,9 @@ type Snapshot struct {
 	At     time.Time    // as in Decision
 	Limits []LimitState // in the order of Config.Limits
 
-	// Others are the windows that callers with other limits count for the event, in order of Per.
-	// One that is forgotten can still be listed, with Used 0. A record does not store the Max of a
-	// limit, so only the Per of their Limit is known, and Remaining and RetryAfter are 0.
+	// Others are the windows of the event that belong to limits of other callers, in order of Per.
+	// An expired window can still be listed, with Used 0. A record does not store the Max of a
+	// limit, so only Limit.Per is known, and Remaining and RetryAfter are 0.
 	Others []LimitState
 }
 
@@ -86,14 +88,14 @@ type LimitState struct {
 	Buckets []Bucket // oldest first
 }
 
-// Bucket is a slice of time in a window. It is forgotten once Last is Per ago.
+// Bucket is a slice of time in a window. It is forgotten as soon as Last is Per ago.
 type Bucket struct {
-	Last  time.Time // its last event
-	Units int64     // units that it counts
+	Last  time.Time // the time of its last event
+	Units int64     // the units counted in it
 }
 
-// Tightest returns the usage of the limit that denies for the longest. If Allowed, it returns that
-// of the limit with the fewest units remaining. Ties go to the first limit.
+// Tightest returns the usage of the limit with the longest RetryAfter or, if Allowed, of the limit
+// with the fewest units remaining. Ties go to the first limit.
 func (d Decision) Tightest() Usage {
 	var tightest Usage
 	for i, u := range d.Usage {

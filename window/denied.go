@@ -11,16 +11,16 @@ import (
 // contains the event, so keep it out of metrics and traces. To count denials, use a List of package
 // mostdenied.
 //
-// There is one Denial for each denied answer that a caller gets from Allow, AllowN or AllowEach,
-// from AllowUpTo if it grants nothing, and from AllowAll for each check that was asked and denied.
-// Denied tries within a Wait do not count, but a Wait that fails after one does. Peek and Charge
-// never deny.
+// There is one Denial for each denied answer that Allow, AllowN or AllowEach returns, for each
+// AllowUpTo that grants nothing, and for each check that AllowAll asks and that is denied. The
+// denied tries of a Wait are not reported, unless the Wait fails after one: that is one Denial.
+// Peek and Charge never deny.
 type Denial struct {
 	Limiter string // Config.Name
 
-	// Event names the subject that was denied. If Hashed, it is the hash that stands in the key in
-	// place of the event, because there is a Secret or the event is longer than 128 bytes. The key
-	// in Redis is then Limiter, ":{", Event, "}:" and a letter for the kind of limiter.
+	// Event names the subject that was denied. If Hashed, it is the hash that replaces the event in
+	// the key, because there is a Secret or the event is longer than 128 bytes. The key in Redis is
+	// then Limiter, ":{", Event, "}:" and a letter for the kind of limiter.
 	Event  string
 	Hashed bool
 
@@ -34,8 +34,7 @@ type Denial struct {
 	At         time.Time     // as in Decision
 }
 
-// denied calls OnDenied if a request was denied. The key is that of the event, or empty if none was
-// created.
+// denied calls OnDenied if d is a denial. key is the key of the event, or "" if no key was built.
 func (l *Limiter) denied(ctx context.Context, v engine.Verb, event, key string, d *Decision) {
 	if d.Allowed || l.onDenied == nil || !v.Denies() {
 		return

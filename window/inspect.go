@@ -10,10 +10,10 @@ import (
 	"github.com/slidegate/slidegate/internal/engine"
 )
 
-// errNoSnapshot is returned for a reply that no Slidegate script sends.
+// errNoSnapshot is returned for a reply that no Slidegate script would send.
 var errNoSnapshot = errors.New("the reply to inspect does not match the header of window.lua; remove the script that Redis holds under this hash")
 
-// snapshot converts a reply to inspect, whose form is described in the header of window.lua.
+// snapshot converts the reply to the verb inspect, which the header of window.lua describes.
 func (l *Limiter) snapshot(reply []int64) (Snapshot, error) {
 	if len(reply) < 2 {
 		return Snapshot{}, errNoSnapshot
@@ -34,13 +34,13 @@ func (l *Limiter) snapshot(reply []int64) (Snapshot, error) {
 	return s, nil
 }
 
-// otherUsage returns the known fields of a window that no limit has: its Per, units used, and the
-// wait until they are forgotten.
+// otherUsage returns what a row says about a window of other callers: its Per, the units used, and
+// the wait until they are forgotten.
 func otherUsage(row []int64) Usage {
 	return Usage{Limit: Limit{Per: clock.Milliseconds(row[0])}, Used: row[1], ResetAfter: clock.Milliseconds(row[2])}
 }
 
-// newBuckets returns the buckets of a row.
+// newBuckets returns the buckets listed in a row.
 func newBuckets(row []int64) (buckets []Bucket) {
 	for pairs := row[4:]; len(pairs) > 0; pairs = pairs[2:] {
 		buckets = append(buckets, Bucket{Last: utc(pairs[0]), Units: pairs[1]})

@@ -11,48 +11,49 @@ import (
 	"github.com/slidegate/slidegate/internal/engine"
 )
 
-// Limit is a rate limit: it allows at most Max units in any span of length Per.
+// Limit is a rate limit: it allows at most Max units in any interval of length Per.
 //
-// Up to a Max of 60 it is exact: a unit is forgotten when it is Per old. A larger limit, or one
-// that counts denied attempts, counts in buckets of Per/60, rounded up to a whole millisecond. A
-// whole bucket is forgotten when its last event is Per old. So its first units are forgotten up to
-// one bucket late: under 61 a day, up to 24 minutes. It never allows more than Max.
+// A limit whose Max is at most 60 is exact: it forgets a unit as soon as the unit is Per old. A
+// limit with a larger Max, or one that counts denied attempts, counts in buckets of Per/60, rounded
+// up to a whole millisecond. It forgets a whole bucket when the bucket's last event is Per old. The
+// first units of a bucket are therefore forgotten late, by up to the width of a bucket: under 61 a
+// day, by up to 24 minutes. No limit ever allows more than Max.
 //
-// Set Resolution for other buckets: wider ones save memory, finer ones forget sooner, and 1 ms is
-// exact. A limit may need at most 256 buckets, so 200 an hour can be exact, and 1000 an hour can
-// have buckets of 15 s. Charges can need as many buckets again.
+// Set Resolution to change the width of the buckets: wider buckets save memory, finer ones forget
+// sooner, and 1 ms is exact. A limit may need at most 256 buckets, so 200 an hour can be exact, and
+// 1000 an hour can have buckets of 15 s. Charges can double the number of buckets.
 type Limit struct {
-	Max        int64         // most units allowed in any span of Per, from 1 to 2^53
+	Max        int64         // most units allowed in any interval of length Per, from 1 to 2^53
 	Per        time.Duration // length of the window, in whole milliseconds, from one to 100 years
 	Resolution time.Duration // width of a bucket, in whole milliseconds, from 1 ms to Per; 0 means the default described here
 }
 
 const (
 	day       = 24 * time.Hour
-	maxUnits  = 1 << 53 // above it, the script's doubles skip integers
+	maxUnits  = 1 << 53 // larger integers are not all exact as doubles, which the script uses
 	exactMax  = 60      // up to this Max, a limit is exact by default
 	maxBucket = 256     // most buckets that a limit may hold
 )
 
-// PerSecond returns a limit of this many units in any second.
+// PerSecond returns a limit of the given number of units in any second.
 func PerSecond(units int64) Limit { return Limit{Max: units, Per: time.Second} }
 
-// PerMinute returns a limit of this many units in any minute.
+// PerMinute returns a limit of the given number of units in any minute.
 func PerMinute(units int64) Limit { return Limit{Max: units, Per: time.Minute} }
 
-// PerHour returns a limit of this many units in any hour.
+// PerHour returns a limit of the given number of units in any hour.
 func PerHour(units int64) Limit { return Limit{Max: units, Per: time.Hour} }
 
-// PerDay returns a limit of this many units in any 24 hours.
+// PerDay returns a limit of the given number of units in any 24 hours.
 func PerDay(units int64) Limit { return Limit{Max: units, Per: day} }
 
-// Every returns a limit of one unit in any span of d: a minimum distance between two events.
+// Every returns a limit of one unit in any interval of length d: a minimum distance between events.
 func Every(d time.Duration) Limit { return Limit{Max: 1, Per: d} }
 
-// ParseLimit parses a limit in the form "5/1h": Max, a slash, Per. A duration is written as in Go,
-// but can also have days and weeks: "90s", "1h30m", "1d12h", "2w". A unit alone means one of it, as
-// in "5/h". A Resolution follows an @, as in "5/1h@10m". ParseLimit returns an error for a limit
-// that New would reject in a Config without CountDenied.
+// ParseLimit parses a limit in the form "5/1h": Max, a slash, Per. Durations are written as in Go,
+// but can also contain days and weeks: "90s", "1h30m", "1d12h", "2w". A unit without a number means
+// one of that unit, as in "5/h". A Resolution follows an @, as in "5/1h@10m". ParseLimit returns an
+// error for a limit that New would reject in a Config without CountDenied.
 func ParseLimit(s string) (Limit, error) {
 	l, err := parseLimit(s)
 	if err == nil {
@@ -91,7 +92,7 @@ func parseLimit(s string) (Limit, error) {
 }
 
 // parseDuration parses a duration like time.ParseDuration. It also accepts weeks and days, and a
-// unit alone as one of it.
+// unit without a number, which means one of that unit.
 func parseDuration(s string) (time.Duration, error) {
 	text := s
 	if text != "" && !strings.ContainsRune(".+-0123456789", rune(text[0])) {
@@ -108,7 +109,7 @@ func parseDuration(s string) (time.Duration, error) {
 	return days + d, nil
 }
 
-// cutDays returns the weeks and days at the start of a duration, and the rest.
+// cutDays returns the weeks and days at the start of text as a duration, and the rest of text.
 func cutDays(text string) (d time.Duration, rest string, valid bool) {
 	for _, unit := range []struct {
 		name string
@@ -127,9 +128,9 @@ func cutDays(text string) (d time.Duration, rest string, valid bool) {
 	return d, text, true
 }
 
-// String formats the limit so that ParseLimit can read it, with days but no weeks: "10/7d". It
-// shows the Resolution in force unless that is 1 ms. If Resolution is 0, it shows the default of a
-// limiter that does not count denied attempts.
+// String formats the limit so that ParseLimit can read it. It uses days but not weeks: "10/7d". It
+// includes the bucket width in force unless that is 1 ms. If Resolution is 0, that is the default
+// width in a limiter that does not count denied attempts.
 func (l Limit) String() string {
 	if l.Resolution == 0 && l.Max <= exactMax {
 		return l.Label()
@@ -143,7 +144,7 @@ func (l Limit) Label() string {
 	return strconv.FormatInt(l.Max, 10) + "/" + clock.Format(l.Per)
 }
 
-// MarshalText formats the limit as String does, for flags, JSON, YAML and the environment.
+// MarshalText formats the limit as String does, for flags, JSON, YAML and environment variables.
 func (l Limit) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
 // UnmarshalText parses the limit as ParseLimit does.
@@ -190,7 +191,7 @@ func (l Limit) check(countDenied bool) error {
 	return nil
 }
 
-// buckets returns how many buckets the limit can hold at a time.
+// buckets returns how many buckets the limit can hold at once.
 func (l Limit) buckets(countDenied bool) int64 {
 	width := l.resolution(countDenied)
 	slots := int64((l.Per+width-1)/width) + 1
@@ -200,7 +201,8 @@ func (l Limit) buckets(countDenied bool) int64 {
 	return min(l.Max, slots)
 }
 
-// finest returns the narrowest Resolution for any Max.
+// finest returns the finest Resolution that keeps the limit within maxBucket buckets, whatever its
+// Max.
 func (l Limit) finest() time.Duration {
 	return clock.Milliseconds((l.Per.Milliseconds() + maxBucket - 2) / (maxBucket - 1))
 }

@@ -15,16 +15,16 @@ type counts struct {
 	countDenied, allowWhenFull bool
 }
 
-// record is the state of one event. It has a section for each limit under which the event was
-// counted, in the order of their first counts. Callers can have different limits. They share the
-// section of limits with the same Per.
+// record is the state of one event. It has a section for each Per under which the event was
+// counted, in the order in which they were first used. Callers with different limits share the
+// section of limits that have the same Per.
 type record struct{ sections []section }
 
-// section is the state of one limit of one event. Times are in ms.
+// section is the state of the limits of one event that have the same Per. Times are in ms.
 type section struct {
 	per        int64
-	resolution int64 // of the last bucket
-	total      int64 // units in all buckets
+	resolution int64 // width of the last bucket
+	total      int64 // sum of the units in all buckets
 	buckets    []bucket
 }
 
@@ -34,7 +34,7 @@ func newMemory(cfg engine.Config) *counts {
 	return &counts{memory.New(cfg.Clock, cfg.MaxEvents, (*record).forgotten), cfg.CountDenied, cfg.AllowWhenFull}
 }
 
-// maxSections is how many limits one event can be counted under.
+// maxSections is how many different limits one event can be counted under.
 const maxSections = 31
 
 var (
@@ -42,7 +42,7 @@ var (
 	errTooManyLimits = errors.New("the event would count for more than 31 limits; wait until some are forgotten, or Reset it")
 )
 
-// Decide answers a request.
+// Decide answers a request for n units of the event.
 func (m *counts) Decide(_ context.Context, l *engine.Limits, v engine.Verb, event string, n int64) (r engine.Reply, err error) {
 	var e memory.Event[record]
 	if err := m.Open(&e, event); err != nil {
@@ -66,16 +66,17 @@ func (m *counts) Decide(_ context.Context, l *engine.Limits, v engine.Verb, even
 	return r, nil
 }
 
-// A view is the state of a section at the time of a decision, for one limit.
+// A view is the state of a limit's section at the time of a decision.
 type view struct {
 	per     int64
-	section *section // nil if there is none; a copy if its dates needed repair
-	copied  bool
+	section *section // nil if there is none; a copy if its timestamps needed repair
+	copied  bool // section is a copy
 	total   int64 // units in the buckets that count
 	from    int   // index of the first bucket that counts
 }
 
-// views appends the views for limits, and reports whether a date needs repair.
+// views appends the view for each limit to views, and reports whether any timestamp in the record
+// needs repair.
 func (r *record) views(views []view, limits []engine.Limit, now int64) (_ []view, repaired bool) {
 	if r == nil {
 		r = &record{}
@@ -92,13 +93,12 @@ func (r *record) views(views []view, limits []engine.Limit, now int64) (_ []view
 	return views, repaired || len(r.sections) > found && r.othersAhead(views, now)
 }
 
-// othersAhead reports whether a section that only callers with other limits use has a date that
-// needs repair.
+// othersAhead reports whether a timestamp needs repair in a section that is not among views.
 func (r *record) othersAhead(views []view, now int64) bool {
 	return slices.ContainsFunc(r.sections, func(s section) bool { return s.ahead(now) && !among(views, s.per) })
 }
 
-// among reports whether one of the views has the given Per.
+// among reports whether any of views has the given Per.
 func among(views []view, per int64) bool {
 	return slices.ContainsFunc(views, func(v view) bool { return v.per == per })
 }
@@ -111,13 +111,13 @@ func (r *record) index(per int64, guess int) int {
 	return slices.IndexFunc(r.sections, func(s section) bool { return s.per == per })
 }
 
-// answer decides by the sections as they are now.
+// answer decides on n units according to views, and fills in r.
 func answer(r *engine.Reply, views []view, limits []engine.Limit, v engine.Verb, n, now int64) {
 	fit := n
 	for i := range limits {
 		fit = min(fit, limits[i].Max-views[i].total)
 	}
-	again, adds := n, n // units that the waits are for, and units that Usage includes
+	again, adds := n, n // how many units RetryAfter is for, and how many units Usage includes
 	switch fit = max(0, fit); {
 	case v == engine.Some:
 		again, adds = 1, fit
@@ -139,7 +139,7 @@ func answer(r *engine.Reply, views []view, limits []engine.Limit, v engine.Verb,
 	}
 }
 
-// count stores the sections with the units that a reply counts.
+// count adds the counted units of the reply r to the sections of the event.
 func (m *counts) count(e *memory.Event[record], views []view, limits []engine.Limit, r *engine.Reply, v engine.Verb, n int64) error {
 	for i := range limits {
 		if r.Row(i)[0] > maxUnits {
@@ -167,8 +167,8 @@ func (m *counts) count(e *memory.Event[record], views []view, limits []engine.Li
 	return nil
 }
 
-// newSections returns an empty section for each limit. It allocates all their first buckets at
-// once.
+// newSections returns an empty section for each limit. It allocates the first buckets of all
+// sections at once.
 func newSections(limits []engine.Limit) []section {
 	sections, buckets := make([]section, len(limits)), make([]bucket, len(limits))
 	for i := range sections {
@@ -177,7 +177,7 @@ func newSections(limits []engine.Limit) []section {
 	return sections
 }
 
-// others returns how many limits the record counts in addition to those of views.
+// others returns how many sections that still count are not among views.
 func (r *record) others(views []view, now int64) (n int) {
 	for i := range r.sections {
 		if !r.sections[i].forgotten(now) && !among(views, r.sections[i].per) {
@@ -187,7 +187,7 @@ func (r *record) others(views []view, now int64) (n int) {
 	return n
 }
 
-// store writes the views back to their sections.
+// store writes the views back to their sections, and repairs the other sections.
 func (r *record) store(views []view, now int64) {
 	for i := range views {
 		if views[i].section != nil {
@@ -197,8 +197,7 @@ func (r *record) store(views []view, now int64) {
 	r.carry(views, now)
 }
 
-// take returns the section of a view, updated to the view's contents. It adds a section if there is
-// none.
+// take updates the section of v from v, and returns it. If there is no such section, take adds one.
 func (r *record) take(v *view) *section {
 	k := r.index(v.per, 0)
 	if k < 0 {
@@ -214,8 +213,8 @@ func (r *record) take(v *view) *section {
 	return s
 }
 
-// carry updates the sections that are not among views: it drops those that are forgotten, and
-// repairs dates.
+// carry updates the sections that are not among views: it drops sections that no longer count, and
+// repairs timestamps.
 func (r *record) carry(views []view, now int64) {
 	r.sections = slices.DeleteFunc(r.sections, func(s section) bool { return s.forgotten(now) && !among(views, s.per) })
 	for i := range r.sections {
@@ -225,8 +224,8 @@ func (r *record) carry(views []view, now int64) {
 	}
 }
 
-// read makes v the view of a section, without its forgotten buckets. It merges buckets dated more
-// than Per ahead into one at now + Per. It leaves the section itself unchanged.
+// read makes v the view of s, without buckets that no longer count. In the view, buckets later than
+// now + Per are merged into one at now + Per. The section itself stays unchanged.
 func (v *view) read(s *section, now int64) {
 	v.section, v.total = s, s.total
 	if s.ahead(now) {
@@ -242,13 +241,14 @@ func (v *view) read(s *section, now int64) {
 	}
 }
 
-// ahead reports whether the section has a date that needs repair, because the clock stepped back by
-// more than Per.
+// ahead reports whether the section has a timestamp that needs repair, because the clock stepped
+// back by more than Per.
 func (s *section) ahead(now int64) bool {
 	return s.last() > now+s.per
 }
 
-// redated returns a copy in which all buckets later than a date are merged into one.
+// redated returns a copy of the section in which all buckets that are not before latest are merged
+// into one at latest.
 func (s *section) redated(latest int64) *section {
 	copied, n := *s, len(s.buckets)
 	merged := bucket{last: latest}
@@ -268,7 +268,8 @@ func (v *view) buckets() []bucket {
 	return v.section.buckets[v.from:]
 }
 
-// date returns when an attempt takes place under the limit: now, but not before the newest bucket.
+// date returns the time at which an attempt is counted: now, or the time of the newest bucket if
+// that is later.
 func (v *view) date(now int64) int64 {
 	if v.section == nil {
 		return now
@@ -276,8 +277,9 @@ func (v *view) date(now int64) int64 {
 	return max(now, v.section.last())
 }
 
-// usage returns how much of a limit is used after adding some units. It also returns how long until
-// the limit allows the next request, and how long until it is as if never used.
+// usage returns how many units of a limit are used once the added units count. It also returns how
+// long it takes until the limit allows a request for the number of units in again, and until it is
+// as if never used.
 func (v *view) usage(most, again, added, date, now int64) (used, retry, reset int64) {
 	used = v.total + added
 	last := date
@@ -293,8 +295,8 @@ func (v *view) usage(most, again, added, date, now int64) (used, retry, reset in
 	return used, retry, reset
 }
 
-// freed returns the date of the bucket whose expiry frees the given number of the oldest units.
-// Units added at date are the newest. If they joined the last bucket, its date is that date.
+// freed returns the time of the bucket whose expiry frees the given number of the oldest units. The
+// units added at date are the newest. If they join the last bucket, its time becomes date.
 func (v *view) freed(units, date int64, added bool) int64 {
 	buckets := v.buckets()
 	for i, b := range buckets {
@@ -308,13 +310,14 @@ func (v *view) freed(units, date int64, added bool) int64 {
 	return date
 }
 
-// joins reports whether an event at date joins the last bucket.
+// joins reports whether a unit counted at date joins the last bucket.
 func (s *section) joins(date int64) bool {
 	n := len(s.buckets)
 	return n > 0 && (s.buckets[n-1].last == date || s.resolution > 1 && s.buckets[n-1].last/s.resolution == date/s.resolution)
 }
 
-// add adds units at date. If they do not join the last bucket, they open one of the given width.
+// add counts units at date. If they do not join the last bucket, they start a new one of the given
+// width.
 func (s *section) add(units, date, width int64) {
 	s.total += units
 	if n := len(s.buckets); s.joins(date) {
@@ -324,7 +327,7 @@ func (s *section) add(units, date, width int64) {
 	s.buckets, s.resolution = append(s.buckets, bucket{date, units}), width
 }
 
-// Refund gives back the units that a decision counted.
+// Refund gives back the units that the decision described by c counted.
 func (m *counts) Refund(_ context.Context, event string, c engine.Counted) error {
 	var e memory.Event[record]
 	if err := m.Open(&e, event); err != nil {
@@ -346,7 +349,8 @@ func (m *counts) Refund(_ context.Context, event string, c engine.Counted) error
 	return nil
 }
 
-// refund takes the units from the first bucket that is not before since.
+// refund takes n units from the first bucket that is not before since, or as many as it has. It
+// reports whether there is such a bucket.
 func (s *section) refund(n, since int64) bool {
 	i := slices.IndexFunc(s.buckets, func(b bucket) bool { return b.last >= since })
 	if i < 0 {
@@ -357,20 +361,20 @@ func (s *section) refund(n, since int64) bool {
 	s.buckets[i].units -= n
 	if s.buckets[i].units == 0 {
 		if i == len(s.buckets)-1 {
-			s.resolution = 1 // the bucket before it is closed: nothing joins it
+			s.resolution = 1 // the previous bucket is closed: nothing joins it
 		}
 		s.buckets = slices.Delete(s.buckets, i, i+1)
 	}
 	return true
 }
 
-// clean drops the sections that are forgotten, and reports whether all of them are.
+// clean drops the sections that no longer count, and reports whether none is left.
 func (r *record) clean(now int64) bool {
 	r.sections = slices.DeleteFunc(r.sections, func(s section) bool { return s.forgotten(now) })
 	return len(r.sections) == 0
 }
 
-// Inspect returns the state of an event as the script does.
+// Inspect returns the state of the event in the same form as the script.
 func (m *counts) Inspect(_ context.Context, limits *engine.Limits, event string) ([]int64, error) {
 	var e memory.Event[record]
 	if err := m.Open(&e, event); err != nil {
@@ -397,7 +401,7 @@ func (m *counts) Inspect(_ context.Context, limits *engine.Limits, event string)
 	return reply, nil
 }
 
-// list appends the number of buckets, and the time and units of each.
+// list appends the number of buckets, and then the time and units of each bucket, to reply.
 func (v *view) list(reply []int64) []int64 {
 	reply = append(reply, int64(len(v.buckets())))
 	for _, b := range v.buckets() {
@@ -406,14 +410,14 @@ func (v *view) list(reply []int64) []int64 {
 	return reply
 }
 
-// forgotten reports whether the record holds no unit that still counts.
+// forgotten reports whether the record holds no units that still count.
 func (r *record) forgotten(now int64) bool {
 	return !slices.ContainsFunc(r.sections, func(s section) bool { return !s.forgotten(now) })
 }
 
 func (s *section) forgotten(now int64) bool { return len(s.buckets) == 0 || s.last()+s.per <= now }
 
-// last returns the date of the newest bucket, or 0.
+// last returns the time of the newest bucket, or 0 if there is none.
 func (s *section) last() int64 {
 	if n := len(s.buckets); n > 0 {
 		return s.buckets[n-1].last

@@ -11,14 +11,14 @@ import (
 // metrics and traces.
 type Observation struct {
 	Limiter  string        // Config.Name
-	Plan     string        // of the limiter that was called, from WithPlan; "" if it has none
+	Plan     string        // the plan of the limiter that was called, from WithPlan; "" if it has none
 	Kind     Kind          // what happened
 	Units    int64         // how many units an attempt or a peek asked for
 	Decision Decision      // the answer; zero if there is none
 	Took     time.Duration // from call to answer, of an attempt or a peek
 
 	// Reason and Err say why Redis did not answer. They are set for KindOutage and KindUncertain,
-	// for a Degraded decision, and when an outage began or grew. Otherwise they are zero.
+	// for a Degraded decision, and when an outage starts or spreads. Otherwise they are zero.
 	Reason Reason // such as ReasonTimeout
 	Err    error  // says what to do, and matches ErrOutage or ErrUncertain; it contains no event
 
@@ -28,31 +28,31 @@ type Observation struct {
 
 	// The following fields describe the Redis call of an attempt or a peek. If nothing was sent,
 	// all except SlotRange are zero.
-	InRedis    time.Duration // from sending to reply, for the whole pipeline of the request; 0 if the caller left earlier
-	Merged     bool          // one script call decided several attempts on the event
-	Batch      int           // number of requests in the pipeline, including this one: 1 to 128; 0 if the caller left earlier
+	InRedis    time.Duration // from sending to reply, for the whole pipeline of the request; 0 if the caller gave up earlier
+	Merged     bool          // this attempt shared its script call with other attempts on the event
+	Batch      int           // number of requests in the pipeline, including this one: 1 to 128; 0 if the caller gave up earlier
 	Remembered bool          // the denial cache answered
-	SlotRange  int           // which 64th of the hash slots, from 0; for an outage, the one that went out or came back last; 0 if the server is not a cluster
+	SlotRange  int           // index of the range of hash slots, from 0 to 63; for an outage, of the range that failed or recovered last; 0 if the server is not a cluster
 }
 
-// Kind is the subject of an Observation. Its text can be used as a label.
+// Kind says what an Observation reports. Its text can be used as a label.
 type Kind string
 
-// The kinds. Their texts are their names in lower case, as in "outage began"; that of KindCacheOff
-// is "denial cache off". The first five say how an attempt ended: a call of Allow, AllowN,
-// AllowUpTo or AllowEach, or one try inside Wait. KindPeeked is a peek, however it ended. For each
-// limiter, KindOutageBegan and KindOutageEnded alternate.
+// The kinds. Their texts are their names in lower case, such as "outage began", except that
+// KindCacheOff is "denial cache off". The first five say how an attempt ended: a call of Allow,
+// AllowN, AllowUpTo or AllowEach, or one try within a Wait. KindPeeked covers every peek, whatever
+// its result. For each limiter, KindOutageBegan and KindOutageEnded alternate.
 const (
 	KindAllowed   Kind = engine.Allowed   // units were allowed: all, or some by AllowUpTo
-	KindDenied    Kind = engine.Denied    // not allowed, also if denied attempts count
+	KindDenied    Kind = engine.Denied    // nothing was allowed, even if denied attempts count
 	KindOutage    Kind = engine.Outage    // ErrOutage: nothing was counted
 	KindUncertain Kind = engine.Uncertain // ErrUncertain: it may have been counted
-	KindRefused   Kind = engine.Refused   // an error on the caller's side: invalid cost or event, an ended context, or a foreign value in Redis
+	KindRefused   Kind = engine.Refused   // an error that is not an outage: an invalid cost or event, a context that is done, or a foreign value in Redis
 	KindPeeked    Kind = engine.Peeked    // PeekN: it counts nothing
-	KindCharged   Kind = engine.Charged   // Charge, or Settle of too low an estimate: all units were counted
+	KindCharged   Kind = engine.Charged   // Charge, or a Settle that charged missing units: all units were counted
 
-	KindOutageBegan   Kind = engine.OutageBegan   // three calls in a row failed in a slot range, or there is no connection yet
-	KindOutageChanged Kind = engine.OutageChanged // another slot range went out, or one came back: see RangesOut
+	KindOutageBegan   Kind = engine.OutageBegan   // three calls in a row failed in one slot range, or there is no connection yet
+	KindOutageChanged Kind = engine.OutageChanged // another slot range failed, or one recovered: see RangesOut
 	KindOutageEnded   Kind = engine.OutageEnded   // no slot range has been out for a second
 
 	KindCacheOff Kind = engine.CacheOff // reported once: the client caches no values, so DenialCache has no effect
@@ -61,8 +61,8 @@ const (
 // Reason says why Redis did not answer. Its text can be used as a label: there are no other values.
 type Reason string
 
-// The reasons. Those of the first group are mostly mistakes that need an operator. The others can
-// resolve themselves. Their texts are their names in lower case.
+// The reasons. Those in the first group are mostly mistakes that need an operator. The others can
+// resolve by themselves. Their texts are their names in lower case.
 const (
 	ReasonNoPerm   Reason = pipeline.ReasonNoPerm   // the ACL user lacks a key pattern or a command
 	ReasonNoAuth   Reason = pipeline.ReasonNoAuth   // no password, or a wrong one
@@ -75,15 +75,15 @@ const (
 	ReasonRefused     Reason = pipeline.ReasonRefused     // no connection: refused, unreachable, unknown host, or not established yet
 	ReasonClosed      Reason = pipeline.ReasonClosed      // a connection broke, or the client is closed
 	ReasonNoReplicas  Reason = pipeline.ReasonNoReplicas  // fewer replicas than min-replicas-to-write
-	ReasonMasterDown  Reason = pipeline.ReasonMasterDown  // a replica without its master
+	ReasonMasterDown  Reason = pipeline.ReasonMasterDown  // the server is a replica that has lost its master
 	ReasonClusterDown Reason = pipeline.ReasonClusterDown // the cluster is down, or no node serves the slot
 	ReasonTryAgain    Reason = pipeline.ReasonTryAgain    // the slot is moving: TRYAGAIN, MOVED or ASK
 	ReasonLoading     Reason = pipeline.ReasonLoading     // the server is loading its data
 	ReasonBusy        Reason = pipeline.ReasonBusy        // another script has been running for too long
 	ReasonNoScript    Reason = pipeline.ReasonNoScript    // the server lost the script twice
-	ReasonOther       Reason = pipeline.ReasonOther       // anything else, or the caller cancelled a request in flight: Observation.Err has the text
+	ReasonOther       Reason = pipeline.ReasonOther       // anything else, or the caller canceled a request in flight: see Observation.Err
 )
 
 // ReasonOf returns why Redis did not answer, if err matches ErrOutage or ErrUncertain. Otherwise it
-// returns "". It accepts errors of window, ar1 and login.
+// returns "". It accepts errors from window, ar1 and login.
 func ReasonOf(err error) Reason { return Reason(pipeline.FailureIn(err).Reason()) }

@@ -12,8 +12,8 @@ import (
 	"github.com/slidegate/slidegate/internal/engine"
 )
 
-// Override gives one event other limits for some time, in all processes whose limiter of this Name
-// has Config.Overrides. See Limiter.Override.
+// Override gives one event other limits for a limited time. It applies in all processes that have a
+// limiter of the same Name with Config.Overrides set. See Limiter.Override.
 type Override struct {
 	Mode   OverrideMode
 	Limits []Limit // for OverrideLimits: 1 to 31, without a Resolution; otherwise empty
@@ -22,7 +22,7 @@ type Override struct {
 
 	// Limiter.Overrides fills in the following fields. Limiter.Override ignores them.
 
-	Event string    // as the caller named it; "" if Redis holds only a hash, because the event is long or there is a Secret
+	Event string    // as passed to Limiter.Override; "" if Redis holds only a hash, because the event is long or there is a Secret
 	Tag   string    // the event as it appears in keys
 	Since time.Time // when it was set, in UTC, on the Redis clock
 	Until time.Time // when it ends
@@ -34,7 +34,7 @@ type OverrideMode string
 // The modes of an Override.
 const (
 	OverrideLimits    OverrideMode = "limits"    // its Limits replace those of the event
-	OverrideBlock     OverrideMode = "block"     // denies everything until its end without asking Redis; a Charge still counts
+	OverrideBlock     OverrideMode = "block"     // denies everything without asking Redis; a Charge still counts
 	OverrideUnlimited OverrideMode = "unlimited" // allows everything, counts nothing, and does not ask Redis
 )
 
@@ -44,13 +44,14 @@ const (
 	longestBy       = 64  // bytes
 )
 
-// Override gives the event other limits, starting now, for 1 ms to 366 days. It replaces any
-// override that the event has. Other processes notice within 5 s and a round trip if they are
-// deciding; this limiter notices at its next decisions.
+// Override applies o to the event for the duration d, from 1 ms to 366 days, starting now. It
+// replaces any override that the event already has. Other processes that are making decisions
+// notice it within 5 s plus a round trip. This limiter notices it in one of its next decisions.
 //
-// Limits replace all limits of the event, including those of With. As with With, a limit whose Per
-// stays keeps its counts. A Name has at most 1,000 overrides. After ErrUncertain, set it again.
-// Errors are those of AllowN, or about o. Config.Overrides must be set.
+// o.Limits replace all limits of the event, including limits passed to With. As in With, a limit
+// whose Per stays the same keeps its counts. A Name has at most 1,000 overrides. After
+// ErrUncertain, set the override again. Errors are those of AllowN, or say what is wrong with o or
+// d. Config.Overrides must be set.
 func (l *Limiter) Override(ctx context.Context, event string, o Override, d time.Duration) error {
 	if err := o.check(d); err != nil {
 		return l.made().Wrap(err)
@@ -60,8 +61,8 @@ func (l *Limiter) Override(ctx context.Context, event string, o Override, d time
 	return err
 }
 
-// EndOverride removes the override of an event, and reports whether there was one. Errors are those
-// of AllowN. Config.Overrides must be set.
+// EndOverride removes the override of the event, and reports whether there was one. Errors are
+// those of AllowN. Config.Overrides must be set.
 func (l *Limiter) EndOverride(ctx context.Context, event string) (bool, error) {
 	return l.changeOverride(ctx, "end", event)
 }
@@ -76,8 +77,8 @@ func (l *Limiter) Overrides(ctx context.Context) ([]Override, error) {
 	return list.all, err
 }
 
-// changeOverride calls the script to change the override of an event. This limiter then reads all
-// of them again.
+// changeOverride calls the script to change the override of the event. It makes this limiter's next
+// decision refresh the copy of the overrides.
 func (l *Limiter) changeOverride(ctx context.Context, verb, event string, rest ...string) (bool, error) {
 	if err := l.checkOverrides(); err != nil {
 		return false, err
@@ -97,8 +98,8 @@ func (l *Limiter) checkOverrides() error {
 	return nil
 }
 
-// check returns an error that says what is wrong with an override for the duration d, and what to
-// do.
+// check returns an error if o or its duration d is invalid. The error says what is wrong and what
+// to do.
 func (o *Override) check(d time.Duration) error {
 	switch {
 	case d < time.Millisecond || d > longestOverride:
@@ -130,7 +131,8 @@ func checkOverrideLimits(limits []Limit) error {
 	return err
 }
 
-// what returns what the script stores: block, unlimited, or Per and Max of each limit.
+// what returns the text that the script stores: "block", "unlimited", or the Per (in ms) and Max of
+// each limit.
 func (o *Override) what() string {
 	if o.Mode != OverrideLimits {
 		return string(o.Mode)
@@ -142,7 +144,7 @@ func (o *Override) what() string {
 	return strings.Join(numbers, " ")
 }
 
-// setWhat is the inverse of what. It returns false for a text that this version does not know.
+// setWhat is the inverse of what. It returns false for a text that this version cannot interpret.
 func (o *Override) setWhat(what string) bool {
 	if o.Mode = OverrideMode(what); o.Mode == OverrideBlock || o.Mode == OverrideUnlimited {
 		return true
@@ -160,7 +162,8 @@ func (o *Override) setWhat(what string) bool {
 	return len(numbers) == 0 && len(o.Limits) > 0 && !slices.ContainsFunc(o.Limits, func(l Limit) bool { return l.check(true) != nil })
 }
 
-// under returns the limiter that decides on an event: l, or the one of the event's override.
+// under returns the limiter that decides on the event: l, or a copy of l that applies the event's
+// override.
 func (l *Limiter) under(event string) *Limiter {
 	if l.overrides == nil {
 		return l
@@ -172,8 +175,9 @@ func (l *Limiter) under(event string) *Limiter {
 	return l.by(t.of(l, event), t)
 }
 
-// underEach returns the result of under for each event, or nil if that is l for all of them. An
-// event that occurs twice gets the same limiter twice.
+// underEach returns the result of under for each event, or nil if there are no overrides. All
+// events are checked against the same time, so an override cannot end between two occurrences of an
+// event.
 func (l *Limiter) underEach(events []string) []*Limiter {
 	if l.overrides == nil {
 		return nil
@@ -190,7 +194,7 @@ func (l *Limiter) underEach(events []string) []*Limiter {
 	return each
 }
 
-// by returns the limiter that decides by an override, or l if o is nil.
+// by returns a copy of l that applies the override o, or l itself if o is nil.
 func (l *Limiter) by(o *override, t *overrideTable) *Limiter {
 	if o == nil {
 		return l
@@ -203,12 +207,12 @@ func (l *Limiter) by(o *override, t *overrideTable) *Limiter {
 	return &by
 }
 
-// isFixed reports whether an override answers requests of a verb without counting.
+// isFixed reports whether the override of l answers requests of the verb v without counting.
 func (l *Limiter) isFixed(v engine.Verb) bool {
 	return l.override != nil && (l.override.mode == OverrideUnlimited || l.override.mode == OverrideBlock && v != engine.Charge)
 }
 
-// fix answers a request by the override, and calls Observe and OnDenied.
+// fix answers a request as the override says, and calls Observe and OnDenied.
 func (l *Limiter) fix(ctx context.Context, v engine.Verb, event string, n int64, began time.Time) (d Decision, err error) {
 	if err = l.engine.Check(ctx, engine.Some, event, n); err == nil {
 		d = l.fixed(n)
@@ -219,7 +223,7 @@ func (l *Limiter) fix(ctx context.Context, v engine.Verb, event string, n int64,
 	return d, err
 }
 
-// fixed returns the answer of the override to a request for n units. Its Usage has the limits of l.
+// fixed returns the override's answer to a request for n units. Its Usage covers the limits of l.
 func (l *Limiter) fixed(n int64) Decision {
 	d := Decision{At: l.override.end.Add(-l.wait), Override: l.override.mode, Usage: make([]Usage, len(l.limits))}
 	if d.Allowed = d.Override == OverrideUnlimited; d.Allowed {
@@ -240,9 +244,9 @@ func (l *Limiter) fixed(n int64) Decision {
 	return d
 }
 
-// nap returns how long a waiter sleeps after a denial. If an override blocks the event, the waiter
-// wakes every 5 s to check whether the block was ended early, unless ctx ends before the block
-// does.
+// nap returns how long a waiter sleeps after the denial d. If an override blocks the event, the
+// waiter wakes every 5 s to check whether the block was ended early, unless the deadline of ctx
+// comes before the end of the block.
 func nap(ctx context.Context, d *Decision) time.Duration {
 	deadline, bounded := ctx.Deadline()
 	if d.Override != OverrideBlock || bounded && time.Until(deadline) < d.RetryAfter {

@@ -7,7 +7,8 @@ import (
 	"github.com/slidegate/slidegate/internal/engine"
 )
 
-// underAll returns the checks with the limiters that decide on their events: see under.
+// underAll replaces the limiter of each check with the limiter that decides on its event: see
+// under. It does not modify checks.
 func underAll(checks []Check) []Check {
 	var with []Check
 	for i, c := range checks {
@@ -30,8 +31,8 @@ func underAll(checks []Check) []Check {
 // isFixed reports whether an override answers the check.
 func (c Check) isFixed() bool { return c.Limiter.isFixed(engine.Allow) }
 
-// allowSome decides on checks some of which are fixed: it denies all of them if one is blocked,
-// and otherwise asks the others.
+// allowSome decides on checks some of which are answered by overrides. If an override blocks one of
+// the checks, it denies the call. Otherwise it asks the checks that no override answers.
 func allowSome(ctx context.Context, checks []Check) (JointDecision, error) {
 	f := &fixedChecks{checks: checks, decisions: make([]Decision, len(checks))}
 	if err := f.fix(ctx); err != nil {
@@ -50,20 +51,21 @@ func allowSome(ctx context.Context, checks []Check) (JointDecision, error) {
 	return d, err
 }
 
-// fixedChecks are checks some of which are fixed.
+// fixedChecks holds checks some of which are answered by overrides.
 type fixedChecks struct {
 	checks    []Check
-	decisions []Decision // about all checks
+	decisions []Decision // on all checks
 
-	asked  []Check // the others, and the index of each
+	asked  []Check // the checks that no override answers, and the index of each in checks
 	places []int
 
-	blocked    int // the end of the checks up to the last blocked one; 0 if none is blocked
+	blocked    int // the index after the last blocked check; 0 if none is blocked
 	retryAfter time.Duration
 }
 
-// fix answers the checks that are fixed, and gathers the others. A check that was Together with a
-// fixed one is asked Together with the check before that only if the fixed one was Together, too.
+// fix answers the checks that have an override with a fixed answer, and collects the others in
+// asked. If a check follows fixed checks, it stays Together with the check before them only if the
+// fixed checks are Together as well.
 func (f *fixedChecks) fix(ctx context.Context) (err error) {
 	together := true
 	for i, c := range f.checks {
@@ -83,7 +85,8 @@ func (f *fixedChecks) fix(ctx context.Context) (err error) {
 	return nil
 }
 
-// spread returns the decisions about all checks, up to the last one that was asked, or all if allowed.
+// spread returns the decisions on all checks, up to the last check that was decided. If d is
+// allowed, it returns all of them.
 func (f *fixedChecks) spread(d JointDecision) []Decision {
 	known := 0
 	for k, of := range d.Decisions {

@@ -14,14 +14,14 @@ import (
 	"github.com/slidegate/slidegate/lua"
 )
 
-// overridesEvery is the age at which the next decision starts to refresh a copy of the overrides.
+// overridesEvery is the age of a copy of the overrides from which the next decision refreshes it.
 const overridesEvery = 5 * time.Second
 
-// overrides holds the overrides of a limiter's Name: their access to Redis, and the copy that
+// overrides reads and changes the overrides of a limiter's Name in Redis, and holds the copy that
 // decisions use.
 type overrides struct {
-	engine      *engine.Limiter // calls the script
-	limiter     *engine.Limiter // decides
+	engine      *engine.Limiter // calls overrides.lua
+	limiter     *engine.Limiter // the engine of the limiter that has these overrides
 	countDenied bool
 	clock       func() time.Time
 
@@ -32,25 +32,25 @@ type overrides struct {
 	timer   *time.Timer // sets due
 }
 
-// overrideTable is a copy of all overrides. It never changes.
+// overrideTable is an immutable copy of all overrides of a Name.
 type overrideTable struct {
 	version   int64
 	overrides map[string]*override // by tag
 	clock     func() time.Time
-	local     time.Time // when it was read or last confirmed to be current, by the local clock
-	server    time.Time // the same by the Redis clock
+	local     time.Time // when this copy was read or last confirmed to be current, on the local clock
+	server    time.Time // the same moment, on the Redis clock
 }
 
-// override is an override in the form that decides.
+// override is an Override in the form that decisions use.
 type override struct {
 	mode   OverrideMode
-	end    time.Time // by the Redis clock
+	end    time.Time // on the Redis clock
 	engine engine.Limiter
 	limits []Limit
 }
 
-// newOverrides returns the overrides of a limiter. They have their own circuit breaker, whose
-// outages are not observed.
+// newOverrides returns the overrides of the limiter l. They have their own circuit breaker, whose
+// outages are not passed to Observe.
 func newOverrides(conn *Connection, l *engine.Limiter) (*overrides, error) {
 	cfg := engine.Config{Kind: "o", Script: lua.Overrides, Name: l.Name, Clock: l.Clock, Timeout: max(0, l.Timeout), MaxUnits: 1, Text: limitText}
 	e, err := engine.New((*pipeline.Connection)(conn), cfg, []engine.Limit{{Max: 1, Per: 1}})
@@ -64,8 +64,8 @@ func newOverrides(conn *Connection, l *engine.Limiter) (*overrides, error) {
 	return o, err
 }
 
-// current returns the copy, or nil if there are no overrides. If the copy is old, current starts a
-// refresh without waiting for it.
+// current returns the copy, or nil if there are no overrides or none have been read yet. If a
+// refresh is due, current starts one without waiting for it.
 func (o *overrides) current() *overrideTable {
 	if o.due.Load() && o.due.CompareAndSwap(true, false) {
 		go o.refresh()
@@ -73,7 +73,8 @@ func (o *overrides) current() *overrideTable {
 	return o.table.Load()
 }
 
-// refresh reads the overrides, and schedules the next refresh. On an error, the copy stays.
+// refresh reads the overrides from Redis, and schedules the next refresh. If there is an error, it
+// keeps the old copy.
 func (o *overrides) refresh() {
 	o.reading.Lock()
 	defer o.reading.Unlock()
@@ -94,7 +95,7 @@ func (o *overrides) refresh() {
 	}
 }
 
-// deciding converts overrides into the form that decides.
+// deciding converts overrides into the form that decisions use, by tag.
 func (o *overrides) deciding(all []Override) map[string]*override {
 	of := make(map[string]*override, len(all))
 	for _, from := range all {
@@ -107,7 +108,7 @@ func (o *overrides) deciding(all []Override) map[string]*override {
 	return of
 }
 
-// of returns the current override of an event, or nil.
+// of returns the override of the event that is in force, or nil.
 func (t *overrideTable) of(l *Limiter, event string) *override {
 	o := t.overrides[l.engine.Tag(event)]
 	if o == nil || t.left(o) <= 0 {
@@ -116,20 +117,21 @@ func (t *overrideTable) of(l *Limiter, event string) *override {
 	return o
 }
 
-// left returns how long an override is still in force, in whole milliseconds.
+// left returns how long the override stays in force, rounded up to a whole millisecond.
 func (t *overrideTable) left(o *override) time.Duration {
 	left := o.end.Sub(t.server) - t.clock().Sub(t.local)
 	return (left + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// overrideList is the reply to list.
+// overrideList is the reply to the verb list.
 type overrideList struct {
-	at      time.Time // by the Redis clock
+	at      time.Time // on the Redis clock
 	version int64
 	all     []Override
 }
 
-// list reads the overrides, unless Redis still has the known version.
+// list reads the overrides from Redis. If their version is still known, it returns no overrides,
+// only their version.
 func (o *overrides) list(ctx context.Context, known int64) (list overrideList, err error) {
 	reply, err := o.call(ctx, "list", []string{strconv.FormatInt(known, 10)})
 	if err != nil {
@@ -145,10 +147,10 @@ func (o *overrides) list(ctx context.Context, known int64) (list overrideList, e
 	return list, nil
 }
 
-// errOverrides is returned for a reply that no Slidegate script sends.
+// errOverrides is returned for a reply that no Slidegate script would send.
 var errOverrides = errors.New("the reply does not match the header of overrides.lua; remove the script that Redis holds under this hash")
 
-// call calls the script.
+// call calls overrides.lua.
 func (o *overrides) call(ctx context.Context, verb string, rest []string) (engine.CallReply, error) {
 	reply, err := o.engine.Call(ctx, engine.Call{Verb: verb, Event: "overrides", Rest: rest, Reads: verb == "list", InText: true})
 	if err == nil && len(reply.Integers) < 3 {

@@ -11,7 +11,7 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// decide answers a request. Every decision about one event comes through here.
+// decide answers a request for n units of one event.
 func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int64) (d Decision, err error) {
 	var began time.Time
 	var reply engine.Reply
@@ -27,7 +27,8 @@ func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int
 	return d, err
 }
 
-// finish writes the reply, or that of the Fallback, to a Decision, and calls Observe and OnDenied.
+// finish writes the reply or, after an outage, the reply of the Fallback to d. It then calls
+// Observe and OnDenied.
 func (l *Limiter) finish(ctx context.Context, d *Decision, v engine.Verb, event string, n int64, reply *engine.Reply, err error, began time.Time) error {
 	by := l
 	if err != nil {
@@ -42,7 +43,7 @@ func (l *Limiter) finish(ctx context.Context, d *Decision, v engine.Verb, event 
 	return err
 }
 
-// conclude writes the reply of a limiter, l or its Fallback, to a Decision, and calls Observe.
+// conclude writes the reply of by, which is l or its Fallback, to d, and calls Observe.
 func (l *Limiter) conclude(ctx context.Context, d *Decision, v engine.Verb, n int64, by *Limiter, reply *engine.Reply, err error, began time.Time) error {
 	if err == nil {
 		by.fill(d, n, reply)
@@ -53,7 +54,7 @@ func (l *Limiter) conclude(ctx context.Context, d *Decision, v engine.Verb, n in
 	return err
 }
 
-// mark records in the Decision that an override replaced the limits, if one did.
+// mark records in d whether an override replaced the limits.
 func (l *Limiter) mark(d *Decision) {
 	if l.override != nil && l.override.mode == OverrideLimits {
 		d.Override = OverrideLimits
@@ -71,8 +72,8 @@ func (l *Limiter) report(ctx context.Context, d *Decision, v engine.Verb, n int6
 	}
 }
 
-// degraded returns the Fallback, under the limits that it uses when it decides for l. It returns
-// nil if there is none.
+// degraded returns the Fallback with the limits that it uses when it decides for l, or nil if there
+// is no Fallback.
 func (l *Limiter) degraded() *Limiter {
 	if l.fallback == nil || !l.derived {
 		return l.fallback
@@ -80,7 +81,7 @@ func (l *Limiter) degraded() *Limiter {
 	return &Limiter{engine: l.fallback.engine.Under(l.engine.Limits()), limits: l.limits, observe: l.fallback.observe}
 }
 
-// fill writes the reply to a request for n units to a Decision.
+// fill writes the reply to a request for n units to d.
 func (l *Limiter) fill(d *Decision, n int64, reply *engine.Reply) {
 	d.Allowed, d.Granted, d.Counted = reply.Allowed, reply.Granted, reply.Counted
 	d.At, d.Usage = utc(reply.At), make([]Usage, len(l.limits))
@@ -96,14 +97,15 @@ func (l *Limiter) fill(d *Decision, n int64, reply *engine.Reply) {
 	}
 }
 
-// set sets a Usage from the row of a reply about a limit: units used, and two waits in ms.
+// set sets u from the limit and its row in a reply: the units used, RetryAfter and ResetAfter in
+// ms.
 func (u *Usage) set(limit *Limit, row []int64) {
 	u.Limit, u.Used, u.Remaining = *limit, row[0], max(0, limit.Max-row[0])
 	u.RetryAfter, u.ResetAfter = clock.Milliseconds(row[1]), clock.Milliseconds(row[2])
 }
 
-// counted returns the units, time and limits of a decision, for a refund. A decision without Usage
-// may have counted in any limit.
+// counted returns the units, time and limits of d, for a refund. If d has no Usage, it may have
+// counted in any limit.
 func (l *Limiter) counted(d Decision) engine.Counted {
 	all := l.engine.Limits()
 	if d.Override == OverrideLimits {
@@ -122,5 +124,5 @@ func (l *Limiter) counted(d Decision) engine.Counted {
 	return c
 }
 
-// isOf reports whether a Usage belongs to a limit with the same Per.
+// isOf reports whether u is the usage of a limit that has the same Per as the given limit.
 func isOf(u Usage, limit engine.Limit) bool { return u.Limit.Per.Milliseconds() == limit.Per }

@@ -8,22 +8,20 @@ import (
 	"github.com/slidegate/slidegate/internal/engine"
 )
 
-// Undo is one operation of UndoAll: the Refund of a Decision or, without one, the Reset of the
-// Event.
+// Undo is one operation of UndoAll: a Refund of Decision or, if Decision is nil, a Reset of Event.
 type Undo struct {
 	Limiter  *Limiter  // from New or NewLocal
-	Event    string    // the event of the Decision, or the event to reset
-	Decision *Decision // the decision to refund; if nil, the Event is reset
+	Event    string    // the event that was decided on, or the event to reset
+	Decision *Decision // the decision to refund; nil to reset Event
 }
 
-// UndoAll refunds decisions and resets events, each like Limiter.Refund or Reset, even if ctx has
-// ended: for example to refund what AllowAll counted. It returns one error or nil for each
-// argument, in order: that of Refund or Reset. One that fails does not keep the others from being
-// undone.
+// UndoAll refunds decisions and resets events, like Limiter.Refund and Reset, even if ctx is done.
+// Use it to refund what AllowAll counted, for example. It returns the error of Refund or Reset, or
+// nil, for each of undos, in order. If one of them fails, the others are undone all the same.
 //
-// If AllowAll could decide them jointly, up to 16 are undone by one script call. Otherwise all are
-// undone concurrently. So UndoAll takes one round trip, and at most the shortest Timeout of the
-// limiters, or 5 s if all are negative.
+// Up to 16 operations that AllowAll could decide jointly are undone by one script call. All other
+// operations are undone concurrently. UndoAll therefore takes one round trip, and at most the
+// shortest Timeout of the limiters, or 5 s if all are negative.
 func UndoAll(ctx context.Context, undos ...Undo) []error {
 	errs, done := make([]error, len(undos)), make([]bool, len(undos))
 	together, indices := make([]engine.Undo, 0, len(undos)), make([]int, 0, len(undos))
@@ -46,8 +44,8 @@ func UndoAll(ctx context.Context, undos ...Undo) []error {
 	return errs
 }
 
-// inRedis returns what to undo in Redis. Its Limiter is nil if that is nothing, or the event is
-// invalid.
+// inRedis returns what to undo in Redis. Its Limiter is nil if there is nothing to undo in Redis,
+// or if the event is invalid.
 func (u Undo) inRedis() (of engine.Undo) {
 	e := u.Limiter.made()
 	switch d := u.Decision; {
@@ -72,7 +70,7 @@ func (u Undo) do(ctx context.Context) error {
 	return u.Limiter.Reset(ctx, u.Event)
 }
 
-// inFallback resets the event in the Fallback, if this undo is a reset.
+// inFallback resets the event in the Fallback, if u is a reset and there is a Fallback.
 func (u Undo) inFallback(ctx context.Context) error {
 	if u.Decision != nil || u.Limiter.fallback == nil {
 		return nil

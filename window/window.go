@@ -1,7 +1,7 @@
 // Package window is a distributed rate limiter with sliding windows: on Redis, on Redis Cluster, or
 // in the memory of one process.
 //
-// It enforces several limits at once, such as 1 login every 5 s, and 5 an hour, and 20 a day.
+// It enforces several limits at once: for example 1 login every 5 s, 5 an hour, and 20 a day.
 // Typical uses are rate limiting by IP address, account or API key, login throttling against brute
 // force, and quotas.
 //
@@ -13,24 +13,24 @@
 //	// ...
 //	d, err := limiter.Allow(ctx, "198.51.100.7")
 //	switch {
-//	case err != nil: // Redis cannot answer: allow or deny, as you choose
+//	case err != nil: // Redis cannot answer: allow or deny, your choice
 //	case d.Allowed: // go ahead
-//	default: // answer HTTP 429; Retry-After is d.RetryAfter in seconds, rounded up
+//	default: // respond with HTTP 429; Retry-After is d.RetryAfter in seconds, rounded up
 //	}
 //
-// The parameter event of every method names the subject that is limited: an address, an account, an
-// API key. Each event has its own counts, in one Redis key. All processes with the same Name on
-// the same Redis share them.
+// The event parameter of every method names the subject that is limited: an address, an account, an
+// API key. The counts of each event are kept in one Redis key. All processes that use the same Name
+// on the same Redis share these counts.
 //
-// One call of a Lua script decides all limits of an event. It counts the attempt in every limit or
+// One call of a Lua script checks all limits of an event. It counts the attempt in every limit or
 // in none, so a denied attempt uses up nothing. No interval of length Per ever holds more than Max
 // allowed units. Retrying after exactly RetryAfter succeeds, unless another caller used the slot.
-// All promises, with their exceptions:
+// All guarantees, and their exceptions:
 // https://github.com/slidegate/slidegate/blob/main/docs/guarantees.md
 //
-// Dial also takes Sentinels, the nodes of a cluster, TLS and a password. On takes a rueidis.Client,
-// and package goredisgate a go-redis client. NewLocal creates a limiter that needs no Redis. Where
-// memory matters more than a strict limit, see package ar1.
+// Dial also supports Sentinels, cluster nodes, TLS and passwords. On takes a rueidis.Client, and
+// package goredisgate takes a go-redis client. NewLocal creates a limiter that needs no Redis. If
+// memory use matters more to you than a strict limit, see package ar1.
 package window
 
 import (
@@ -43,129 +43,134 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// Config holds the limits of a Limiter, and the name that it counts under. Only Name and Limits are
-// required.
+// Config configures a Limiter. Only Name and Limits are required.
 type Config struct {
 	// Name is the first part of the limiter's Redis keys: 1 to 64 bytes, only A-Z a-z 0-9 . _ - and
 	// :. Limiters of the same Name share their counts.
 	Name string
 
 	// Limits holds 1 to 31 limits, no two with the same Per. An attempt must fit all of them. To
-	// change them, deploy others under the same Name: limits whose Per stays keep their counts, and
-	// added ones start at zero.
+	// change the limits, deploy new ones under the same Name: a limit whose Per stays the same
+	// keeps its counts, and an added limit starts at zero.
 	// https://github.com/slidegate/slidegate/blob/main/docs/guarantees.md#keptonchange
 	Limits []Limit
 
-	// CountDenied counts denied attempts too, in every limit, as if they were allowed. A client
-	// that keeps retrying then stays denied.
+	// CountDenied makes denied attempts count too, in every limit, as if they had been allowed. A
+	// client that keeps retrying then stays denied.
 	CountDenied bool
 
-	// Secret, if set, replaces each event in its key by the HMAC-SHA256 under this secret. Then the
-	// keys reveal no events, and clients cannot choose their shard. It needs at least 16 random
-	// bytes; a shorter one is rejected. If a secret leaks, short events can be guessed.
+	// Secret, if set, replaces each event in its key with the event's HMAC-SHA256 under this
+	// secret. The keys then reveal no events, and clients cannot choose their shard. Use at least
+	// 16 random bytes; a shorter secret is rejected. If the secret leaks, short events can be
+	// guessed from the keys.
 	Secret []byte `json:"-"`
 
-	// Now is the clock, for simulation, replay and tests, from 1970 to 6429. Nil means the clock of
-	// the Redis server or, in memory, this process's monotonic clock. With Now, Redis keeps keys
-	// for 24 h of real time beyond their last window, and memory keeps events until Reset.
+	// Now is the clock, for simulation, replay and tests. It must return times from 1970 to 6429.
+	// Nil means the clock of the Redis server or, in memory, this process's monotonic clock. If Now
+	// is set, Redis keeps each key for 24 h of real time beyond its last window, and a limiter in
+	// memory keeps events until Reset.
 	Now func() time.Time `json:"-"`
 
-	// Timeout bounds how long one call waits for Redis in total. 0 means 250 ms. If it is negative,
-	// only the context of the call ends the wait. If the context has an earlier deadline, the call
-	// waits until shortly before it: a tenth of its time, from 1 to 20 ms. If Redis has then been
-	// silent for 5 ms and 4 times the usual reply time, the call fails, and the Fallback decides.
-	// Otherwise the deadline just ends the context, as when the caller leaves.
-	// https://github.com/slidegate/slidegate/blob/main/docs/outages.md
+	// Timeout bounds how long one call waits for Redis in total. 0 means 250 ms. If Timeout is
+	// negative, only the call's context ends the wait. If the context has an earlier deadline, the
+	// call checks shortly before it (by a tenth of the remaining time, but at least 1 ms and at
+	// most 20 ms) whether Redis has been silent for 5 ms plus 4 times the usual reply time. If so,
+	// the call fails, and the Fallback decides. Otherwise the deadline just ends the context, as if
+	// the caller had given up. https://github.com/slidegate/slidegate/blob/main/docs/outages.md
 	Timeout time.Duration
 
 	// Fallback decides while Redis cannot answer. It typically comes from NewLocal, and has no
-	// Fallback itself. Its decisions are Degraded and follow its own limits: each of k processes
-	// allows up to its Max, on top of what Redis allowed before.
+	// Fallback itself. Its decisions are Degraded and follow its own limits: each process allows up
+	// to Max units in addition to what Redis allowed before.
 	// https://github.com/slidegate/slidegate/blob/main/docs/outages.md
 	Fallback *Limiter `json:"-"`
 
 	// DenialCache is how many denied events to remember; 0 means none. From the third denial on,
 	// the same attempt (event and units) costs Redis nothing. A cached denial can be stale by one
-	// round trip and 0.1 ms. If the connection dies silently, that is up to 4 s with Dial, and 12 s
-	// with the rueidis defaults. It needs rueidis without DisableCache, no Now and no
-	// CountDenied. https://github.com/slidegate/slidegate/blob/main/docs/outages.md
+	// round trip plus 0.1 ms. If the connection dies silently, it can be stale by up to 4 s with
+	// Dial, and by up to 12 s with the rueidis defaults. DenialCache requires a rueidis client
+	// without DisableCache, and cannot be combined with Now or CountDenied.
+	// https://github.com/slidegate/slidegate/blob/main/docs/outages.md
 	DenialCache int
 
-	// Overrides allows giving single events other limits while the service runs, for some time: by
-	// Override, or by the command slidegate override. A decision then looks for an override of the
-	// event in this process's copy. If the copy is older than 5 s, the decision starts a refresh
-	// from Redis, without waiting for it. In an outage, the copy stays in force, in the Fallback
-	// too. https://github.com/slidegate/slidegate/blob/main/docs/overrides.md
+	// Overrides lets you give a single event different limits for a limited time while the service
+	// runs, with the method Override or the command slidegate override. Each decision looks up the
+	// event in this process's copy of the overrides. If the copy is older than 5 s, the decision
+	// also starts a refresh from Redis, without waiting for it. In an outage, the copy stays in
+	// force, and the Fallback uses it too.
+	// https://github.com/slidegate/slidegate/blob/main/docs/overrides.md
 	Overrides bool
 
-	// MaxEvents bounds how many events a limiter in memory holds. Each takes about 250 bytes under
-	// one limit. 0 means no bound, except in a Fallback, where it means 1,048,576. A full limiter
-	// denies new events, with a RetryAfter of a second. For Redis, set maxmemory instead.
+	// MaxEvents bounds how many events a limiter in memory holds. An event takes about 250 bytes if
+	// there is one limit. 0 means no bound, except in a Fallback, where it means 1,048,576. A full
+	// limiter denies new events, with a RetryAfter of one second. For Redis, set maxmemory instead.
 	// https://github.com/slidegate/slidegate/blob/main/docs/keys.md
 	MaxEvents int
 
-	// AllowWhenFull allows new events, without counting them, while MaxEvents are held. Otherwise
-	// they are denied.
+	// AllowWhenFull makes a limiter that already holds MaxEvents events allow new ones without
+	// counting them, instead of denying them.
 	AllowWhenFull bool
 
-	// Observe is called after each attempt and peek, and about outages, with the context of the
-	// call. The end of an outage is reported a second later, from its own goroutine, with the
-	// values of that context. The Fallback does not call Observe. Many goroutines call it at once,
-	// and each call waits for it: keep it quick. Using the limiter in it could block both forever.
+	// Observe is called after each attempt and each peek, and when an outage starts, changes or
+	// ends. It receives the context of the call, except at the end of an outage: that is reported a
+	// second later, from a separate goroutine, with a context that has only the call's values. The
+	// Fallback does not call Observe. Observe must be safe for concurrent use, and quick, since
+	// every call waits for it. It must not use the limiter, or both can block forever.
 	// https://github.com/slidegate/slidegate/blob/main/docs/outages.md
 	Observe func(ctx context.Context, o Observation) `json:"-"`
 
-	// OnDenied is called after each denied attempt, with its event: see Denial. For a page that
-	// shows who is denied most, set it to the method Count of a List of package mostdenied. It is
-	// called like Observe, and must be as quick.
+	// OnDenied is called after each denied attempt. Unlike Observe, it receives the event: see
+	// Denial. For a page that shows who is denied most, set it to the Count method of a
+	// mostdenied.List. OnDenied is called like Observe, and must be as quick.
 	OnDenied func(ctx context.Context, d Denial) `json:"-"`
 }
 
-// Limiter allows or denies attempts under its limits. New, NewLocal and With return one. It is safe
-// for concurrent use and needs no Close. Its goroutines end when there are no more calls. Only
-// those that wait for a hanging Redis stay, until rueidis gives up.
+// Limiter allows or denies attempts under its limits. New, NewLocal and With each return a Limiter.
+// It is safe for concurrent use and needs no Close. Its goroutines end once there are no more
+// calls, except that a goroutine waiting for a hanging Redis stays until rueidis gives up.
 //
 // Most callers should use Allow. Wait is for callers that can be delayed. Peek and Inspect read
 // without counting.
 type Limiter struct {
 	engine   engine.Limiter
 	limits   []Limit
-	derived  bool   // it comes from With, so its Fallback uses its limits, too
+	derived  bool   // it comes from With, so its Fallback uses its limits too
 	plan     string // for Observe; see WithPlan
 	fallback *Limiter
 	observe  func(context.Context, Observation) // may be nil
 	onDenied func(context.Context, Denial)      // may be nil
 
-	overrides *overrides    // of the Name; nil without Config.Overrides, and if override is set
-	override  *override     // decides instead of its own limits; nil if none does
+	overrides *overrides    // shared by all limiters of the Name; nil without Config.Overrides, and if override is set
+	override  *override     // takes precedence over the limits; nil if there is none
 	wait      time.Duration // until the override ends
 
-	few [4]Limit // limits, unless there are more
+	few [4]Limit // backs limits if there are at most 4
 }
 
 // These errors can be distinguished with errors.Is.
 var (
-	// ErrEmptyEvent is returned for the event "", which all callers without a name would share.
+	// ErrEmptyEvent is returned for the event "", which all callers that have no name would share.
 	ErrEmptyEvent = engine.ErrEmptyEvent
-	// ErrInvalidCost is returned for less than one unit.
+	// ErrInvalidCost is returned for a request for less than one unit.
 	ErrInvalidCost = engine.ErrInvalidCost
-	// ErrExceedsLimit is returned for more units than the Max of a limit. Such a request can never
-	// be allowed.
+	// ErrExceedsLimit is returned for a request for more units than the Max of one of the limits.
+	// Such a request can never be allowed.
 	ErrExceedsLimit = engine.ErrExceedsLimit
-	// ErrOutage is returned when Redis could not answer and nothing was counted. Decide without it,
-	// or try again later.
+	// ErrOutage is returned when Redis could not answer and nothing was counted. Decide without
+	// Redis, or try again later.
 	ErrOutage = pipeline.ErrOutage
-	// ErrUncertain is returned when no reply came. The attempt was sent only once, and may or may
-	// not have been counted.
+	// ErrUncertain is returned when the attempt was sent, but no reply came. It was sent only once,
+	// and may or may not have been counted.
 	ErrUncertain = pipeline.ErrUncertain
 )
 
-// New returns a limiter that keeps its counts in the Redis or Redis Cluster of a Connection. It
-// sends nothing yet, so an error is about conn or cfg, and says what to do.
+// New returns a limiter that keeps its counts in the Redis or Redis Cluster that conn connects to.
+// New sends nothing, so an error always concerns conn or cfg, and says what to do.
 //
 // A circuit breaker notices when Redis, or a part of a cluster, cannot answer. After three failures
-// in a row, the limiter sends nothing to those hash slots for a second. Calls get ErrOutage or the
-// Fallback at once. Then one call probes whether they are back.
+// in a row, the limiter sends nothing to the affected hash slots for a second. During that time,
+// calls return ErrOutage, or the Fallback's decision, immediately. Then one call probes whether the
+// slots are served again.
 func New(conn *Connection, cfg Config) (*Limiter, error) {
 	e, err := engine.New((*pipeline.Connection)(conn), cfg.engine(), appendEngine(nil, cfg.Limits, cfg.CountDenied))
 	l, err := newLimiter(e, err, cfg)
@@ -176,9 +181,9 @@ func New(conn *Connection, cfg Config) (*Limiter, error) {
 }
 
 // NewLocal returns a limiter that keeps its counts in this process's memory: no Redis, same
-// answers. Each one has its own counts, whatever its Name. It forgets events by itself and holds
-// memory only for those that still count, unless Config.Now sets its clock. It takes no Fallback,
-// because it never needs one.
+// answers. Each local limiter has its own counts, even if it shares its Name with another. It
+// forgets expired events by itself, and holds memory only for events that still count, unless
+// Config.Now sets its clock. Config.Fallback must be nil, because a local limiter never needs one.
 func NewLocal(cfg Config) (*Limiter, error) {
 	if cfg.Fallback != nil {
 		return nil, outage.Needless(cfg.Name)
@@ -203,16 +208,17 @@ func newLimiter(e *engine.Limiter, err error, cfg Config) (*Limiter, error) {
 	return l, nil
 }
 
-// With returns the same limiter under other limits: for plans, or for customers with their own
-// limits. It shares everything else with l: keys, counts, connection, circuit breaker, denial
-// cache, Observe, OnDenied, overrides, and the Fallback, which then decides by these limits too. It
-// sends nothing and needs no Close. Call it for each request, or keep what it returns.
+// With returns a limiter that is like l but has the given limits: for plans, or for customers who
+// have their own limits. It shares everything else with l: keys, counts, connection, circuit
+// breaker, denial cache, Observe, OnDenied, overrides, and the Fallback, which then also decides by
+// the given limits. With sends nothing, and its result needs no Close. Call With for each request,
+// or keep the result.
 //
 // If both limiters have a limit with the same Per, its counts continue, as after a deployment. For
 // example, a customer who has used 2 of 2/1h, and gets 4/1h, has 2 left. A limit with another Per
-// starts at zero. The counts of a limit that is left out stay until they are forgotten. One event
-// can be counted under limits of at most 31 different Per. The errors are those of New about
-// limits.
+// starts at zero. The counts of a limit that is left out stay until they expire. One event can be
+// counted under limits with at most 31 different values of Per. With returns the same errors as New
+// for invalid limits.
 func (l *Limiter) With(limits ...Limit) (*Limiter, error) {
 	var few [4]engine.Limit
 	e, err := l.made().With(appendEngine(few[:0], limits, l.engine.CountDenied))
@@ -224,10 +230,11 @@ func (l *Limiter) With(limits ...Limit) (*Limiter, error) {
 	return with, nil
 }
 
-// WithPlan returns the same limiter with the name of a plan for metrics: Observation.Plan. It does
-// not change the limits. Limiters that With derives from it have the plan, too. It costs one small
-// allocation, and none in a decision: call it for each request, or keep what it returns. Use few
-// names, and none that a client can choose, as each can be a time series.
+// WithPlan returns a limiter that is like l but sets Observation.Plan to the given plan, for
+// metrics. It does not change the limits. A limiter that With derives from the result has the same
+// plan. WithPlan makes one small allocation, and decisions make none for the plan: call it for each
+// request, or keep the result. Use few names, and none that a client can choose, because each name
+// can become a time series.
 func (l *Limiter) WithPlan(plan string) *Limiter {
 	l.made()
 	named := *l
@@ -235,12 +242,11 @@ func (l *Limiter) WithPlan(plan string) *Limiter {
 	return &named
 }
 
-// Name returns Config.Name. Limiters from With and WithPlan have the Name of the one that they come
-// from.
+// Name returns Config.Name. A limiter returned by With or WithPlan has the Name of the original.
 func (l *Limiter) Name() string { return l.made().Name }
 
-// made returns the engine of a limiter from New, NewLocal or With. It panics for any other limiter,
-// which is a mistake in the program.
+// made returns the limiter's engine. It panics if the limiter was not created by New, NewLocal or
+// With, which is a programming error.
 func (l *Limiter) made() *engine.Limiter {
 	if l == nil || !l.engine.Made() {
 		panic("slidegate: this limiter is nil or zero; create one with window.New or NewLocal")
@@ -256,48 +262,49 @@ func (l *Limiter) Allow(ctx context.Context, event string) (Decision, error) {
 // AllowN decides whether n units of the event are allowed now, and counts all of them or none. A
 // denial is a Decision, not an error.
 //
-// The errors are ErrEmptyEvent, ErrInvalidCost, ErrExceedsLimit, ErrOutage, ErrUncertain, and those
-// of ctx if it ended before anything was sent. Any other error names the key: its value is not a
-// record of this library, or is full. A record holds at most 31 limits of all callers of one Name,
-// and 2^53 units. Only after ErrUncertain may the units be counted.
+// The errors are ErrEmptyEvent, ErrInvalidCost, ErrExceedsLimit, ErrOutage, ErrUncertain, and
+// ctx.Err if ctx was done before anything was sent. Any other error names the key: its value is not
+// a record of this library, or the record is full. A record holds at most 31 limits, counting the
+// limits of all callers that use the Name, and at most 2^53 units. The units may have been counted
+// only if the error is ErrUncertain.
 func (l *Limiter) AllowN(ctx context.Context, event string, n int64) (Decision, error) {
 	return l.decide(ctx, engine.Allow, event, n)
 }
 
-// AllowUpTo grants as many of n units as every limit allows, and counts them: for batches of
-// messages, prefetching, or quotas of jobs. Decision.Granted is the number of granted units, from 0
-// to n. If it is less than n, RetryAfter is how soon one more unit can be allowed. A limiter that
-// counts denied attempts counts all n units. n can exceed any Max. Other errors are those of
-// AllowN.
+// AllowUpTo grants as many of n units as every limit allows, and counts the granted units. Use it
+// for batches of messages, prefetching, or job quotas. Decision.Granted is the number of granted
+// units, from 0 to n. If it is less than n, RetryAfter is how soon one more unit can be allowed. A
+// limiter that counts denied attempts counts all n units. n can exceed the Max of any limit. Other
+// errors are those of AllowN.
 func (l *Limiter) AllowUpTo(ctx context.Context, event string, n int64) (Decision, error) {
 	return l.decide(ctx, engine.Some, event, n)
 }
 
-// Charge counts n units that were already used, even if a limit denies them. While a limit has Max
-// or more in use, it allows nothing. Decision.Allowed reports whether all n units fit. If not,
-// RetryAfter is how soon one more unit can be allowed.
+// Charge counts n units that were already used, even if a limit would deny them. A limit that has
+// Max or more units in use allows nothing. Decision.Allowed reports whether all n units fit. If
+// not, RetryAfter is how soon one more unit can be allowed.
 //
-// Charged units are kept in buckets of Per/60 even under an exact limit, unless it has a
-// Resolution. So they come back up to Per/60 late, and so do units that are allowed into such a
-// bucket. After ErrUncertain they may not be counted. To be sure, charge again: they may then be
-// counted twice. In memory, a new event is an error while Config.MaxEvents are held. Other errors
-// are those of AllowN.
+// Charged units are kept in buckets of Per/60 even under an exact limit, unless the limit has a
+// Resolution. They are therefore forgotten up to Per/60 late, and so are units that are allowed
+// into the same bucket. After ErrUncertain, the units may or may not be counted. To be sure, charge
+// again: they may then be counted twice. A limiter in memory that already holds Config.MaxEvents
+// events returns an error for a new event. Other errors are those of AllowN.
 func (l *Limiter) Charge(ctx context.Context, event string, n int64) (Decision, error) {
 	return l.decide(ctx, engine.Charge, event, n)
 }
 
 // Settle corrects d, which counted an estimate, to the actual cost of 0 units or more. It gives
-// back surplus units by Refund, or charges missing ones by Charge. Use it when the cost is only
-// known afterwards: tokens of a language model, bytes, cents.
+// back surplus units with Refund, or charges missing units with Charge. Use it if the cost is known
+// only after the work: language model tokens, bytes, cents.
 //
-// Settle a decision once. The decision that Settle returns replaces d, with Counted as settled.
-// After a charge, its other fields are those of the charge, except At, which stays. If the Fallback
-// charged what Redis could not, the decision is Degraded and stands for these units alone. Settle
-// works after ctx has ended, like Refund. A decision of OverrideUnlimited stays as it is, since it
-// counted nothing.
+// Settle a decision once. The decision that Settle returns replaces d, and its Counted is actual.
+// After a charge, its other fields are those of the charge, except At, which is d.At. If Redis
+// counted d but only the Fallback could charge the missing units, the returned decision is Degraded
+// and covers only these units. Like Refund, Settle works even if ctx is done. A decision made by
+// OverrideUnlimited is returned unchanged, since it counted nothing.
 //
-// Errors are those of Refund and Charge. After ErrUncertain do not settle fewer units again: that
-// could refund units of another caller.
+// Errors are those of Refund and Charge. If a Settle that gives back units returns ErrUncertain, do
+// not repeat it: it could then give back units of another caller.
 func (l *Limiter) Settle(ctx context.Context, event string, d Decision, actual int64) (Decision, error) {
 	if e := l.made(); actual < 0 {
 		return Decision{}, e.Wrap(fmt.Errorf("%w; a settled cost is 0 or more, not %d", ErrInvalidCost, actual))
@@ -319,15 +326,15 @@ func (l *Limiter) Settle(ctx context.Context, event string, d Decision, actual i
 	return d, nil
 }
 
-// chargeExcess charges units beyond those that d counted: in Redis or in the Fallback, wherever d
-// was counted.
+// chargeExcess charges units in addition to those that d counted, in Redis or in the Fallback,
+// depending on which of them counted d.
 func (l *Limiter) chargeExcess(ctx context.Context, event string, d Decision, units int64) (c Decision, err error) {
 	if d.Degraded && l.fallback != nil {
 		began, by := time.Now(), l.under(event)
 		f := by.degraded()
 		var reply engine.Reply
 		failure := f.engine.Decide(ctx, &reply, engine.Charge, event, units)
-		reply.Trace = pipeline.Trace{Failure: pipeline.FailureIn(d.Cause)} // the rest is that of the Fallback
+		reply.Trace = pipeline.Trace{Failure: pipeline.FailureIn(d.Cause)} // the other fields come from the Fallback
 		err = by.conclude(ctx, &c, engine.Charge, units, f, &reply, failure, began)
 	} else {
 		c, err = l.Charge(ctx, event, units)
@@ -338,19 +345,19 @@ func (l *Limiter) chargeExcess(ctx context.Context, event string, d Decision, un
 	return c, err
 }
 
-// AllowEach decides on many events at once. The answers are those of successive calls of Allow,
-// in one round trip to each shard. Results are in the order of events, each with its own error, so
-// a shard in trouble fails only its own events. If an event occurs twice, the first occurrence is
-// decided first.
+// AllowEach decides on many events at once. The answers are the same as from successive calls of
+// Allow, but take only one round trip to each shard. Results are in the order of events. Each has
+// its own error, so an unavailable shard fails only its own events. If an event occurs twice, its
+// first occurrence is decided first.
 //
-// More than 4,096 events are sent in several rounds, each within Config.Timeout. If a part of the
-// hash slots (see Observation.SlotRange) does not reply in time, or runs nothing, it gets no
-// further rounds.
+// More than 4,096 events are sent in several rounds, and Config.Timeout applies to each round. If a
+// range of hash slots (see Observation.SlotRange) does not reply in time, or cannot run the script,
+// nothing is sent to it in further rounds.
 func (l *Limiter) AllowEach(ctx context.Context, events []string) []Result {
 	return l.decideEach(ctx, engine.Allow, events)
 }
 
-// decideEach answers a request of one unit for each event.
+// decideEach answers a request for one unit of each event.
 func (l *Limiter) decideEach(ctx context.Context, v engine.Verb, events []string) []Result {
 	began, results := time.Now(), make([]Result, len(events))
 	e := l.made()
@@ -371,7 +378,8 @@ func (l *Limiter) decideEach(ctx context.Context, v engine.Verb, events []string
 	return results
 }
 
-// enginesOf returns the engines that answer requests of a verb, with nil where an override answers.
+// enginesOf returns the engines of the limiters in by, with nil for each limiter whose override
+// answers requests of the verb v.
 func enginesOf(v engine.Verb, by []*Limiter) (engines []*engine.Limiter) {
 	for _, l := range by {
 		e := &l.engine
@@ -388,17 +396,17 @@ func (l *Limiter) Peek(ctx context.Context, event string) (Decision, error) {
 	return l.decide(ctx, engine.Peek, event, 1)
 }
 
-// PeekN returns what AllowN would answer, but counts nothing and writes nothing. If it allows,
-// Usage is as AllowN would leave it. If it denies, Usage is the current one, even if denied
-// attempts count. Errors are those of AllowN, but never ErrUncertain.
+// PeekN returns what AllowN would return, but counts nothing and writes nothing. If the decision is
+// Allowed, Usage is as AllowN would leave it. Otherwise Usage is the current usage, even if denied
+// attempts count. Errors are those of AllowN, except ErrUncertain.
 func (l *Limiter) PeekN(ctx context.Context, event string, n int64) (Decision, error) {
 	return l.decide(ctx, engine.Peek, event, n)
 }
 
-// PeekEach returns what Peek would return for each of many events, in one round trip to each shard.
-// Results are in the order of events, each with its own error. An event that occurs twice gets the
-// same answer twice, because a peek counts nothing. Many events are sent in rounds, as with
-// AllowEach.
+// PeekEach returns what Peek would return for each of the events, and takes one round trip to each
+// shard. Results are in the order of events, each with its own error. An event that occurs twice
+// gets the same answer twice, because a peek counts nothing. More than 4,096 events are sent in
+// several rounds, as in AllowEach.
 func (l *Limiter) PeekEach(ctx context.Context, events []string) []Result {
 	return l.decideEach(ctx, engine.Peek, events)
 }
@@ -411,9 +419,9 @@ func (l *Limiter) Wait(ctx context.Context, event string) (Decision, error) {
 // WaitN waits until n units are allowed and counted. If the deadline of ctx comes too early for
 // that, WaitN returns at once, with the denial and an error that matches context.DeadlineExceeded.
 //
-// Waiters are served in no particular order. Each sleeps for its wait and up to 5 % more (at most
-// 100 ms), then asks again. If denied attempts count, those of WaitN still do not. With Config.Now,
-// the sleep is still in real time.
+// Waiters are served in no particular order. Each sleeps for its RetryAfter plus up to 5% (at most
+// 100 ms), then asks again. Denied attempts of WaitN are never counted, even if CountDenied is set.
+// If Config.Now is set, WaitN still sleeps in real time.
 func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, error) {
 	for {
 		d, err := l.decide(ctx, engine.Wait, event, n)
@@ -427,18 +435,18 @@ func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, e
 	}
 }
 
-// Refund gives back the units that d counted, in every limit that still counts them. It never goes
-// below zero, and refunds no units as old as Per. d.Counted is the number of units, and d.At
-// selects the bucket: the first whose last event is not before d.At. If d.Usage is not empty,
-// limits that are not in it are left alone.
+// Refund gives back the units that d counted, in every limit that still counts them. It never
+// lowers a count below zero, and refunds nothing under a limit whose Per has passed since d.At.
+// d.Counted is the number of units, and d.At selects the bucket: the first whose last event is not
+// before d.At. If d.Usage is not empty, Refund leaves limits that are not in d.Usage unchanged.
 //
-// Refund a decision once: a second Refund gives back units of another caller. A decision that
-// counted nothing changes nothing, without an error. A Degraded decision is refunded in the
-// Fallback; without one, nowhere.
+// Refund a decision once: a second Refund could give back units of another caller. For a decision
+// that counted nothing, Refund does nothing and returns nil. It refunds a Degraded decision in the
+// Fallback, and does nothing if there is no Fallback.
 //
-// Refund works even if ctx has ended, for example because a client has gone: only Config.Timeout
-// ends it, or 5 s if that is negative. Errors are those of AllowN. After ErrUncertain the units may
-// or may not be refunded.
+// Refund works even if ctx is done, for example because a client has gone away. Only Config.Timeout
+// bounds it, or 5 s if Timeout is negative. Errors are those of AllowN. After ErrUncertain, the
+// units may or may not have been refunded.
 func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
 	e := l.made()
 	switch {
@@ -451,17 +459,17 @@ func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
 	return e.Refund(ctx, event, l.counted(d))
 }
 
-// Reset forgets the event: all its limits are as if never used, those of a Fallback too. An
-// override stays; see EndOverride. If the value in Redis is not a record of this library, Reset
-// leaves it alone and returns an error. Errors are those of AllowN.
+// Reset forgets the event, in the Fallback too: every limit is then as if never used. An override
+// stays in force; see EndOverride. If the value in Redis is not a record of this library, Reset
+// leaves it unchanged and returns an error. Errors are those of AllowN.
 func (l *Limiter) Reset(ctx context.Context, event string) error {
 	return outage.Reset(ctx, l.made(), event, l.fallback, (*Limiter).Reset)
 }
 
 // Inspect returns every bucket of every limit, for diagnosis. It writes nothing, and never asks the
-// Fallback. RetryAfter in its Usage is for one unit. Limits of an override replace its own. The
-// modes OverrideBlock and OverrideUnlimited do not show: see Overrides. Errors are those of AllowN,
-// but never ErrUncertain.
+// Fallback. The RetryAfter of each Usage is for one unit. If an override gives the event other
+// limits, Inspect returns those. It does not show overrides whose Mode is OverrideBlock or
+// OverrideUnlimited: see Overrides. Errors are those of AllowN, except ErrUncertain.
 func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
 	l.made()
 	by := l.under(event)
