@@ -70,9 +70,9 @@ func (m *counts) Decide(_ context.Context, l *engine.Limits, v engine.Verb, even
 type view struct {
 	per     int64
 	section *section // nil if there is none; a copy if its timestamps needed repair
-	copied  bool // section is a copy
-	total   int64 // units in the buckets that count
-	from    int   // index of the first bucket that counts
+	copied  bool     // section is a copy
+	total   int64    // units in the buckets that count
+	from    int      // index of the first bucket that counts
 }
 
 // views appends the view for each limit to views, and reports whether any timestamp in the record
