@@ -9,8 +9,9 @@ import (
 	"github.com/dunglas/httpsfv"
 )
 
-// waitIn returns how long a response asks its client to wait, or 0. The first header that gives a
-// time counts. Times are relative to the Date of the response if it has one, and to now otherwise.
+// waitIn returns how long a response with the headers h asks the client to wait, or 0. The first
+// field that specifies a wait wins. Times are relative to the Date header if there is one, and to
+// now otherwise.
 func waitIn(h http.Header, now time.Time) time.Duration {
 	if date, err := http.ParseTime(h.Get("Date")); err == nil {
 		now = date
@@ -33,8 +34,8 @@ func retryAfter(h http.Header, now time.Time) (time.Duration, bool) {
 	return at.Sub(now), err == nil
 }
 
-// usageWait parses RateLimit and returns the longest t among limits with nothing left. In some
-// versions of the draft, other limits also have a t.
+// usageWait parses RateLimit and returns the longest t among the limits that have nothing left. It
+// ignores the other limits, because in some versions of the draft they have a t too.
 func usageWait(h http.Header, _ time.Time) (longest time.Duration, found bool) {
 	members, _ := httpsfv.UnmarshalList(h[usageField])
 	for _, m := range members {
@@ -81,13 +82,13 @@ func date(text string) (time.Time, error) {
 	return time.Parse(time.RFC3339, text)
 }
 
-// number parses a number that is not negative.
+// number parses a finite, non-negative number.
 func number(text string) (float64, bool) {
 	n, err := strconv.ParseFloat(text, 64)
 	return n, err == nil && n >= 0 && !math.IsInf(n, 1)
 }
 
-// seconds returns n seconds as a duration, at most a day.
+// seconds returns n seconds as a duration of at most a day.
 func seconds(n float64) time.Duration {
 	const day = 24 * 60 * 60
 	return time.Duration(min(n, day) * float64(time.Second))

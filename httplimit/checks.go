@@ -9,10 +9,10 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// verdict is the decision about a request.
+// verdict is the decision for a request.
 type verdict struct {
 	window.Decision
-	limiters []string // with Checks: the name of the limiter for each Usage
+	limiters []string // the limiter's name for each Usage; nil without Checks
 }
 
 // limitJointly limits a request by all of its checks.
@@ -40,9 +40,9 @@ func (m *Middleware) limitJointly(w http.ResponseWriter, r *http.Request, next h
 	next.ServeHTTP(w, r)
 }
 
-// allowAll decides on checks, even if the client disconnects. Otherwise a client could disconnect
-// in the middle of AllowAll, so that only some checks count it and others' budgets are used up. The
-// deadline of ctx still applies.
+// allowAll calls AllowAll, and continues even if the client disconnects. Otherwise a client could
+// disconnect in the middle of AllowAll, so that only some checks count the request and use up
+// budgets that it shares with others. The deadline of ctx still applies.
 func allowAll(ctx context.Context, checks []window.Check) (window.JointDecision, error) {
 	stays := context.WithoutCancel(ctx)
 	if deadline, has := ctx.Deadline(); has {
@@ -53,8 +53,8 @@ func allowAll(ctx context.Context, checks []window.Check) (window.JointDecision,
 	return window.AllowAll(stays, checks...)
 }
 
-// joint merges the decisions on all checks into one, with the limits of all of them and the longest
-// wait. Granted and Counted stay 0, because checks can cost different numbers of units.
+// joint merges the decisions of all checks into one verdict, which has the limits of all checks and
+// the longest wait. Granted and Counted stay 0, because checks can cost different numbers of units.
 func joint(checks []window.Check, j window.JointDecision) verdict {
 	v := verdict{Decision: window.Decision{Allowed: j.Allowed, RetryAfter: j.RetryAfter}}
 	for i, d := range j.Decisions {
@@ -70,7 +70,7 @@ func joint(checks []window.Check, j window.JointDecision) verdict {
 	return v
 }
 
-// add adds the limits of one check.
+// add adds the limits of one check, which limiter decided as d.
 func (v *verdict) add(limiter string, d window.Decision) {
 	for _, u := range d.Usage {
 		if len(v.Usage) == 0 || u.Remaining < v.Remaining {
@@ -80,8 +80,9 @@ func (v *verdict) add(limiter string, d window.Decision) {
 	}
 }
 
-// names returns the name of each limit in fields and problems, which is its label. With Checks, the
-// name of the limiter precedes it, and a number follows it if the name occurs again.
+// names returns the name by which header fields and problem details refer to each limit: its label.
+// With Checks, the limiter's name precedes the label, and a number follows if that name is already
+// taken.
 func (v *verdict) names() []string {
 	names := make([]string, len(v.Usage))
 	for i, u := range v.Usage {

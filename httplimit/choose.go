@@ -10,7 +10,8 @@ import (
 	"github.com/slidegate/slidegate/internal/journal"
 )
 
-// Limiters that Config.Choose can return. They count nothing and do not use Redis.
+// Unlimited and Blocked are Limiters for Config.Choose to return. They count nothing and do not use
+// Redis.
 var (
 	// Unlimited allows every request. The response has no RateLimit fields.
 	Unlimited Limiter = constant.Unlimited
@@ -22,14 +23,14 @@ var (
 
 var errNilChoice = errors.New("the limiter is nil, although Choose returned no error; return a limiter, httplimit.Unlimited or httplimit.Blocked")
 
-// limiter returns the limiter for a request.
+// limiter returns the Limiter for r.
 func (cfg *Config) limiter(r *http.Request) (Limiter, error) {
 	if cfg.Choose == nil {
 		return cfg.Limiter, nil
 	}
 	l, err := cfg.Choose(r)
 	switch {
-	case err != nil: // only its text: an error that it wraps is not about this request
+	case err != nil: // %s, not %w: an error that it wraps, such as context.Canceled, need not concern this request
 		return nil, fmt.Errorf("%w: %s", journal.ErrChoose, err.Error())
 	case isnil.Value(l):
 		return nil, errNilChoice

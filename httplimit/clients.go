@@ -13,21 +13,22 @@ import (
 	"github.com/slidegate/slidegate/internal/subnet"
 )
 
-// Clients finds the IP address of the client that sent a request. Use its Key to limit by address,
-// and Addr to get the address, for example for login.Guard. The zero Clients takes the address of
-// the connection. Behind proxies, create one with ClientsBehind, ClientsByHops or ClientsIn.
+// Clients finds the IP address of the client that sent a request. Use Key to limit requests by
+// address, and Addr to get the address itself, for example for login.Guard. The zero Clients uses
+// the connection's address. Behind proxies, create a Clients with ClientsBehind, ClientsByHops or
+// ClientsIn.
 type Clients struct {
 	find   func(r *http.Request) (client netip.Addr, err error) // nil means peerOf
-	remedy string                                               // what a proxy must do for find to succeed
+	remedy string                                               // for errors: what the proxies must do for find to succeed
 }
 
-// ClientAddr returns the IP address that the connection comes from. It is shorthand for
+// ClientAddr returns the IP address that the connection of r comes from. It is shorthand for
 // Clients{}.Addr(r).
 func ClientAddr(r *http.Request) (netip.Addr, error) { return Clients{}.Addr(r) }
 
 // Addr returns the client's IP address, without a zone. An IPv4 address in IPv6 form is returned as
-// IPv4. The error says what the request lacks, and what a proxy must do. Do not serve the request
-// after an error, because no default is safe.
+// IPv4. The error states what the request lacks, and what the proxies must do to provide it. If
+// Addr returns an error, do not serve the request: no default address is safe.
 func (c Clients) Addr(r *http.Request) (netip.Addr, error) {
 	client, err := c.client(r)
 	if err != nil {
@@ -47,7 +48,7 @@ func (c Clients) Key(r *http.Request) string {
 	return subnet.Client(client)
 }
 
-// client returns the client's address, or an error that says why there is none.
+// client returns the client's address, or an error that explains why the address is unknown.
 func (c Clients) client(r *http.Request) (netip.Addr, error) {
 	find := c.find
 	if find == nil {
@@ -68,8 +69,8 @@ var (
 	errNoAddress  = errors.New("an entry of X-Forwarded-For is not an IP address")
 )
 
-// peerOf returns the address that the connection comes from. Some middleware sets it without a
-// port.
+// peerOf returns the address that the connection comes from. Some middleware sets RemoteAddr to an
+// address without a port.
 func peerOf(r *http.Request) (netip.Addr, error) {
 	peer, ok := parseAddress(r.RemoteAddr)
 	if !ok {
@@ -89,18 +90,18 @@ func parseAddress(text string) (address netip.Addr, ok bool) {
 	return address, err == nil && opened == closed && (!opened || address.Is6())
 }
 
-// ClientsBehind returns the Clients behind proxies that you name, such as 10.0.0.1 or 10.0.0.0/24.
-// Each proxy appends the address that called it to X-Forwarded-For. The client is the last address
-// in the header that is not a proxy's. A request from any other address is identified by that
-// address, whatever the header says.
+// ClientsBehind returns a Clients for a server behind the given proxies, such as 10.0.0.1 or
+// 10.0.0.0/24. Each proxy appends the address of its own caller to X-Forwarded-For. The client is
+// the last address in the header that does not belong to a proxy. A request that does not come from
+// a proxy is identified by the address of its connection, whatever the header says.
 //
-// Several lines of the header count as one. Zones, ports (as Azure Application Gateway adds) and
-// brackets are ignored. There is no client if the header is missing, names only proxies, or has an
-// entry after the client's that is not an address.
+// Several lines of the header count as one. Zones, brackets and ports (which Azure Application
+// Gateway adds) are ignored. The client is unknown if the header is missing, if it lists only
+// proxies, or if an entry that is not an address follows the client's.
 //
-// Name only your own proxies: a client that calls from one of their addresses can choose its
-// address. Each proxy must append to the header or replace it. A proxy that passes it on unchanged
-// lets clients choose their address.
+// List only your own proxies: a client that connects from one of the given addresses can claim any
+// address. Each proxy must append to the header or replace it. A proxy that passes the header on
+// unchanged lets clients claim any address.
 func ClientsBehind(proxies ...string) (Clients, error) {
 	networks, err := parseNetworks(proxies)
 	if err != nil {
@@ -112,7 +113,8 @@ func ClientsBehind(proxies ...string) (Clients, error) {
 	}, nil
 }
 
-// parseNetworks parses addresses and networks of proxies. At least one is required.
+// parseNetworks parses the addresses and networks in proxies. It returns an error if there are
+// none.
 func parseNetworks(proxies []string) ([]netip.Prefix, error) {
 	if len(proxies) == 0 {
 		return nil, errors.New("slidegate: no proxy is named; name those that you run, or use Address if there are none")
@@ -131,9 +133,9 @@ func parseNetworks(proxies []string) ([]netip.Prefix, error) {
 	return networks, nil
 }
 
-// clientBehind returns the address closest to this server that is not a proxy's. It starts at the
-// connection and goes left through X-Forwarded-For. It stops at an entry that is not an address,
-// because a client may have written everything before it.
+// clientBehind returns the address closest to this server that is not a proxy's. It starts with the
+// connection's address, and then reads X-Forwarded-For from right to left. It stops at an entry
+// that is not an address, because a client may have written that entry and everything to its left.
 func clientBehind(proxies []netip.Prefix, r *http.Request) (client netip.Addr, err error) {
 	client, err = peerOf(r)
 	if err != nil || !within(proxies, client) {
@@ -146,7 +148,7 @@ func clientBehind(proxies []netip.Prefix, r *http.Request) (client netip.Addr, e
 	return client, err
 }
 
-// chainOf returns X-Forwarded-For, with all its lines joined.
+// chainOf returns the X-Forwarded-For header, with its lines joined.
 func chainOf(r *http.Request) (string, error) {
 	lines := r.Header["X-Forwarded-For"]
 	if len(lines) == 0 {
@@ -155,8 +157,8 @@ func chainOf(r *http.Request) (string, error) {
 	return strings.Join(lines, ","), nil
 }
 
-// lastEntry returns the last entry of a chain, and what is before it. It skips empty entries. The
-// error says why the entry is not an address.
+// lastEntry returns the last entry of chain, and the part of chain before it. It skips empty
+// entries. It returns an error if there is no entry left, or if the entry is not an address.
 func lastEntry(chain string) (address netip.Addr, before string, err error) {
 	chain = strings.TrimRight(chain, ", \t")
 	if chain == "" {
@@ -170,21 +172,22 @@ func lastEntry(chain string) (address netip.Addr, before string, err error) {
 	return address, chain[:max(at, 0)], err
 }
 
-// within reports whether one of the networks contains the address. It first removes the zone and
-// unmaps IPv4, because a Prefix never contains addresses in those forms.
+// within reports whether one of the networks contains address. It first removes the zone and unmaps
+// an IPv4-mapped address, because a Prefix never contains addresses in those forms.
 func within(networks []netip.Prefix, address netip.Addr) bool {
 	address = address.Unmap().WithZone("")
 	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
-// ClientsByHops returns the Clients behind proxies that add n entries to X-Forwarded-For: the
-// client is the n-th entry from the right. A proxy such as nginx or an AWS load balancer adds one
-// entry. A Google Cloud load balancer adds two, the client's address and its own, so use n = 2
-// there. Entries further left are ignored, because a client may have written them. There is no
-// client if the header has fewer than n entries, or the n-th is not an address.
+// ClientsByHops returns a Clients for a server behind proxies that together add n entries to
+// X-Forwarded-For: the client is the n-th entry from the right. A proxy such as nginx or an AWS
+// load balancer adds one entry. A Google Cloud load balancer adds two, the client's address and its
+// own, so use n = 2 there. Entries further left are ignored, because a client may have written
+// them. The client is unknown if the header has fewer than n entries, or if the n-th entry is not
+// an address.
 //
-// It is safe only if every request passes through exactly those proxies. A client that connects
-// directly, or past one of them, can choose its address. If you know the addresses of the proxies,
+// ClientsByHops is safe only if every request passes through exactly those proxies. A client that
+// can bypass any of them can claim any address. If you know the addresses of the proxies,
 // ClientsBehind is safer.
 func ClientsByHops(n int) (Clients, error) {
 	if n < 1 {
@@ -196,7 +199,7 @@ func ClientsByHops(n int) (Clients, error) {
 	}, nil
 }
 
-// clientByHops returns the n-th entry of X-Forwarded-For from the right.
+// clientByHops returns the n-th entry of X-Forwarded-For, counted from the right.
 func clientByHops(n int, r *http.Request) (client netip.Addr, err error) {
 	chain, err := chainOf(r)
 	if err != nil {
@@ -210,15 +213,15 @@ func clientByHops(n int, r *http.Request) (client netip.Addr, err error) {
 	return client, err
 }
 
-// ClientsIn returns the Clients whose address a proxy or CDN writes into its own header. Cloudflare
-// sets CF-Connecting-IP, Fly sets Fly-Client-IP, and Azure Front Door sets X-Azure-SocketIP. Others
-// are True-Client-IP, and X-Real-IP, which nginx is often configured to set. The header must
-// consist of one line with one address, which may have a port or brackets. Otherwise there is no
-// client.
+// ClientsIn returns a Clients for a server behind a proxy or CDN that writes the client's address
+// into a header of its own. Cloudflare sets CF-Connecting-IP, Fly sets Fly-Client-IP, and Azure
+// Front Door sets X-Azure-SocketIP. Other such headers are True-Client-IP, and X-Real-IP, which
+// nginx is often configured to set. The header must consist of one line with one address, which may
+// have a port or brackets. Otherwise the client is unknown.
 //
-// The header counts only in requests from the named proxies: see ClientsBehind for how to name
-// them. Any other request is identified by its own address. Every named proxy must set the header,
-// and must not pass on one that the client sent.
+// The header is read only in requests from the given proxies, which are written as for
+// ClientsBehind. Any other request is identified by the address of its connection. Every proxy must
+// set the header itself, and must not pass on a value that the client sent.
 func ClientsIn(header string, proxies ...string) (Clients, error) {
 	name, ok := headerName(header)
 	if !ok {
@@ -234,8 +237,8 @@ func ClientsIn(header string, proxies ...string) (Clients, error) {
 	}, nil
 }
 
-// clientIn returns the one address in a header if a proxy sent the request. Otherwise it returns
-// the address of the connection.
+// clientIn returns the address in the given header if a proxy sent the request. Otherwise it
+// returns the connection's address.
 func clientIn(header string, proxies []netip.Prefix, r *http.Request) (client netip.Addr, err error) {
 	client, err = peerOf(r)
 	if err != nil || !within(proxies, client) {

@@ -11,7 +11,7 @@ import (
 var errNoKey = errors.New("slidegate: httplimit has no Key, which says who is limited; use httplimit.Address, or AddressBehind if there is a proxy. " +
 	"The Key is also nil if Header or Cookie got an empty or invalid name, or if And or Or got a nil Key")
 
-// check returns an error that says what is wrong with the configuration, and what to do about it.
+// check returns an error if cfg is invalid. The error states the problem and the remedy.
 func (cfg *Config) check() error {
 	deciders := set(field{"Limiter", !isnil.Value(cfg.Limiter)}, field{"Choose", cfg.Choose != nil}, field{"Checks", cfg.Checks != nil})
 	unfit := set(field{"Key", cfg.Key != nil}, field{"Cost", cfg.Cost != nil}, field{"CountOnly", cfg.CountOnly != nil}, field{"CostAfter", cfg.CostAfter != nil})
@@ -32,13 +32,13 @@ func (cfg *Config) check() error {
 	return nil
 }
 
-// field is a field of Config.
+// field names a field of Config, and states whether it is set.
 type field struct {
 	name  string
 	isSet bool
 }
 
-// set returns the names of the fields that are set.
+// set returns the names of those fields that are set.
 func set(fields ...field) (names []string) {
 	for _, f := range fields {
 		if f.isSet {

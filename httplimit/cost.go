@@ -10,33 +10,33 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Used represents what a request has used by the time its handler returns. It is the argument of
-// Config.CostAfter. The handler knows some costs, such as tokens, and the middleware sees others,
-// such as bytes.
+// Used represents what a request has used by the time its handler returns. Config.CostAfter
+// receives it. Some costs are known only to the handler, such as tokens. The middleware measures
+// others, such as bytes.
 type Used struct {
-	// Units is the last cost that the handler reported with SetCost. If it reported none, Units is
-	// the estimate that was charged.
+	// Units is the cost that the handler last reported with SetCost. If the handler reported none,
+	// Units is the estimate that was charged.
 	Units int64
 
-	// Bytes counts what the handler wrote of the body. It excludes headers and what the handler
-	// wrote to a connection that it took over. For a HEAD request it is 0.
+	// Bytes is the number of bytes of the response body that the handler wrote. It excludes
+	// headers, and anything written to a hijacked connection. For a HEAD request it is 0.
 	Bytes int64
 }
 
-// SetCost reports what the request of ctx has cost so far, in units. Call it in a handler with the
-// context of its request, before the handler returns. The last call replaces earlier ones.
+// SetCost reports the cost in units of the request whose context is ctx. Call it in the handler
+// with the request's context, before the handler returns. The last call counts.
 //
-// The report reaches each Middleware with a CostAfter around the handler. Without one, or if the
-// request was not limited, SetCost does nothing. It is safe for concurrent use.
+// The cost is reported to each Middleware that wraps the handler and has a CostAfter. If there is
+// none, or if the request was not limited, SetCost does nothing. It is safe for concurrent use.
 func SetCost(ctx context.Context, units int64) {
 	for m, _ := ctx.Value(meterKey{}).(*meter); m != nil; m = m.outer {
 		m.reported.Store(&units)
 	}
 }
 
-// meter holds what a handler reports to one Middleware.
+// meter holds the cost that a handler reports to one Middleware.
 type meter struct {
-	reported atomic.Pointer[int64] // nil until SetCost
+	reported atomic.Pointer[int64] // nil until SetCost is called
 	outer    *meter                // the meter of the Middleware around this one
 }
 
@@ -47,7 +47,7 @@ type settler interface {
 	Settle(ctx context.Context, event string, d window.Decision, actual int64) (window.Decision, error)
 }
 
-// checkSettles returns an error if costs are to be settled, and the limiter has no Settle.
+// checkSettles returns an error if CostAfter is set but l has no Settle method.
 func (cfg *Config) checkSettles(l Limiter) error {
 	if _, ok := l.(settler); cfg.CostAfter != nil && !ok {
 		return fmt.Errorf("slidegate: httplimit has a CostAfter, but a Limiter without Settle, a %T; "+
@@ -56,7 +56,7 @@ func (cfg *Config) checkSettles(l Limiter) error {
 	return nil
 }
 
-// served is an allowed request, which is settled when its handler is done.
+// served is an allowed request. It is refunded or settled, if necessary, when its handler is done.
 type served struct {
 	request  *http.Request
 	limiter  Limiter
@@ -67,14 +67,14 @@ type served struct {
 	returned bool // the handler returned, and did not panic
 }
 
-// metered returns the request with a context for SetCost.
+// metered returns a copy of the request whose context carries the meter for SetCost.
 func (s *served) metered() *http.Request {
 	ctx := s.request.Context()
 	s.meter.outer, _ = ctx.Value(meterKey{}).(*meter)
 	return s.request.WithContext(context.WithValue(ctx, meterKey{}, &s.meter))
 }
 
-// used returns what the request has used.
+// used returns the Used to pass to CostAfter.
 func (s *served) used() Used {
 	u := Used{Units: s.decision.Counted, Bytes: s.response.bytes.Load()}
 	if reported := s.meter.reported.Load(); reported != nil {
@@ -86,7 +86,7 @@ func (s *served) used() Used {
 	return u
 }
 
-// finish refunds a request that does not count, and settles any other.
+// finish refunds a request that does not count. If CostAfter is set, it settles any other request.
 func (m *Middleware) finish(s *served) {
 	switch {
 	case !m.counts(s):
@@ -96,7 +96,7 @@ func (m *Middleware) finish(s *served) {
 	}
 }
 
-// counts reports whether a request counts.
+// counts reports whether the request counts, as Config.CountOnly defines.
 func (m *Middleware) counts(s *served) bool {
 	return m.cfg.CountOnly == nil || !s.returned || s.request.Context().Err() != nil || m.cfg.CountOnly(s.response.finalStatus())
 }
@@ -110,8 +110,8 @@ func (m *Middleware) refund(s *served) {
 	}
 }
 
-// settle corrects the estimate. A handler that panicked may have used more than it reported, so
-// nothing is refunded.
+// settle replaces the estimate with the actual cost. A handler that panicked may have used more
+// than it reported, so in this case nothing is refunded.
 func (m *Middleware) settle(s *served) {
 	actual, estimate := m.cfg.CostAfter(s.used()), s.decision.Counted
 	if !s.returned {

@@ -19,16 +19,16 @@ const (
 	usageField  = "Ratelimit"
 )
 
-// The headers from before the draft, as net/http writes their names.
+// The X-RateLimit headers, which predate the draft, as net/http writes their names.
 const (
 	legacyLimit     = "X-Ratelimit-Limit"
 	legacyRemaining = "X-Ratelimit-Remaining"
 	legacyReset     = "X-Ratelimit-Reset"
 )
 
-// setFields writes the limits, the remaining units and, after a denial, the wait. It adds to the
-// fields of middlewares around this one. In Shadow it writes nothing, because the client is not
-// limited.
+// setFields writes the limits, the remaining units and, after a denial, Retry-After. The limits are
+// added to those that outer middleware has written. In Shadow, setFields writes nothing, because
+// the client is not limited.
 func (m *Middleware) setFields(h http.Header, v verdict) {
 	if m.cfg.Shadow {
 		return
@@ -47,7 +47,7 @@ func (m *Middleware) setFields(h http.Header, v verdict) {
 	}
 }
 
-// setLegacy writes the X-RateLimit headers for one limit, because they cannot express several.
+// setLegacy writes the X-RateLimit headers. They can describe only one limit, the one of u.
 func setLegacy(h http.Header, u window.Usage, now time.Time) {
 	reset := now.Add(u.RetryAfter)
 	h.Set(legacyLimit, strconv.FormatInt(u.Limit.Max, 10))
@@ -55,8 +55,9 @@ func setLegacy(h http.Header, u window.Usage, now time.Time) {
 	h.Set(legacyReset, strconv.FormatInt(reset.Add(time.Second-1).Unix(), 10))
 }
 
-// limitingUsage returns the usage of the limit with the longest wait for another request like this
-// one. If there is no wait, it returns the one with the least remaining.
+// limitingUsage returns the usage of the limit that would make another request like this one wait
+// longest. If no limit would make it wait, limitingUsage returns the usage with the least
+// remaining.
 func limitingUsage(d window.Decision) window.Usage {
 	d.Allowed = false
 	if waits := d.Tightest(); waits.RetryAfter > 0 {
@@ -66,17 +67,18 @@ func limitingUsage(d window.Decision) window.Usage {
 	return d.Tightest()
 }
 
-// policy holds the names of the limits of a verdict, and the value of RateLimit-Policy for them.
+// policy holds the names of a verdict's limits, and the RateLimit-Policy value that describes them.
 type policy struct {
 	of    verdict
 	names []string
 	text  string
 }
 
-// policies caches policies. Plans, Checks, or a Fallback with its own limits lead to several.
+// policies caches policies. A Middleware has several if it uses plans, Checks, or a Fallback that
+// has its own limits.
 type policies [64]atomic.Pointer[policy]
 
-// slot returns where the policy of a verdict is cached, by a hash of its limits.
+// slot returns the cache slot for the policy of v, chosen by a hash of the limits.
 func (p *policies) slot(v *verdict) *atomic.Pointer[policy] {
 	const golden = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio spreads numbers over the high bits
 	var hash uint64
@@ -86,7 +88,7 @@ func (p *policies) slot(v *verdict) *atomic.Pointer[policy] {
 	return &p[hash>>58]
 }
 
-// policyOf returns the policy of a verdict.
+// policyOf returns the policy of v, from the cache if possible.
 func (m *Middleware) policyOf(v verdict) *policy {
 	sameLimit := func(a, b window.Usage) bool { return a.Limit == b.Limit }
 	slot := m.policies.slot(&v)
@@ -101,7 +103,8 @@ func (m *Middleware) policyOf(v verdict) *policy {
 	return p
 }
 
-// listField returns a list with a named item for each limit. Marshal cannot fail on these items.
+// listField encodes a list that has a named item for each limit. Marshal cannot fail for these
+// items.
 func listField(of []window.Usage, names []string, params func(*httpsfv.Params, window.Usage)) string {
 	items := make(httpsfv.List, len(of))
 	for i, u := range of {
@@ -113,7 +116,8 @@ func listField(of []window.Usage, names []string, params func(*httpsfv.Params, w
 	return text
 }
 
-// policyParams adds the limit: q units and, if it is a whole number of seconds, a window w.
+// policyParams adds the parameters of a limit: q, the units, and w, the window in seconds. It omits
+// w if the window is not a whole number of seconds.
 func policyParams(p *httpsfv.Params, u window.Usage) {
 	p.Add("q", min(u.Limit.Max, maxInteger))
 	if u.Limit.Per%time.Second == 0 {
@@ -121,8 +125,8 @@ func policyParams(p *httpsfv.Params, u window.Usage) {
 	}
 }
 
-// usageParams adds the state of a limit: r remaining units, and t seconds if a request like this
-// one has to wait.
+// usageParams adds the state of a limit: r, the remaining units, and t, the seconds that another
+// request like this one would have to wait. It omits t if there is no wait.
 func usageParams(p *httpsfv.Params, u window.Usage) {
 	p.Add("r", min(u.Remaining, maxInteger))
 	if u.RetryAfter > 0 {
@@ -133,8 +137,9 @@ func usageParams(p *httpsfv.Params, u window.Usage) {
 // maxInteger is the largest integer of a structured field (RFC 9651, 3.3.1).
 const maxInteger = 999_999_999_999_999
 
-// outerRetryAfter returns the longest wait in the fields of the middlewares around this one. Those
-// have already counted the request, and can require a longer wait than this one.
+// outerRetryAfter returns the longest wait, in seconds, in the RateLimit fields that outer
+// middleware has written. Outer middleware has already counted the request, and can require a
+// longer wait than this one.
 func outerRetryAfter(h http.Header) (longest int64) {
 	values := h[usageField]
 	if len(values) == 0 {

@@ -1,6 +1,7 @@
-// Package httplimit is rate limiting middleware for net/http, on top of a distributed rate limiter
-// in Redis, or one in memory. A client that sends too many requests gets HTTP 429 with Retry-After.
-// The RateLimit header fields of the IETF draft show clients their limits, and how much is left.
+// Package httplimit provides rate limiting middleware for net/http. It uses a distributed rate
+// limiter in Redis, or a rate limiter in memory. A client that sends too many requests gets HTTP
+// 429 with Retry-After. The RateLimit header fields of the IETF draft show clients their limits,
+// and how much of them is left.
 //
 //	conn := window.Dial("redis://127.0.0.1:6379")
 //	limiter, err := window.New(conn, window.Config{
@@ -9,27 +10,26 @@
 //	})
 //	...
 //	limit, err := httplimit.New(httplimit.Config{
-//		Limiter: limiter,           // the limits, and where the counts are
-//		Key:     httplimit.Address, // who is limited: here each IP address
-//		Outage:  httplimit.FailOpen,    // what to do while Redis does not answer
+//		Limiter: limiter,            // the limits, and where the counts are
+//		Key:     httplimit.Address,  // who is limited: here each IP address
+//		Outage:  httplimit.FailOpen, // what to do while Redis does not answer
 //	})
 //	...
 //	http.ListenAndServe(addr, limit.Wrap(mux))
 //
-// Choose replaces Limiter if plans have their own limiters, and Checks if several limiters decide
-// together. Status shows callers how much they have left.
+// Set Choose instead of Limiter if each plan has its own limiter, or Checks if several limiters
+// decide together. Status shows callers how much they have left.
 //
-// Wrap takes and returns an http.Handler, so it works with any router. Address is the IP address of
-// the connection. Behind a proxy or load balancer, use AddressBehind with the proxies that you run,
-// or other Clients. Never use a header that clients can write.
+// Wrap takes and returns an http.Handler, so it works with any router. Address identifies a client
+// by the IP address of its connection. Behind a proxy or load balancer, use AddressBehind with the
+// proxies that you run, or another Clients. Never use a header that clients can set.
 //
 // InFlight limits how many requests run at the same time. Transport paces the requests that a fleet
 // sends to another service.
 //
 // The header fields are RateLimit-Policy and RateLimit (draft-ietf-httpapi-ratelimit-headers-11)
-// and Retry-After (RFC 9110). The body is problem details (RFC 9457). Examples, the proxies of
-// cloud platforms and outages are explained in
-// https://github.com/slidegate/slidegate/blob/main/docs/http.md.
+// and Retry-After (RFC 9110). The body is problem details (RFC 9457). For examples, the proxies of
+// cloud platforms, and outages, see https://github.com/slidegate/slidegate/blob/main/docs/http.md.
 package httplimit
 
 import (
@@ -49,20 +49,20 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Limiter decides on requests. *window.Limiter and *ar1.Limiter are Limiters. Config.CostAfter also
-// needs a Settle method, which *window.Limiter has and *ar1.Limiter does not.
+// Limiter decides whether to allow requests. *window.Limiter and *ar1.Limiter implement it.
+// Config.CostAfter also needs a Settle method, which *window.Limiter has and *ar1.Limiter does not.
 type Limiter interface {
-	// AllowN decides on a request that costs n units, at least 1. The event is the Key of the request.
-	// An error that matches window.ErrExceedsLimit is answered with HTTP 413. Any other error counts
-	// as an outage.
+	// AllowN decides whether to allow a request that costs n units; n is at least 1. The event is
+	// the key of the request. If the error matches window.ErrExceedsLimit, the response is HTTP
+	// 413. Any other error counts as an outage.
 	AllowN(ctx context.Context, event string, n int64) (window.Decision, error)
-	// Refund gives back what d counted, if the response does not count. It is called only with
-	// Config.CountOnly.
+	// Refund gives back the units that d counted. It is called for responses that do not count, so
+	// only if Config.CountOnly is set.
 	Refund(ctx context.Context, event string, d window.Decision) error
 }
 
-// Outage sets what happens to requests while the limiter does not answer. If the limiter has a
-// Fallback, that decides, and Outage is used only if the Fallback does not answer either.
+// Outage selects what happens to requests while the limiter does not answer. If the limiter has a
+// Fallback, the Fallback decides, and Outage applies only if the Fallback fails too.
 type Outage string
 
 const (
@@ -73,72 +73,77 @@ const (
 	FailClosed Outage = "closed"
 )
 
-// Config sets what is limited, and how. Outage is required, and so is one of Limiter, Choose and
-// Checks. Limiter and Choose also need a Key. Each field is explained in
+// Config configures a Middleware. Outage is required, and so is exactly one of Limiter, Choose and
+// Checks. Limiter and Choose also need a Key. For more on each field, see
 // https://github.com/slidegate/slidegate/blob/main/docs/http.md.
 type Config struct {
-	// Limiter decides on requests. It has the limits, the counts, the clock and the Fallback.
+	// Limiter decides whether to allow requests. It defines the limits, the clock and the Fallback,
+	// and keeps the counts.
 	Limiter Limiter
 
-	// Choose returns the Limiter for a request, such as that of the customer's plan. It can return
-	// Unlimited and Blocked. An error counts as an outage, and so does a nil Limiter, which is a
-	// mistake that the log reports. See
+	// Choose returns the Limiter for a request, such as the one for the customer's plan. It can
+	// return Unlimited or Blocked. An error counts as an outage. So does a nil Limiter without an
+	// error, a mistake that is logged. See
 	// https://github.com/slidegate/slidegate/blob/main/docs/http.md#plans.
 	Choose func(*http.Request) (Limiter, error)
 
-	// Checks returns the checks that window.AllowAll decides for a request: all of them are counted,
-	// or none. It replaces Limiter, Key and Cost, and cannot be combined with CountOnly or CostAfter.
-	// A request without checks is not limited. One with an empty Event is refused with HTTP 400. See
+	// Checks returns the checks to pass to window.AllowAll for a request: all of them are counted,
+	// or none. It replaces Limiter, Key and Cost, and cannot be combined with CountOnly or
+	// CostAfter. If it returns no checks, the request is not limited. If a check has an empty
+	// Event, the request is refused with HTTP 400. See
 	// https://github.com/slidegate/slidegate/blob/main/docs/http.md#several-limiters.
 	Checks func(*http.Request) []window.Check
 
 	// Key returns who is limited: requests with the same key share their limits.
 	Key Key
 
-	// Outage is FailOpen or FailClosed. It has no default, because either can do damage.
+	// Outage is FailOpen or FailClosed. It has no default, because either choice can do harm.
 	Outage Outage
 
-	// Skip reports whether to leave a request unlimited, such as a health check. No other function of
-	// Config is then called. nil means that every request is limited.
+	// Skip reports whether a request is exempt from the limits, such as a health check. If so, no
+	// other function in Config is called. nil means that every request is limited.
 	Skip func(*http.Request) bool
 
-	// Cost returns how many units a request costs; nil means 1. A cost of 0 is not limited. A negative
-	// cost is refused with HTTP 400, and one that exceeds what a limit ever allows with HTTP 413.
+	// Cost returns how many units a request costs; nil means 1. A request that costs 0 is not
+	// limited. A request is refused with HTTP 400 if its cost is negative, and with HTTP 413 if its
+	// cost is more than a limit can ever allow.
 	Cost func(*http.Request) int64
 
-	// CountOnly reports whether a response counts, by its status. The units are charged before the
-	// handler runs, and given back after it if CountOnly returns false. A handler that panics counts,
-	// and so does a request whose context has ended. nil means that every response counts. See
+	// CountOnly reports whether a response with the given status counts. The units are charged
+	// before the handler runs, and given back afterwards if CountOnly returns false. A request
+	// always counts if its handler panics, or if its context is done before the handler returns.
+	// nil means that every response counts. See
 	// https://github.com/slidegate/slidegate/blob/main/docs/http.md#only-some-responses.
 	CountOnly func(status int) bool
 
-	// CostAfter returns the actual cost once the handler is done, such as tokens (Used.Units, by
+	// CostAfter returns the actual cost once the handler is done, such as tokens (Used.Units, from
 	// SetCost) or bytes sent (Used.Bytes). Cost is then an estimate that is charged up front. The
-	// difference is given back, or charged even above Max. If CostAfter returns less than 0, the
-	// estimate stands. It needs a Limiter with Settle. See
+	// difference is given back, or charged even beyond Max. If CostAfter returns less than 0, the
+	// estimate stands. CostAfter needs a Limiter that has Settle. See
 	// https://github.com/slidegate/slidegate/blob/main/docs/http.md#a-cost-that-is-known-afterwards.
 	CostAfter func(Used) int64
 
-	// Denied answers a denied request. The headers are already set, and it must write the status. nil
-	// means HTTP 429 with problem details, or HTTP 403 if the limiter is Blocked. With Checks, d has
-	// the limits of all checks and the longest RetryAfter.
+	// Denied writes the response to a denied request. The rate limit headers are already set, and
+	// Denied must write the status. nil means HTTP 429 with problem details, or HTTP 403 if the
+	// limiter is Blocked. With Checks, d has the limits of all checks and the longest RetryAfter.
 	Denied func(w http.ResponseWriter, r *http.Request, d window.Decision)
 
 	// LegacyHeaders adds X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset for older
-	// clients, about one limit: the one with the longest wait or, if there is no wait, with the least
-	// remaining. Reset is when such a request would be allowed again, in seconds since 1970 as GitHub
-	// sends it, rounded up.
+	// clients. They describe one limit: the one with the longest wait or, if no limit requires a
+	// wait, the one with the least remaining. As in GitHub's API, Reset is a Unix time in seconds.
+	// It is the time when another such request would be allowed, rounded up.
 	LegacyHeaders bool
 
-	// Shadow lets every request reach the handler, to try limits in production. The limiter decides
-	// and counts as usual, but clients see no headers and no refusals. The log reports at most once
-	// a minute how many requests would have been refused, for each reason.
+	// Shadow lets every request reach the handler, so that limits can be tried out in production.
+	// The limiter decides and counts as usual, but clients see no headers and no refusals. For each
+	// reason, the log reports at most once a minute how many requests would have been refused.
 	Shadow bool
 
-	// Log receives the start and end of outages, and of decisions by a Fallback, with the cause but
-	// without the key of a request. It also receives the first request without a key, with the reason,
-	// each mistake of Choose, and charges that could not be given back or settled. Lines about an
-	// outage have the Name of the Limiter as the attribute "limiter". nil means slog.Default().
+	// Log receives a line when an outage, or the use of a Fallback, starts or ends. The line states
+	// the cause, but no request's key. Log also receives the first request without a key (with the
+	// reason), each mistake by Choose, and charges that could not be given back or settled. Lines
+	// about an outage carry the Limiter's Name as the attribute "limiter". nil means
+	// slog.Default().
 	Log *slog.Logger
 }
 
@@ -151,7 +156,7 @@ type Middleware struct {
 	shadow      shadow
 }
 
-// New returns a middleware. It returns an error if a required field is missing, if fields conflict,
+// New returns a Middleware. It returns an error if a required field is missing, if fields conflict,
 // if Outage is neither FailOpen nor FailClosed, or if CostAfter is set and the Limiter has no
 // Settle.
 func New(cfg Config) (*Middleware, error) {
@@ -164,9 +169,9 @@ func New(cfg Config) (*Middleware, error) {
 
 // Wrap returns a handler that limits the requests to next. Allowed requests reach next unchanged,
 // with the server's own ResponseWriter. There are two exceptions. With CountOnly or CostAfter, the
-// ResponseWriter is wrapped to see status and bytes, and supports the same interfaces. With
-// CostAfter, the context of the request carries what SetCost needs. Wrap panics if next is nil, or
-// if m was not created with New.
+// ResponseWriter is wrapped to observe the status and count bytes; it supports the same interfaces
+// as the original. With CostAfter, the request's context carries a value for SetCost. Wrap panics
+// if next is nil, or if m was not created with New.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	switch {
 	case m == nil || m.cfg.Outage == "":
@@ -226,7 +231,7 @@ func (m *Middleware) limitTo(w http.ResponseWriter, r *http.Request, n int64, ne
 	}
 }
 
-// decide returns the limiter for a request, and its decision.
+// decide returns the limiter for r, and the decision of that limiter.
 func (m *Middleware) decide(r *http.Request, key string, n int64) (limiter Limiter, d window.Decision, err error) {
 	if limiter, err = m.cfg.limiter(r); err != nil {
 		return nil, d, err
@@ -238,7 +243,7 @@ func (m *Middleware) decide(r *http.Request, key string, n int64) (limiter Limit
 	return limiter, d, err
 }
 
-// refuse answers a request with a problem, or lets it pass in Shadow.
+// refuse responds with the problem p. In Shadow, it lets the request pass instead.
 func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, p problem.Details, next http.Handler) {
 	if m.cfg.Shadow {
 		m.pass(w, r, p, next)
@@ -247,8 +252,8 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, p problem.De
 	writeProblem(w, p)
 }
 
-// refuseKeyless refuses a request without a key. It logs the first one with the reason, which the
-// client does not see.
+// refuseKeyless refuses a request without a key. For the first such request it logs the reason,
+// which the client does not see.
 func (m *Middleware) refuseKeyless(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if !m.cfg.Shadow {
 		m.keylessOnce.Do(func() {
@@ -258,7 +263,7 @@ func (m *Middleware) refuseKeyless(w http.ResponseWriter, r *http.Request, next 
 	m.refuse(w, r, problemNoKey, next)
 }
 
-// explain returns why a request has no key.
+// explain returns the reason why r has no key.
 func (m *Middleware) explain(r *http.Request) string {
 	key := m.cfg.Key
 	if m.cfg.Checks != nil {
@@ -270,7 +275,7 @@ func (m *Middleware) explain(r *http.Request) string {
 	return key.explain(r).String()
 }
 
-// deny answers a denied request.
+// deny writes the response to a denied request.
 func (m *Middleware) deny(w http.ResponseWriter, r *http.Request, v verdict, next http.Handler) {
 	if m.cfg.Denied != nil && !m.cfg.Shadow {
 		m.cfg.Denied(w, r, v.Decision)
@@ -279,8 +284,8 @@ func (m *Middleware) deny(w http.ResponseWriter, r *http.Request, v verdict, nex
 	m.refuse(w, r, m.problemOf(v), next)
 }
 
-// serve runs the handler. Afterwards it gives the units back if the response does not count, or
-// settles the cost.
+// serve runs the handler. When next returns, it gives the units back if the response does not
+// count, or settles the cost.
 func (m *Middleware) serve(w http.ResponseWriter, s *served, next http.Handler) {
 	r := s.request
 	defer m.finish(s)
@@ -292,13 +297,13 @@ func (m *Middleware) serve(w http.ResponseWriter, s *served, next http.Handler) 
 	s.returned = true
 }
 
-// handBack copies into a request what handlers have set in its copy: the form, whose files the
-// server removes, and the pattern, which outer handlers may read.
+// handBack copies to r the fields that handlers have set in inner, the copy that was passed to
+// them: the form, whose files the server removes, and the pattern, which outer handlers may read.
 func handBack(r, inner *http.Request) {
 	r.MultipartForm, r.Pattern = inner.MultipartForm, inner.Pattern
 }
 
-// fail answers a request on which the limiter could not decide.
+// fail handles a request for which the limiter returned an error.
 func (m *Middleware) fail(w http.ResponseWriter, r *http.Request, err error, next http.Handler) {
 	switch {
 	case errors.Is(r.Context().Err(), context.Canceled): // the client has gone, so this is not an outage

@@ -27,20 +27,22 @@ type InFlightConfig struct {
 	// Key returns who is limited: requests with the same key share the places.
 	Key Key
 
-	// Outage is FailOpen or FailClosed. It has no default, because either can do damage.
+	// Outage is FailOpen or FailClosed. It has no default, because either choice can do harm.
 	Outage Outage
 
-	// Wait is how long a request waits for a place before it is refused. 0 means that it does not
-	// wait.
+	// Wait is the longest that a request waits for a place before it is refused. 0 means that
+	// requests do not wait.
 	Wait time.Duration
 
-	// Shadow lets every request reach the handler unchanged, to try a limit in production. A request
-	// takes a place if one is free, never waits for one, and releases it in the background. The log
-	// reports at most once a minute how many requests would have been refused.
+	// Shadow lets every request reach the handler unchanged, so that a limit can be tried out in
+	// production. A request takes a place only if one is free, and its place is released in the
+	// background. For each reason, the log reports at most once a minute how many requests would
+	// have been refused.
 	Shadow bool
 
-	// Log receives the start and end of outages, with the cause, and the first request without a key.
-	// It gives the reason why a Fallback decides only if Wait is 0. nil means slog.Default().
+	// Log receives a line when an outage starts or ends, with the cause, and a line for the first
+	// request without a key. It states why a Fallback decides only if Wait is 0. nil means
+	// slog.Default().
 	Log *slog.Logger
 }
 
@@ -53,8 +55,8 @@ type InFlight struct {
 	shadow      shadow
 }
 
-// NewInFlight returns a middleware. It returns an error if Places, Key or Outage is missing, if
-// Wait is negative, or if Outage is neither FailOpen nor FailClosed.
+// NewInFlight returns an InFlight. It returns an error if Places, Key or Outage is missing, if Wait
+// is negative, or if Outage is neither FailOpen nor FailClosed.
 func NewInFlight(cfg InFlightConfig) (*InFlight, error) {
 	if cfg.Shadow {
 		cfg.Wait = min(cfg.Wait, 0)
@@ -70,20 +72,19 @@ func NewInFlight(cfg InFlightConfig) (*InFlight, error) {
 	return &InFlight{cfg: cfg, gate: gate, shadow: shadow{kinds: map[string]refusals{}}}, nil
 }
 
-// Wrap returns a handler that lets a request reach next if there is a place. The place is released
-// when next returns or panics. If next hijacks the connection, the place is released once the
-// connection is closed, too. If the client disconnects, the request keeps its place until next
-// returns.
+// Wrap returns a handler that calls next while holding a place. The place is released when next
+// returns or panics. If next hijacks the connection, the place is held until the connection is
+// closed as well. If the client disconnects, the request keeps its place until next returns.
 //
-// If the lease of the place is lost, the context of the request ends with the cause
-// inflight.ErrLost, and a hijacked connection is closed. A lease is lost after MaxHold or, unless
-// Outage is FailOpen, because Redis did not answer. If there is no place, the status is 429.
-// Retry-After is then a hint: about as long as requests of this process have recently held a place,
-// from a second to a minute.
+// If the place's lease is lost, the request's context is canceled with the cause inflight.ErrLost,
+// and a hijacked connection is closed. A lease is lost after MaxHold or, unless Outage is FailOpen,
+// if Redis does not answer. If no place is free, the response is HTTP 429. Its Retry-After is a
+// hint, from a second to a minute: about as long as this process's requests have recently held a
+// place.
 //
-// Releasing the place takes a round trip to Redis, which delays the end of the response: if Redis
-// hangs, by up to twice the Timeout of Places. Wrap panics if next is nil, or if m was not created
-// with NewInFlight.
+// Releasing the place takes a round trip to Redis, which delays the end of the response. If Redis
+// hangs, the delay is up to twice the Timeout of Places. Wrap panics if next is nil, or if m was
+// not created with NewInFlight.
 func (m *InFlight) Wrap(next http.Handler) http.Handler {
 	switch {
 	case m == nil || m.gate == nil:
@@ -109,7 +110,8 @@ func (m *InFlight) Wrap(next http.Handler) http.Handler {
 	})
 }
 
-// serve runs the handler with a place. In Shadow, the request is unchanged, and nothing waits.
+// serve runs the handler while the request holds a place. In Shadow, the request is unchanged, and
+// the response does not wait for the release.
 func (m *InFlight) serve(w http.ResponseWriter, r *http.Request, held *place.Held, next http.Handler) {
 	u := &use{held: held, shadow: m.cfg.Shadow}
 	u.users.Store(1)
@@ -122,14 +124,15 @@ func (m *InFlight) serve(w http.ResponseWriter, r *http.Request, held *place.Hel
 	next.ServeHTTP(httpsnoop.Wrap(withHijack(w), httpsnoop.Hooks{Hijack: u.hijack}), inner)
 }
 
-// use counts the users of a request's place: the handler, and a connection that it hijacked.
+// use counts the users of a request's place: the handler, and the connection if the handler
+// hijacked it.
 type use struct {
 	held   *place.Held
 	shadow bool
 	users  atomic.Int32
 }
 
-// end releases the place once it has no users left.
+// end removes a user, and releases the place if no users are left.
 func (u *use) end() {
 	switch {
 	case u.users.Add(-1) > 0:
@@ -140,8 +143,8 @@ func (u *use) end() {
 	}
 }
 
-// hijack makes a hijacked connection a user of the place until it is closed. If the lease is lost,
-// it closes the connection.
+// hijack makes a hijacked connection a user of the place until the connection is closed. If the
+// lease is lost, the connection is closed.
 func (u *use) hijack(next httpsnoop.HijackFunc) httpsnoop.HijackFunc {
 	return func() (net.Conn, *bufio.ReadWriter, error) {
 		conn, buffer, err := next()
@@ -168,16 +171,16 @@ func (c *heldConn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite calls CloseWrite of the connection, if it has one.
+// CloseWrite calls the connection's CloseWrite, if it has one.
 func (c *heldConn) CloseWrite() error { return closeWrite(c.Conn) }
 
-// problemNoPlace is the problem of a request for which there is no place.
+// problemNoPlace is the response to a request that gets no place.
 var problemNoPlace = problem.Details{
 	Title: "Too Many Requests", Status: http.StatusTooManyRequests,
 	Detail: "Too many requests are running at the same time. Try again after the time in Retry-After, or when one has ended.",
 }
 
-// deny answers a request for which there is no place.
+// deny writes the response to a request that gets no place.
 func (m *InFlight) deny(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if !m.cfg.Shadow {
 		wait := max(ceilSeconds(m.gate.RetryAfter()), outerRetryAfter(w.Header()))
@@ -186,7 +189,7 @@ func (m *InFlight) deny(w http.ResponseWriter, r *http.Request, next http.Handle
 	m.refuse(w, r, problemNoPlace, next)
 }
 
-// refuse answers a request with a problem, or lets it pass in Shadow.
+// refuse responds with the problem p. In Shadow, it lets the request pass instead.
 func (m *InFlight) refuse(w http.ResponseWriter, r *http.Request, p problem.Details, next http.Handler) {
 	if m.cfg.Shadow {
 		m.shadow.log(m.cfg.Log, p)
@@ -196,7 +199,7 @@ func (m *InFlight) refuse(w http.ResponseWriter, r *http.Request, p problem.Deta
 	writeProblem(w, p)
 }
 
-// refuseKeyless refuses a request without a key. It logs the first one, with the reason.
+// refuseKeyless refuses a request without a key. It logs the first such request with the reason.
 func (m *InFlight) refuseKeyless(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if !m.cfg.Shadow {
 		m.keylessOnce.Do(func() {

@@ -7,7 +7,8 @@ import (
 	"github.com/slidegate/slidegate/internal/problem"
 )
 
-// problemTypes is the registry in which the draft of the RateLimit fields puts its problem types.
+// problemTypes is the address of the registry for the problem types that the RateLimit draft
+// defines.
 const problemTypes = "https://iana.org/assignments/http-problem-types#"
 
 var (
@@ -32,7 +33,7 @@ var (
 	}
 )
 
-// problemOf returns the problem of a denied request.
+// problemOf returns the problem details for a denied request.
 func (m *Middleware) problemOf(v verdict) problem.Details {
 	if constant.Denies(v.Decision) {
 		return problemBlocked
@@ -50,7 +51,7 @@ func (m *Middleware) problemOf(v verdict) problem.Details {
 	return p
 }
 
-// writeProblem writes a problem, and for an outage also Retry-After.
+// writeProblem responds with the problem d. In an outage, it also sets Retry-After.
 func writeProblem(w http.ResponseWriter, d problem.Details) {
 	if d.Status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "1") // the limiter probes Redis once a second

@@ -10,7 +10,7 @@ import (
 	"github.com/felixge/httpsnoop"
 )
 
-// withHijack returns w with the Hijack method of a ResponseWriter that w can be unwrapped to.
+// withHijack adds a Hijack method to w if w lacks one but unwraps to a ResponseWriter that has one.
 // Otherwise, a handler could unwrap w and bypass a hook on Hijack.
 func withHijack(w http.ResponseWriter) http.ResponseWriter {
 	if _, can := w.(http.Hijacker); can || !unwrapsToHijacker(w) {
@@ -31,17 +31,17 @@ func unwrapsToHijacker(w http.ResponseWriter) (can bool) {
 	return can
 }
 
-// hijackable is a ResponseWriter with the methods of the ResponseWriters that it can be unwrapped
-// to.
+// hijackable is a ResponseWriter that also has the Hijack and flush methods of the ResponseWriters
+// that it unwraps to.
 type hijackable struct {
 	http.ResponseWriter
 	control *http.ResponseController
 }
 
-// Unwrap returns the ResponseWriter, for http.ResponseController.
+// Unwrap returns the wrapped ResponseWriter. http.ResponseController calls it.
 func (h hijackable) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 
-// Hijack takes the connection over.
+// Hijack hijacks the connection.
 func (h hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) { return h.control.Hijack() }
 
 // FlushError flushes the response.
@@ -50,17 +50,18 @@ func (h hijackable) FlushError() error { return h.control.Flush() }
 // Flush is like FlushError, but cannot report an error.
 func (h hijackable) Flush() { _ = h.FlushError() }
 
-// response records the status of a response, which is the first one that any goroutine sends. It
-// also counts the bytes of the body.
+// response records a response's status, which is the first status that any goroutine sends. It also
+// counts the bytes of the body.
 type response struct {
 	status atomic.Int32
 	bytes  atomic.Int64
 }
 
-// setStatus records the status, if it is the first one.
+// setStatus records the status if none has been recorded yet.
 func (r *response) setStatus(status int) { r.status.CompareAndSwap(0, int32(status)) } //nolint:gosec // net/http refuses more than three digits
 
-// finalStatus returns the status once the handler is done.
+// finalStatus returns the response's status. Call it when the handler is done: if no status was
+// recorded, net/http sends 200.
 func (r *response) finalStatus() int {
 	r.setStatus(http.StatusOK)
 	return int(r.status.Load())
@@ -89,7 +90,7 @@ func (r *response) hooks() httpsnoop.Hooks {
 			return func(from io.Reader) (int64, error) {
 				n, err := next(from)
 				r.bytes.Add(n)
-				if n > 0 { // otherwise no response was started
+				if n > 0 { // otherwise nothing was written, so the response has not started
 					r.setStatus(http.StatusOK)
 				}
 				return n, err

@@ -9,10 +9,10 @@ import (
 	"github.com/slidegate/slidegate/internal/problem"
 )
 
-// shadowReport is the minimum time between two log lines about one kind of refusal in Shadow.
+// shadowReport is the minimum time between two log lines for the same kind of refusal in Shadow.
 const shadowReport = time.Minute
 
-// shadow counts the requests that a Middleware in Shadow would have refused, by the Detail of the
+// shadow counts the requests that would have been refused without Shadow, by the Detail of the
 // problem.
 type shadow struct {
 	mu    sync.Mutex
@@ -21,12 +21,12 @@ type shadow struct {
 
 // refusals counts one kind of refusal.
 type refusals struct {
-	requests int64     // since the last line in the log
-	next     time.Time // when the next line may be logged
+	requests int64     // since the last log line
+	next     time.Time // the earliest time for the next log line
 }
 
-// count adds a refusal, and returns how many there were since the last log line. It returns 0 if it
-// is too early for another line.
+// count adds a refusal of the given kind, and returns how many there have been since the last log
+// line. It returns 0 if it is too early for another line.
 func (s *shadow) count(kind string, now time.Time) (requests int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,8 +45,8 @@ func (m *Middleware) pass(w http.ResponseWriter, r *http.Request, p problem.Deta
 	next.ServeHTTP(w, r)
 }
 
-// log counts a request that would have been refused, and logs how many there were. An outage has
-// its own log lines.
+// log counts a request that would have been refused. At most once a minute, it logs how many such
+// requests there were. It ignores outages, which are logged elsewhere.
 func (s *shadow) log(log *slog.Logger, p problem.Details) {
 	if p.Status == http.StatusServiceUnavailable {
 		return

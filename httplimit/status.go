@@ -19,28 +19,30 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// StatusConfig sets what a Status shows. Quotas are required.
+// StatusConfig configures a Status. Quotas is required.
 type StatusConfig struct {
-	// Quotas are the limiters that callers see, in the order of the JSON.
+	// Quotas lists the limiters whose state callers see, in the order in which the JSON lists them.
 	Quotas []Quota
 
-	// Log receives the start and end of outages, errors of single keys, and the first request without
-	// a key. The attribute quota is the Name of the Quota. nil means slog.Default().
+	// Log receives a line when an outage starts or ends, for an error that concerns a single key,
+	// and for the first request without a key. Each line carries the Quota's Name as the attribute
+	// "quota". nil means slog.Default().
 	Log *slog.Logger
 }
 
-// Quota is a limiter that a Status shows. Name and Key are required, and so is either Limiter or
-// Choose.
+// Quota is a limiter whose state a Status shows. Name and Key are required, and so is either
+// Limiter or Choose.
 type Quota struct {
-	Name    string                               // in the JSON, different for each Quota
+	Name    string                               // the name in the JSON, unique in the Status
 	Limiter Limiter                              // a *window.Limiter or an *ar1.Limiter
-	Choose  func(*http.Request) (Limiter, error) // as in Config: it can also return Unlimited and Blocked
-	Key     Key                                  // returns whose counts the caller sees
+	Choose  func(*http.Request) (Limiter, error) // as in Config; it can also return Unlimited or Blocked
+	Key     Key                                  // returns the event key whose counts the caller sees
 }
 
-// Status is an http.Handler that shows callers how much they have left, as JSON. It counts nothing.
-// Create it with NewStatus, and authenticate callers first: each Key must return a key that belongs
-// to the caller. See https://github.com/slidegate/slidegate/blob/main/docs/http.md#status.
+// Status is an http.Handler that shows callers how much of their limits they have left, as JSON. It
+// does not count requests. Create it with NewStatus, and authenticate callers first: each Key must
+// return a key that belongs to the caller. See
+// https://github.com/slidegate/slidegate/blob/main/docs/http.md#status.
 type Status struct {
 	quotas  []shownQuota
 	keyless sync.Once // logs the first request without a key
@@ -49,12 +51,12 @@ type Status struct {
 // shownQuota is a Quota of a Status.
 type shownQuota struct {
 	Quota
-	log     *slog.Logger // with the attribute quota
+	log     *slog.Logger // with the attribute "quota"
 	outages journal.Journal
 }
 
-// NewStatus returns a Status. It returns an error that names a Quota with a missing field, a name
-// that occurs twice, or a Limiter that cannot be inspected.
+// NewStatus returns a Status. It returns an error if there are no Quotas, or if a Quota lacks a
+// required field, has the Name of another Quota, or has a Limiter that cannot be inspected.
 func NewStatus(cfg StatusConfig) (*Status, error) {
 	if len(cfg.Quotas) == 0 {
 		return nil, errors.New("slidegate: the Status has no Quotas; name the limiters that callers see")
@@ -75,7 +77,7 @@ func NewStatus(cfg StatusConfig) (*Status, error) {
 	return s, nil
 }
 
-// check returns an error that says what is wrong with a Quota, and what to do about it.
+// check returns an error if q is invalid. The error states the problem and the remedy.
 func (q *Quota) check() error {
 	hasLimiter := !isnil.Value(q.Limiter)
 	switch {
@@ -95,11 +97,11 @@ func errNoInspect(l Limiter) error {
 	return fmt.Errorf("has a Limiter without Inspect, a %T; use a *window.Limiter or an *ar1.Limiter", l)
 }
 
-// inspect is a function that returns the usage of all limits of a key, and whether one unit would
-// be allowed.
+// inspect is a function that returns the usage of all limits for the given key, and whether one
+// more unit would be allowed.
 type inspect func(ctx context.Context, key string) (usage []window.Usage, allowed bool, err error)
 
-// inspectOf returns the function that inspects a limiter, or nil if it cannot be inspected.
+// inspectOf returns the function that inspects limiter, or nil if limiter cannot be inspected.
 func inspectOf(limiter Limiter) inspect {
 	switch l := limiter.(type) {
 	case constant.Limiter:
@@ -125,7 +127,7 @@ func inspectOf(limiter Limiter) inspect {
 	return nil
 }
 
-// usageOf returns the usage of limits, and whether all of them would allow one unit.
+// usageOf returns the usage of each limit, and whether all of them would allow one more unit.
 func usageOf[L any](limits []L, of func(L) window.Usage, err error) (usage []window.Usage, allowed bool, _ error) {
 	allowed = true
 	for _, l := range limits {
@@ -135,14 +137,15 @@ func usageOf[L any](limits []L, of func(L) window.Usage, err error) (usage []win
 	return usage, allowed, err
 }
 
-// quotaStatus is a Quota in the JSON.
+// quotaStatus is the state of a Quota in the JSON.
 type quotaStatus struct {
 	Name    string        `json:"name"`
 	Allowed bool          `json:"allowed"`
 	Limits  []limitStatus `json:"limits"`
 }
 
-// limitStatus is a limit in the JSON. Waits are in seconds, rounded up.
+// limitStatus is the state of a limit in the JSON. RetryAfter and ResetAfter are in seconds,
+// rounded up.
 type limitStatus struct {
 	Limit      string  `json:"limit"`
 	Max        int64   `json:"max"`
@@ -153,9 +156,9 @@ type limitStatus struct {
 	ResetAfter int64   `json:"reset_after"`
 }
 
-// ServeHTTP answers GET and HEAD with the JSON, if all quotas can be read. Otherwise it answers
-// with problem details: HTTP 405 for another method, 400 for a caller without a key, and 503 in an
-// outage, even if it affects only one quota.
+// ServeHTTP responds to GET and HEAD with the JSON if all quotas can be read. Otherwise it responds
+// with problem details: HTTP 405 for any other method, 400 if the caller has no key, and 503 if any
+// of the quotas cannot be read.
 func (s *Status) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
@@ -177,7 +180,7 @@ func (s *Status) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"quotas": quotas}) // the client may be gone
 }
 
-// keys returns the caller's key for each quota, and whether it has all of them.
+// keys returns the caller's key for each quota, and whether the caller has a key for all of them.
 func (s *Status) keys(r *http.Request) (keys []string, ok bool) {
 	for i := range s.quotas {
 		q := &s.quotas[i]
@@ -193,8 +196,8 @@ func (s *Status) keys(r *http.Request) (keys []string, ok bool) {
 	return keys, true
 }
 
-// choose returns the functions that inspect the limiters of all quotas. It calls Choose
-// sequentially, because each may change the request.
+// choose returns a function for each quota that inspects the quota's limiter. It calls the Choose
+// functions one after another, because any of them may modify the request.
 func (s *Status) choose(r *http.Request) []inspect {
 	looks := make([]inspect, len(s.quotas))
 	for i := range s.quotas {
@@ -203,8 +206,8 @@ func (s *Status) choose(r *http.Request) []inspect {
 	return looks
 }
 
-// choose returns the function that inspects the limiter for a request. If there is no limiter, the
-// function returns an error.
+// choose returns the function that inspects the limiter for r. If there is no such limiter, or it
+// cannot be inspected, the returned function returns an error.
 func (q *Quota) choose(r *http.Request) inspect {
 	l, err := (&Config{Limiter: q.Limiter, Choose: q.Choose}).limiter(r)
 	look := inspectOf(l)
@@ -217,7 +220,7 @@ func (q *Quota) choose(r *http.Request) inspect {
 	return look
 }
 
-// readAll reads all quotas at the same time, and reports whether that succeeded.
+// readAll reads all quotas concurrently, and reports whether all reads succeeded.
 func (s *Status) readAll(r *http.Request, keys []string, looks []inspect) (quotas []quotaStatus, ok bool) {
 	quotas, errs := make([]quotaStatus, len(keys)), make([]error, len(keys))
 	inMemory := func(int) bool { return false } // limiters in memory are quick, so they need no special treatment
@@ -238,7 +241,7 @@ func (s *Status) readAll(r *http.Request, keys []string, looks []inspect) (quota
 	return quotas, ok
 }
 
-// read reads the quota of a key.
+// read returns the state of the quota for the given key.
 func (q *Quota) read(ctx context.Context, key string, look inspect) (quotaStatus, error) {
 	usage, allowed, err := look(ctx, key)
 	s := quotaStatus{Name: q.Name, Allowed: allowed, Limits: make([]limitStatus, len(usage))}

@@ -20,7 +20,7 @@ import (
 // TransportConfig configures a Transport. Outage is required, and so is at least one of Turns and
 // Places.
 type TransportConfig struct {
-	// Turns schedules when requests may be sent. Each request takes one turn, and waits for it.
+	// Turns schedules when requests may be sent. Each request takes a turn and waits for it.
 	Turns *pace.Limiter
 
 	// Places limits how many requests may run at once. A request waits for a place, then for its turn.
@@ -28,47 +28,49 @@ type TransportConfig struct {
 	// the turn counts toward MaxHold.
 	Places *inflight.Limiter
 
-	// Event returns the event key of a request for both limiters: requests with the same key share
-	// turns and places. It must not return "". nil means the host of the URL in lower case, with the
-	// port if the URL has one.
+	// Event returns the event key of a request, for both limiters: requests with the same key share
+	// turns and places. It must not return "". nil means the host of the URL in lower case, with
+	// the port if the URL has one.
 	Event func(*http.Request) string
 
 	// Base sends the requests. nil means http.DefaultTransport.
 	Base http.RoundTripper
 
-	// MaxPause is the longest pause that a response can cause, up to a day. 0 means a minute.
+	// MaxPause is the longest pause that a response can cause, at most a day. 0 means a minute.
 	MaxPause time.Duration
 
-	// Outage sets what to do while a limiter does not answer: FailOpen sends the request anyway, and
-	// FailClosed returns the limiter's error. It has no default, because either can do damage. If the
-	// limiter has a Fallback, the Fallback decides first.
+	// Outage selects what happens while a limiter does not answer: FailOpen sends the request
+	// anyway, and FailClosed returns the limiter's error. It has no default, because either choice
+	// can do harm. If the limiter has a Fallback, the Fallback decides, and Outage applies only if
+	// the Fallback fails too.
 	Outage Outage
 
-	// Log receives the start and end of outages, and of decisions by the Fallback of Places, each
-	// with its cause. It does not report decisions by the Fallback of Turns. nil means slog.Default().
+	// Log receives a line when an outage, or the use of the Fallback of Places, starts or ends,
+	// with the cause. The use of the Fallback of Turns is not logged. nil means slog.Default().
 	Log *slog.Logger
 }
 
-// Transport is an http.RoundTripper that lets the requests of a fleet share turns and places.
+// Transport is an http.RoundTripper that makes all requests of a fleet share turns and places.
 // Create it with NewTransport. It is safe for concurrent use.
 //
-// Each RoundTrip takes its own turn. So put the Transport inside anything that repeats requests:
-// then the redirects of an http.Client take turns, and so do the retries of a client around it. A
-// Transport never repeats a request itself. But an *http.Transport as Base does, without a turn, if
-// a reused connection broke before any response.
+// Each RoundTrip takes a turn of its own. So put the Transport inside any client that repeats
+// requests: then each redirect and each retry takes a turn. A Transport never repeats a request.
+// But if Base is an *http.Transport, Base repeats a request without a turn if a reused connection
+// broke before any response.
 //
-// A response with status 429 or 503 pauses the turns of its event in all processes, if it says
-// until when: in Retry-After, in the t of a RateLimit field with nothing left, or in
-// X-RateLimit-Reset, in this order. A time that is in the past or cannot be parsed pauses nothing.
-// Dates are relative to the Date of the response, so the server's clock may be wrong.
+// A response with the status 429 or 503 pauses its event's turns in all processes, if the response
+// says for how long. The Transport looks, in this order, at Retry-After, at the t of RateLimit
+// limits with nothing left, and at X-RateLimit-Reset. A time that is in the past or cannot be
+// parsed causes no pause. Dates are relative to the Date of the response, so the server's clock may
+// be wrong.
 type Transport struct {
 	cfg   TransportConfig
 	calls *outbound.Calls
 }
 
 // NewTransport returns a Transport. It returns an error if neither Turns nor Places is set, if
-// MaxPause is not from 0 to a day, if Outage is neither FailOpen nor FailClosed, or if Base is a
-// nil pointer.
+// MaxPause is negative or more than a day, if Outage is neither FailOpen nor FailClosed, or if Base
+// is a nil pointer.
 func NewTransport(cfg TransportConfig) (*Transport, error) {
 	calls, err := outbound.New("httplimit.Transport", outbound.Config{
 		Turns: cfg.Turns, Places: cfg.Places, MaxPause: cfg.MaxPause, Outage: string(cfg.Outage), Log: cfg.Log,
@@ -88,7 +90,7 @@ func NewTransport(cfg TransportConfig) (*Transport, error) {
 	return &Transport{cfg, calls}, nil
 }
 
-// host returns the host of a request, or "" if there is none.
+// host returns the host in the URL of r in lower case, or "" if there is none.
 func host(r *http.Request) string {
 	if r.URL == nil {
 		return ""
@@ -96,11 +98,11 @@ func host(r *http.Request) string {
 	return strings.ToLower(r.URL.Host)
 }
 
-// RoundTrip sends a request once it has a place and its turn has come. If its context ends first,
-// or if the turn would come after the deadline, it returns an error and sends nothing. If the lease
-// of the place is lost, it cancels the request, and the error matches inflight.ErrLost. With
-// FailOpen, the request continues if the lease was lost because Redis did not answer. RoundTrip
-// panics if t is nil, or was not created with NewTransport.
+// RoundTrip sends r once it has a place and its turn has come. If the request's context is done
+// first, or if the turn would come after the deadline, RoundTrip returns an error and sends
+// nothing. If the place's lease is lost, RoundTrip cancels the request, and the error matches
+// inflight.ErrLost. With FailOpen, the request continues if the lease was lost because Redis did
+// not answer. RoundTrip panics if t is nil or was not created with NewTransport.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if t == nil || t.calls == nil {
 		panic("slidegate: this Transport is nil or zero; create it with httplimit.NewTransport")
@@ -132,7 +134,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 var errNoResponse = errors.New("slidegate: the Base of httplimit.Transport returned neither a response nor an error; it must return one of them")
 
-// begin waits for a place and a turn. If it fails, it closes the body of the request, as RoundTrip
+// begin waits for a place and a turn. If it fails, it closes the request's body, as a RoundTripper
 // must.
 func (t *Transport) begin(r *http.Request) (event string, held *place.Held, err error) {
 	defer func() {
@@ -152,12 +154,12 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-// hold makes the body of a response hold the place until the body ends, and reports whether there
-// is a body. If nobody reads or closes it, the place is released when the context of the request
-// ends, which makes Base abort the body.
+// hold makes the response body hold the place until the body ends, and reports whether there is a
+// body. If the caller neither reads the body to its end nor closes it, the place is released when
+// the request's context is done, which also makes Base abort the body.
 func hold(response *http.Response, held *place.Held) bool {
 	if conn, ok := response.Body.(io.ReadWriteCloser); ok && response.StatusCode == http.StatusSwitchingProtocols {
-		held.OnLost(func(error) { _ = conn.Close() }) // Base leaves the connection to the caller, even after the context has ended
+		held.OnLost(func(error) { _ = conn.Close() }) // Base does not close the connection when the context is canceled
 		response.Body = &upgradedBody{conn, held}
 		return true
 	}
@@ -169,28 +171,28 @@ func hold(response *http.Response, held *place.Held) bool {
 	return true
 }
 
-// isEmpty reports whether a response has no body. Over HTTP/2, its Body can then still be one
-// without bytes.
+// isEmpty reports whether a response has no body. Over HTTP/2, such a response can have a Body
+// other than http.NoBody, which contains no bytes.
 func isEmpty(r *http.Response) bool {
 	return r.Body == nil || r.Body == http.NoBody || r.Request.Method == http.MethodHead ||
 		r.StatusCode == http.StatusNoContent || r.StatusCode == http.StatusNotModified ||
-		r.ContentLength == 0 && r.ProtoMajor > 0 // responses of stubs may not have a length
+		r.ContentLength == 0 && r.ProtoMajor > 0 // stubs may leave ContentLength at 0
 }
 
-// heldBody is the body of a response that holds a place.
+// heldBody is a response body that holds a place.
 type heldBody struct {
 	io.ReadCloser
 	held *place.Held
 	stop func() bool
 }
 
-// Read releases the place at the end of the body, and after an error.
+// Read reads from the body. At its end, or after an error, Read releases the place.
 func (b *heldBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
 		b.release()
 	}
-	if err == io.EOF { // the body is complete, even if the lease was lost meanwhile
+	if err == io.EOF { // the body is complete, even if the lease has been lost
 		return n, io.EOF
 	}
 	return n, b.held.Explain(err)
@@ -207,7 +209,7 @@ func (b *heldBody) release() {
 	b.held.Release()
 }
 
-// upgradedBody is the connection of a 101 response, which holds a place until it is closed.
+// upgradedBody is the connection of a 101 response. It holds a place until it is closed.
 type upgradedBody struct {
 	io.ReadWriteCloser
 	held *place.Held
@@ -219,7 +221,7 @@ func (b *upgradedBody) Close() error {
 	return b.ReadWriteCloser.Close()
 }
 
-// CloseWrite calls CloseWrite of the connection, if it has one.
+// CloseWrite calls the connection's CloseWrite, if it has one.
 func (b *upgradedBody) CloseWrite() error { return closeWrite(b.ReadWriteCloser) }
 
 // closeWrite shuts down the write side of a connection that supports it.
