@@ -14,22 +14,22 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// maxRedirects bounds how often a script call follows MOVED or ASK. A node that sends one of these
-// replies has not run the call.
+// maxRedirects is how many MOVED or ASK replies a script call follows at most. A node that sends
+// such a reply has not run the call.
 const maxRedirects = 3
 
-// cluster is the pipeline's Client of a cluster. It sends pipelines to the nodes itself, because a
+// cluster is the pipeline.Client for a cluster. It sends pipelines to the nodes itself, because a
 // redis.ClusterClient follows redirections by its own rules, and could send a script to a replica.
 type cluster struct {
 	loader
 	client       *redis.ClusterClient
-	readReplicas bool     // its connections allow reads on replicas
-	nodes        sync.Map // of *node, by address
+	readReplicas bool     // connections to the nodes allow reads on replicas
+	nodes        sync.Map // *node by address
 }
 
-// newCluster returns a Client of a cluster, and loads its slots in the background. Otherwise the
-// first callers would wait for the slots, even for a node that hangs if go-redis happens to query
-// it.
+// newCluster returns a Client for a cluster, and starts loading the cluster's slots in the
+// background. Otherwise the first callers would wait for the slots, and go-redis might request them
+// from a node that hangs.
 func newCluster(client *redis.ClusterClient) *cluster {
 	client.ReloadState(context.Background())
 	options := client.Options()
@@ -46,15 +46,15 @@ type node struct {
 	inUse  sync.RWMutex // held for reading while requests are in flight
 }
 
-// send sends commands to the node.
+// send sends commands to the node as one pipeline.
 func (n *node) send(ctx context.Context, commands []redis.Cmder) error {
 	n.inUse.RLock()
 	defer n.inUse.RUnlock()
 	return send(ctx, n.client, commands)
 }
 
-// close closes the client of the node if this package created it, once no request is in flight.
-// Later requests are not sent.
+// close closes the node's client if this package created it, as soon as no request is in flight.
+// Requests made after that are not sent.
 func (n *node) close() {
 	if n.own {
 		go func() {
@@ -65,21 +65,21 @@ func (n *node) close() {
 	}
 }
 
-// target is the node to which a script call is sent.
+// target specifies where and how to send a script call.
 type target struct {
 	*node
-	asking bool // the slot is moving there, so ASKING precedes each call
+	asking bool // the slot is moving to the node, so ASKING precedes each call
 }
 
-// delivery holds the script calls that are sent to one target in one pipeline.
+// delivery is a pipeline of script calls for one target.
 type delivery struct {
 	target
 	calls    []*pipeline.ScriptCall
 	commands []*command
-	err      error // why some commands may have no reply; nil if none failed
+	err      error // why some commands may have no reply; nil if no command failed
 }
 
-// Shares returns the slots of each master.
+// Shares returns the slot ranges, each with its master.
 func (c *cluster) Shares(ctx context.Context) ([]pipeline.Share, error) {
 	all, err := c.client.ClusterSlots(ctx).Result() //nolint:staticcheck // Redis 6 has no CLUSTER SHARDS
 	var shares []pipeline.Share
@@ -99,7 +99,7 @@ func (c *cluster) Close() {
 	c.nodes.Clear()
 }
 
-// Send sends script calls as one pipeline to each node, follows redirections, and sets the outcome
+// Send sends script calls, as one pipeline per node. It follows redirections, and sets the outcome
 // of each call.
 func (c *cluster) Send(ctx context.Context, calls []*pipeline.ScriptCall) {
 	if err := ctx.Err(); err != nil {
@@ -117,7 +117,7 @@ func (c *cluster) Send(ctx context.Context, calls []*pipeline.ScriptCall) {
 	}
 }
 
-// sort groups calls by their master. Calls whose master is unknown fail.
+// sort groups calls by their master. A call whose master is unknown fails.
 func (c *cluster) sort(ctx context.Context, calls []*pipeline.ScriptCall) []*delivery {
 	var all []*delivery
 	for _, call := range calls {
@@ -136,7 +136,7 @@ func (c *cluster) sort(ctx context.Context, calls []*pipeline.ScriptCall) []*del
 	return all
 }
 
-// master returns the node that serves the slot of a key, as far as go-redis knows.
+// master returns the node that serves the slot of key, as far as go-redis knows.
 func (c *cluster) master(ctx context.Context, key string) (*node, error) {
 	client, err := c.client.MasterForKey(ctx, key)
 	if err != nil {
@@ -153,8 +153,9 @@ func (c *cluster) master(ctx context.Context, key string) (*node, error) {
 	return n, nil
 }
 
-// at returns the node at an address to which the node from redirects. go-redis does not know a node
-// until it serves a slot. For such a node, it creates a client with the options of from.
+// at returns the node at addr, to which the node from has redirected a call. go-redis does not know
+// a node before that node serves a slot. For an unknown node, at creates a client that has the same
+// options as the client of from.
 func (c *cluster) at(addr string, from *node) *node {
 	if known, ok := c.nodes.Load(addr); ok {
 		return known.(*node)
@@ -162,8 +163,8 @@ func (c *cluster) at(addr string, from *node) *node {
 	like, all := from.client.Options(), c.client.Options()
 	options := *like
 	options.Addr, options.MinIdleConns = addr, 0
-	options.PushNotificationProcessor = all.PushNotificationProcessor // the one in a node's options cannot serve another node
-	options.MaintNotificationsConfig = all.MaintNotificationsConfig   // the one in a node's options changes
+	options.PushNotificationProcessor = all.PushNotificationProcessor // the processor in a node's options works for that node only
+	options.MaintNotificationsConfig = all.MaintNotificationsConfig   // go-redis changes this field in a node's options
 	n := &node{addr: addr, client: all.NewClient(&options), own: true}
 	own := n.client.Options() // the options with defaults instead of zeros
 	own.ReadTimeout, own.WriteTimeout = like.ReadTimeout, like.WriteTimeout
@@ -174,7 +175,7 @@ func (c *cluster) at(addr string, from *node) *node {
 	return known.(*node)
 }
 
-// sendAll sends the deliveries at the same time.
+// sendAll sends the deliveries concurrently.
 func (c *cluster) sendAll(ctx context.Context, all []*delivery) {
 	var others sync.WaitGroup
 	for _, d := range all[1:] {
@@ -184,8 +185,9 @@ func (c *cluster) sendAll(ctx context.Context, all []*delivery) {
 	others.Wait()
 }
 
-// send sends a delivery. If connections allow reads on replicas, a master that has become a replica
-// would run the script. So READWRITE precedes it, which makes a replica reply MOVED.
+// send sends a delivery. On a connection that allows reads on replicas, a master that has become a
+// replica would run the scripts. In this case, READWRITE precedes them, which makes a replica reply
+// MOVED.
 func (c *cluster) send(ctx context.Context, d *delivery) {
 	var together []redis.Cmder
 	if c.readReplicas {
@@ -205,8 +207,8 @@ func (c *cluster) send(ctx context.Context, d *delivery) {
 	d.err = d.send(ctx, together)
 }
 
-// answer sets the outcomes of the calls of a delivery. If redirect is true, it adds redirected
-// calls to next instead. After a failure, go-redis reloads the slots.
+// answer sets the outcome of each call in d. If redirect is true, it adds redirected calls to next
+// instead. After a failure, it makes go-redis reload the slots.
 func (c *cluster) answer(ctx context.Context, d *delivery, next map[target]*delivery, redirect bool) {
 	for i, call := range d.calls {
 		reply, err := result(d.commands[i], d.err)
@@ -226,8 +228,9 @@ func (c *cluster) answer(ctx context.Context, d *delivery, next map[target]*deli
 	}
 }
 
-// refreshSlots makes go-redis reload the slots, unless the node replied with an error that is
-// unrelated to them. It forgets a node whose client go-redis has closed.
+// refreshSlots makes go-redis reload the slots, unless n replied with an error that is unrelated to
+// slots. If go-redis has closed the client of n, refreshSlots forgets n. If a connection broke, it
+// probes the other connections to n.
 func (c *cluster) refreshSlots(ctx context.Context, n *node, err error) {
 	var reply *pipeline.ReplyError
 	if !errors.As(err, &reply) || redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "READONLY") {
@@ -241,8 +244,8 @@ func (c *cluster) refreshSlots(ctx context.Context, n *node, err error) {
 	}
 }
 
-// redirection returns the address to which a node redirects a call, if err is MOVED or ASK. A reply
-// without a host means the host of the node itself.
+// redirection returns the address to which a node redirects a call, if err is MOVED or ASK. If the
+// reply names no host, the host is that of from, the node that replied.
 func redirection(err error, from string) (addr string, asking, ok bool) {
 	var reply *pipeline.ReplyError
 	if !errors.As(err, &reply) {

@@ -12,19 +12,20 @@ import (
 )
 
 // errRepeats is returned if go-redis could send a request twice. No version since v9.19.0 does, and
-// go.mod requires a later one. A future version could.
+// go.mod requires a later version, but a future version could.
 var errRepeats = errors.New("this version of go-redis sends requests twice although they forbid it; use an older version, v9.20.0 or later, and report this")
 
-// repeats reports whether go-redis repeats a script call, as a single command or in a pipeline.
+// repeats reports whether go-redis repeats a script call that is sent as a single command or in a
+// pipeline.
 var repeats = sync.OnceValue(func() bool {
 	return attempts(1, call) > 1 || attempts(2, call) > 1
 })
 
-// call returns a script call.
+// call returns a script call, without keys or arguments.
 func call() redis.Cmder { return build(context.Background(), &pipeline.ScriptCall{Command: "EVAL"}) }
 
-// attempts returns how often go-redis tries to send n commands that fail with an error after which
-// it may retry.
+// attempts returns how often go-redis tries to send n copies of a command, if each try fails with
+// an error after which go-redis may retry.
 func attempts(n int, cmd func() redis.Cmder) int {
 	var tries refusals
 	client := redis.NewClient(&redis.Options{Limiter: &tries, Protocol: 2, MinRetryBackoff: -1, MaxRetryBackoff: -1})
@@ -37,7 +38,7 @@ func attempts(n int, cmd func() redis.Cmder) int {
 	return int(tries)
 }
 
-// refusals is a Limiter option of go-redis that counts attempts and refuses each.
+// refusals implements redis.Limiter. It counts attempts, and refuses each of them.
 type refusals int
 
 // Allow returns an error after which go-redis retries.

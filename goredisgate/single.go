@@ -15,16 +15,16 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// loader loads scripts. Loading one twice does no harm.
+// loader loads scripts. Loading a script twice does no harm.
 type loader struct{ client redis.UniversalClient }
 
-// Load loads a script into all servers, and returns its hash.
+// Load loads a script into every server, and returns the script's hash.
 func (l loader) Load(ctx context.Context, source string) (string, error) {
 	hash, err := l.client.ScriptLoad(ctx, source).Result()
 	return hash, translate(err)
 }
 
-// single is the pipeline's Client of one server, or of the master that Sentinel names.
+// single is the pipeline.Client for one server, or for the master that Sentinel names.
 type single struct {
 	loader
 	client *redis.Client
@@ -56,28 +56,28 @@ func (s *single) Send(ctx context.Context, calls []*pipeline.ScriptCall) {
 	}
 }
 
-// isBroken reports whether err shows that a connection broke.
+// isBroken reports whether err means that a connection broke.
 func isBroken(err error) bool {
 	var timeout net.Error
 	return err != nil && !errors.As(err, new(*pipeline.ReplyError)) && !errors.As(err, new(*pipeline.UnsentError)) &&
 		(!errors.As(err, &timeout) || !timeout.Timeout())
 }
 
-// prober makes go-redis find connections to a node that broke at the same time as another one.
-// Otherwise each could cost a request, because go-redis does not check a TLS connection before it
-// sends on it. The requests that fail until then count as one failure, because all of them started
-// before the first one ended.
+// prober makes go-redis find the node's other broken connections after one connection broke.
+// Otherwise each of them could fail a request, because go-redis does not check a TLS connection
+// before it sends on it. The requests that fail before the probe is done count as one failure,
+// because all of them started before the first of them ended.
 type prober struct {
 	mu   sync.Mutex
 	done chan struct{} // closed when the current probe ends; nil if there is none
 }
 
 const (
-	probeTimeout = 100 * time.Millisecond // how long a probe waits for the replies of a node that may hang
-	reprobeDelay = 5 * time.Millisecond   // time for connections in use to return to the pool
+	probeTimeout = 100 * time.Millisecond // the longest wait for the replies of a node, which may hang
+	reprobeDelay = 5 * time.Millisecond   // time for busy connections to return to the pool
 )
 
-// probe waits for the current probe. If there is none, it starts one and waits for it.
+// probe waits until the current probe ends. If no probe is running, it starts one.
 func (p *prober) probe(client *redis.Client) {
 	p.mu.Lock()
 	if p.done == nil {
@@ -99,7 +99,7 @@ func (p *prober) run(client *redis.Client) {
 	p.done = nil
 }
 
-// pingIdle sends a PING on each idle connection.
+// pingIdle sends a PING on each idle connection, and waits at most probeTimeout for the replies.
 func pingIdle(client *redis.Client) {
 	stats := client.PoolStats()
 	alone, together := int(stats.IdleConns), idlePipelines(stats)
@@ -120,7 +120,7 @@ func pingIdle(client *redis.Client) {
 	}
 }
 
-// ping sends a PING once: as a single command, or as a pipeline.
+// ping sends a PING once: as a single command if alone is true, and otherwise as a pipeline.
 func ping(client *redis.Client, alone bool) {
 	ctx := context.Background()
 	cmd := &unrepeated{redis.NewStatusCmd(ctx, "ping")}
@@ -133,16 +133,16 @@ func ping(client *redis.Client, alone bool) {
 	_, _ = pipe.Exec(ctx)
 }
 
-// unrepeated is a command that is sent only once. Otherwise, go-redis would repeat it on one broken
-// connection after another, and wait in between.
+// unrepeated is a command that go-redis sends only once. Otherwise, go-redis would repeat the
+// command on one broken connection after another, and wait in between.
 type unrepeated struct{ redis.Cmder }
 
 // NoRetry returns true, so that go-redis never repeats the command.
 func (*unrepeated) NoRetry() bool { return true }
 
-// idlePipelines returns how many connections of the pool for pipelines are idle. Newer versions of
-// go-redis have such a pool. The oldest supported version has no field for it, so reflection finds
-// it by name.
+// idlePipelines returns how many connections in the pipeline pool are idle. Only newer versions of
+// go-redis have such a pool. The oldest supported version lacks the field, so idlePipelines reads
+// it by reflection.
 func idlePipelines(stats *redis.PoolStats) int {
 	pool := reflect.Indirect(reflect.ValueOf(*stats).FieldByName("PipelineStats"))
 	if pool.Kind() != reflect.Struct {
@@ -160,9 +160,10 @@ func answerAll(calls []*pipeline.ScriptCall, err error) {
 	}
 }
 
-// command is a script call that records whether go-redis has started to write it. go-redis sends it
-// once, and so is a pipeline that contains it. By default, go-redis repeats other commands up to
-// three times: if the connection breaks, or if the reply is an error such as LOADING.
+// command is a script call that records whether go-redis has started to write it. go-redis sends a
+// command only once, and also a pipeline that contains a command. By default, go-redis repeats
+// other commands up to three times if the connection breaks, or if the reply is an error such as
+// LOADING.
 type command struct {
 	redis.Cmder // an IntSliceCmd, or a SliceCmd for several keys
 	verb        *verb
@@ -172,25 +173,25 @@ type command struct {
 // NoRetry returns true, so that go-redis never repeats the command.
 func (*command) NoRetry() bool { return true }
 
-// verb is an argument of a command. go-redis asks for its bytes when it writes the command to a
-// connection. Until then, nothing has been sent. The command can fail earlier in many ways: no
+// verb is an argument of a command. go-redis requests its bytes when it writes the command to a
+// connection. Before that, nothing has been sent. The command can fail earlier for many reasons: no
 // connection is free, OnConnect or a Dialer returns an error, or a hook or the Limiter option
-// refuses it.
+// refuses the command.
 type verb struct {
 	text    string
 	written bool
 }
 
-// MarshalBinary returns the bytes to send.
+// MarshalBinary returns the bytes to send, and records that the command is being written.
 func (v *verb) MarshalBinary() ([]byte, error) {
 	v.written = true
 	return []byte(v.text), nil
 }
 
-// String returns the name of the command, for hooks that log commands.
+// String returns the text of the argument, for hooks that log commands.
 func (v *verb) String() string { return v.text }
 
-// build returns a script call as a command.
+// build returns the command for the script call c.
 func build(ctx context.Context, c *pipeline.ScriptCall) *command {
 	v := &verb{text: c.Verb}
 	args := make([]any, 0, 5+2*len(c.Keys)+len(c.Rest))
@@ -212,7 +213,8 @@ func appendAll(args []any, texts []string) []any {
 	return args
 }
 
-// send sends commands to a node as one pipeline. Its error says why some of them may have no reply.
+// send sends commands to node as one pipeline. Its error states why some of the commands may have
+// no reply.
 func send(ctx context.Context, node *redis.Client, commands []redis.Cmder) error {
 	if len(commands) == 1 {
 		return node.Process(ctx, commands[0])
@@ -225,8 +227,8 @@ func send(ctx context.Context, node *redis.Client, commands []redis.Cmder) error
 	return err
 }
 
-// result returns the reply to a command. If go-redis got no connection, the commands of a pipeline
-// have neither a reply nor an error, and the error of the pipeline says why.
+// result returns the reply to c. If go-redis got no connection, a pipeline's commands have neither
+// a reply nor an error. In this case result returns failure, the pipeline's error.
 func result(c *command, failure error) ([]int64, error) {
 	reply, err := c.integers()
 	if reply == nil && err == nil {
@@ -238,8 +240,9 @@ func result(c *command, failure error) ([]int64, error) {
 	return reply, translate(err)
 }
 
-// integers returns the integers in the reply, and passes the strings in it to the script call. An
-// IntSliceCmd would stop at a string, and the next command would mistake the rest for its reply.
+// integers returns the integers in the reply, and passes the strings in the reply to the script
+// call. An IntSliceCmd would stop reading at a string, and the next command would mistake the rest
+// of the reply for its own.
 func (c *command) integers() ([]int64, error) {
 	several, ok := c.Cmder.(*redis.SliceCmd)
 	if !ok {
@@ -263,14 +266,16 @@ func (c *command) integers() ([]int64, error) {
 	return reply, nil
 }
 
-// isCut reports whether an open connection broke. Such a call is not reported as unsent, because
-// the circuit breaker counts each unsent call as a failure, but a broken connection only once.
+// isCut reports whether err means that an established connection broke. A call with such an error
+// is not reported as unsent, because the circuit breaker counts every unsent call as a failure, but
+// a broken connection only once.
 func isCut(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op != "dial" || errors.Is(err, io.EOF)
 }
 
-// unsent converts an error from before a command was sent to the errors of package pipeline.
+// unsent converts an error that occurred before the command was sent to an error of package
+// pipeline.
 func unsent(err error) error {
 	if err = translate(err); errors.As(err, new(*pipeline.ReplyError)) {
 		return err
@@ -285,8 +290,8 @@ func unsent(err error) error {
 	return &pipeline.UnsentError{Cause: err, Reason: reason}
 }
 
-// translate converts an error of go-redis to the errors of package pipeline. It unwraps an error
-// reply that a hook wrapped, because that package reads the first word.
+// translate converts a go-redis error to an error of package pipeline. It unwraps an error reply
+// that a hook has wrapped, because package pipeline examines the first word of the reply.
 func translate(err error) error {
 	var reply redis.Error
 	if errors.Is(err, redis.Nil) || !errors.As(err, &reply) {

@@ -11,33 +11,34 @@ import (
 	"github.com/slidegate/slidegate/internal/journal"
 )
 
-// Limiters that Config.Choose can return. They count nothing and do not use Redis.
+// Unlimited and Blocked are Limiters for Config.Choose to return. They count nothing and do not use
+// Redis.
 var (
 	// Unlimited allows every call.
 	Unlimited Limiter = constant.Unlimited
 
-	// Blocked denies every call, with PermissionDenied and without RetryInfo. ResourceExhausted would
-	// be wrong: no resource is exhausted, and clients could retry the call forever. It denies at once,
-	// even with Config.Wait.
+	// Blocked denies every call, with PermissionDenied and without RetryInfo. ResourceExhausted
+	// would be wrong: no resource is exhausted, and clients could retry the call forever. Blocked
+	// denies immediately, even with Config.Wait.
 	Blocked Limiter = constant.Blocked
 )
 
-// HealthChecks reports whether a method belongs to the health service, grpc.health.v1.Health. Use
-// it as Config.Skip, so that health checks are not limited.
+// HealthChecks reports whether method belongs to the health service, grpc.health.v1.Health. Use it
+// as Config.Skip to exempt health checks from the limits.
 func HealthChecks(_ context.Context, method string) bool {
 	return strings.HasPrefix(method, "/grpc.health.v1.Health/")
 }
 
 var errNilChoice = errors.New("the limiter is nil, although Choose returned no error; return a limiter, grpclimit.Unlimited or grpclimit.Blocked")
 
-// limiter returns the limiter for a call.
+// limiter returns the Limiter for a call of the given method.
 func (cfg *Config) limiter(ctx context.Context, method string) (Limiter, error) {
 	if cfg.Choose == nil {
 		return cfg.Limiter, nil
 	}
 	l, err := cfg.Choose(ctx, method)
 	switch {
-	case err != nil: // only its text: an error that it wraps is not about this call
+	case err != nil: // %s, not %w: an error that it wraps, such as context.Canceled, need not concern this call
 		return nil, fmt.Errorf("%w: %s", journal.ErrChoose, err.Error())
 	case isnil.Value(l):
 		return nil, errNilChoice

@@ -1,6 +1,6 @@
-// Package grpclimit provides rate limiting for gRPC: a gRPC interceptor for servers and clients. It
-// uses a distributed rate limiter of package window, which is a sliding window in Redis or Redis
-// Cluster, or of package ar1.
+// Package grpclimit provides rate limiting interceptors for gRPC servers and clients. They use a
+// distributed rate limiter from package window, which keeps a sliding window in Redis or Redis
+// Cluster, or from package ar1.
 //
 //	conn := window.Dial("redis://127.0.0.1:6379")
 //	limits := []window.Limit{window.PerHour(1000)}
@@ -21,12 +21,12 @@
 //		grpc.StreamInterceptor(limit.StreamServer),
 //	)
 //
-// A denied call fails with the status ResourceExhausted. Its details are RetryInfo, which says when
-// to retry, and QuotaFailure, which names the limits that deny. A stream counts once, when it
-// opens. Its messages do not count.
+// A denied call fails with the status ResourceExhausted. Its details are RetryInfo, which specifies
+// when to retry, and QuotaFailure, which names the limits that denied the call. A stream counts
+// once, when it opens. Its messages do not count.
 //
 // InFlight limits how many calls a server runs at the same time. Outbound paces the calls that a
-// fleet sends to another service. docs/grpc.md has more.
+// fleet sends to another service. For more, see docs/grpc.md.
 package grpclimit
 
 import (
@@ -46,21 +46,23 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Limiter decides on calls. Both *window.Limiter and *ar1.Limiter are Limiters.
+// Limiter decides whether to allow calls. *window.Limiter and *ar1.Limiter implement it.
 type Limiter interface {
-	// AllowN decides on a call that costs n units, at least 1. After an error that matches
-	// window.ErrExceedsLimit, the call fails with InvalidArgument. Any other error is an outage.
+	// AllowN decides whether to allow a call that costs n units; n is at least 1. The event is the
+	// key of the call. If the error matches window.ErrExceedsLimit, the call fails with
+	// InvalidArgument. Any other error counts as an outage.
 	AllowN(ctx context.Context, event string, n int64) (window.Decision, error)
-	// WaitN waits until the units are allowed. If the deadline of ctx is sooner, it returns the
-	// denial and an error. A denial without an error is final. With Config.Wait it is called
-	// instead of AllowN.
+	// WaitN waits until the call is allowed. If that would be after the deadline of ctx, it returns
+	// the denial and an error. A denial without an error is final. If Config.Wait is set, WaitN is
+	// called instead of AllowN.
 	WaitN(ctx context.Context, event string, n int64) (window.Decision, error)
 }
 
-// Outage sets what happens to calls while the limiter does not answer.
+// Outage selects what happens to calls while the limiter does not answer.
 type Outage string
 
-// The values of Outage. If the limiter has a Fallback, the Fallback decides first.
+// The values of Outage. If the limiter has a Fallback, the Fallback decides, and Outage applies
+// only if the Fallback fails too.
 const (
 	FailOpen   Outage = "open"   // calls pass, without any limit
 	FailClosed Outage = "closed" // calls fail with the status Unavailable
@@ -69,44 +71,46 @@ const (
 // Config configures an Interceptor. Key and Outage are required, and so is either Limiter or
 // Choose.
 type Config struct {
-	Limiter Limiter // decides, and holds the limits
+	Limiter Limiter // decides whether to allow calls, and defines the limits
 	Key     Key     // returns the event key of a call: calls with the same key share the limits
 	Outage  Outage  // required, because either choice can do harm
 
-	// Choose returns the Limiter for a call, such as that of the caller's plan. It can return
-	// Unlimited and Blocked. An error counts as an outage, and so does a nil Limiter, which is a
-	// mistake that the log reports.
+	// Choose returns the Limiter for a call, such as the one for the caller's plan. It can return
+	// Unlimited or Blocked. An error counts as an outage. So does a nil Limiter without an error, a
+	// mistake that is logged.
 	Choose func(ctx context.Context, method string) (Limiter, error)
 
-	// Skip reports whether to leave a call unlimited: see HealthChecks. No other function of Config is
-	// then called. nil means that every call is limited.
+	// Skip reports whether a call is exempt from the limits: see HealthChecks. If so, no other
+	// function in Config is called. nil means that every call is limited.
 	Skip func(ctx context.Context, method string) bool
 
 	// Cost returns how many units a call costs. nil means 1 for each call. The request is nil for a
-	// stream. A call that costs 0 is not limited. A negative cost, or one above a limit's Max, fails
-	// with InvalidArgument.
+	// stream. A call that costs 0 is not limited. A call whose cost is negative, or above a limit's
+	// Max, fails with InvalidArgument.
 	Cost func(ctx context.Context, method string, request any) int64
 
-	// Wait makes a call wait until the limiter allows it. If the deadline of its context is sooner,
-	// the call fails at once, like a denied one. It is meant for clients.
+	// Wait makes a call wait until the limiter allows it. If that would be after the deadline of
+	// the call's context, the call fails immediately, like a denied call. Wait is meant for
+	// clients.
 	Wait bool
 
-	// Log receives one line when an outage starts, with the cause, and one when it ends. The same
-	// applies to the use of a Fallback. It also receives the first call without a key, with the
-	// reason, and each error of a single key, such as a value in Redis that is not Slidegate's. nil
-	// means slog.Default().
+	// Log receives a line when an outage, or the use of a Fallback, starts (with the cause) and
+	// another when it ends. It also receives the first call without a key (with the reason), and
+	// each error that concerns a single key, such as a value in Redis that Slidegate did not write.
+	// nil means slog.Default().
 	Log *slog.Logger
 }
 
-// Interceptor limits the rate of calls. Create it with New. It is safe for concurrent use.
+// Interceptor limits the rate of calls. Create it with New, and install its methods as
+// interceptors. It is safe for concurrent use.
 type Interceptor struct {
 	cfg     Config
 	state   journal.Journal
 	keyless sync.Once // logs the first call without a key
 }
 
-// New returns an Interceptor. It returns an error if Key or Outage is missing, if there is not
-// exactly one of Limiter and Choose, or if Outage is neither FailOpen nor FailClosed.
+// New returns an Interceptor. It returns an error if Key or Outage is missing, unless exactly one
+// of Limiter and Choose is set, or if Outage is neither FailOpen nor FailClosed.
 func New(cfg Config) (*Interceptor, error) {
 	switch {
 	case isnil.Value(cfg.Limiter) && cfg.Choose == nil:
@@ -141,7 +145,7 @@ func (i *Interceptor) StreamServer(server any, stream grpc.ServerStream, info *g
 }
 
 // UnaryClient implements grpc.UnaryClientInterceptor. It counts a call once, even if grpc retries
-// it.
+// the call.
 func (i *Interceptor) UnaryClient(
 	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
@@ -161,7 +165,8 @@ func (i *Interceptor) StreamClient(
 	return next(ctx, desc, conn, method, opts...)
 }
 
-// admit returns nil if the call is allowed. Otherwise it returns the status of the refusal.
+// admit returns nil if the call is allowed. Otherwise it returns the status with which the call
+// fails.
 func (i *Interceptor) admit(ctx context.Context, method string, request any) error {
 	if i.cfg.Skip != nil && i.cfg.Skip(ctx, method) {
 		return nil
@@ -195,7 +200,8 @@ func (i *Interceptor) admit(ctx context.Context, method string, request any) err
 	return i.verdict(ctx, l, d, err)
 }
 
-// verdict returns the status for a decision of the limiter, or nil if the call is allowed.
+// verdict returns the status with which a call fails, given the limiter's decision and error. It
+// returns nil if the call is allowed.
 func (i *Interceptor) verdict(ctx context.Context, l Limiter, d window.Decision, err error) error {
 	switch {
 	case errors.Is(err, window.ErrExceedsLimit):
@@ -211,7 +217,8 @@ func (i *Interceptor) verdict(ctx context.Context, l Limiter, d window.Decision,
 	return denial(d)
 }
 
-// undecided logs the error of a limiter. It returns nil if the Outage is FailOpen.
+// undecided logs the limiter's error. It returns nil if Outage is FailOpen, so that the call
+// passes.
 func (i *Interceptor) undecided(err error) error {
 	i.state.Failed(i.cfg.Log, string(i.cfg.Outage), "call", err)
 	if i.cfg.Outage == FailOpen {

@@ -25,21 +25,23 @@ type InFlightConfig struct {
 	Key    Key    // returns the event key of a call: calls with the same key share the places
 	Outage Outage // required, because either choice can do harm
 
-	// Wait is how long a call waits for a place before it fails. 0 means that it does not wait.
+	// Wait is the longest that a call waits for a place before it fails. 0 means that calls do not
+	// wait.
 	Wait time.Duration
 
-	// Log receives the start and end of outages, with the cause, and the first call without a key. It
-	// gives the reason why a Fallback decides only if Wait is 0. nil means slog.Default().
+	// Log receives a line when an outage starts or ends, with the cause, and a line for the first
+	// call without a key. It states why a Fallback decides only if Wait is 0. nil means
+	// slog.Default().
 	Log *slog.Logger
 }
 
 // InFlight limits how many calls a server runs at the same time. Create it with NewInFlight. It is
 // safe for concurrent use.
 //
-// If the lease of its place is lost, the context of a call ends with the cause inflight.ErrLost. A
-// lease is lost after MaxHold or, unless Outage is FailOpen, because Redis did not answer. A call
-// that gets no place fails with ResourceExhausted. Its RetryInfo is then a hint: about as long as
-// calls of this process have recently held a place, from a second to a minute.
+// If the lease of a call's place is lost, the call's context is canceled with the cause
+// inflight.ErrLost. A lease is lost after MaxHold or, unless Outage is FailOpen, if Redis does not
+// answer. A call that gets no place fails with ResourceExhausted. Its RetryInfo is a hint, from a
+// second to a minute: about as long as this process's calls have recently held a place.
 type InFlight struct {
 	cfg     InFlightConfig
 	gate    *place.Gate
@@ -84,16 +86,16 @@ func (i *InFlight) StreamServer(server any, stream grpc.ServerStream, info *grpc
 	return next(server, &heldStream{stream, held.Context})
 }
 
-// heldStream is a stream that holds a place.
+// heldStream is a stream whose call holds a place.
 type heldStream struct {
 	grpc.ServerStream
 	ctx context.Context
 }
 
-// Context returns the context of the stream, which also ends if the lease is lost.
+// Context returns the stream's context, which is also canceled if the lease is lost.
 func (s *heldStream) Context() context.Context { return s.ctx }
 
-// enter takes a place for a call. If there is none, it returns the status of the refusal.
+// enter takes a place for a call. If it gets none, it returns the status with which the call fails.
 func (i *InFlight) enter(ctx context.Context, method string) (*place.Held, error) {
 	if i == nil || i.gate == nil {
 		panic("slidegate: this InFlight is nil or zero; create it with grpclimit.NewInFlight")

@@ -14,18 +14,20 @@ import (
 )
 
 // Key returns the event key of a call. Calls with the same key share the limits. The method is the
-// full name, such as "/orders.Orders/Place". A call with an empty key fails with InvalidArgument,
-// because all such calls would share one budget. For the first such call, the interceptor calls the
-// Key again to find out why. The keys of this package's functions never overlap.
+// full method name, such as "/orders.Orders/Place". A call whose key is "" fails with
+// InvalidArgument, because all such calls would share one budget. For the first such call, the
+// interceptor calls the Key again to find out why it returned "". Keys from different functions of
+// this package never overlap.
 type Key func(ctx context.Context, method string) string
 
-// Peer returns the IP address of the connection, on a server: an IPv4 address, or the /64 of an
-// IPv6 address. A NAT64 address, in 64:ff9b::/96, counts as the IPv4 address embedded in it. Behind
-// a proxy, the address is the proxy's. A connection without an IP address has no key.
+// Peer is a Key for servers. It returns the IP address that the connection comes from: an IPv4
+// address, or the /64 of an IPv6 address. A NAT64 address, in 64:ff9b::/96, counts as the IPv4
+// address embedded in it. Behind a proxy, the address is the proxy's. If the connection has no IP
+// address, Peer returns "".
 func Peer(ctx context.Context, _ string) string {
 	const none = "the connection is not from an IP address"
 	p, ok := peer.FromContext(ctx)
-	if !ok || p.Addr == nil || p.Addr.Network() == "unix" { // a client chooses the name of its Unix socket
+	if !ok || p.Addr == nil || p.Addr.Network() == "unix" { // a client can name its Unix socket like an IP address
 		return keyless.Note(ctx, none)
 	}
 	both, err := netip.ParseAddrPort(p.Addr.String())
@@ -35,16 +37,16 @@ func Peer(ctx context.Context, _ string) string {
 	return subnet.Client(both.Addr())
 }
 
-// Method returns the method as a key, such as "method /orders.Orders/Place". It works on servers
-// and clients.
+// Method is a Key for servers and clients. It returns the method, such as "method
+// /orders.Orders/Place".
 func Method(_ context.Context, method string) string { return "method " + method }
 
-// Metadata returns a Key that reads a value of the metadata that a server receives. The event key
-// is "metadata NAME VALUE", with the name in lower case. Verify the value first: otherwise a client
-// gets a new budget with each value that it invents.
+// Metadata returns a Key that reads the value of name in the metadata that a server receives. The
+// event key is "metadata NAME VALUE", with the name in lower case. Verify the value first:
+// otherwise a client gets a new budget with each value that it invents.
 //
-// A call with several values has no key. Otherwise the limiter could count one value, and the
-// service could verify another. A list in one value is one value.
+// A call in which name has several values has no key. Otherwise the limiter could count one value
+// while the service verifies another. A list in one value is one value.
 func Metadata(name string) Key {
 	if name == "" {
 		return nil // which New refuses
@@ -62,9 +64,9 @@ func Metadata(name string) Key {
 	}
 }
 
-// And returns a Key that combines two keys: calls share the limits only if both keys are the same.
-// If either is empty, so is the result. The event key is the length of the first key and both keys,
-// separated by spaces, such as "27 method /orders.Orders/Place 198.51.100.7".
+// And returns a Key that combines k and other: calls share the limits only if both keys match. If
+// either key is "", the combined key is "". The event key consists of the first key's length and
+// both keys, separated by spaces, such as "27 method /orders.Orders/Place 198.51.100.7".
 func (k Key) And(other Key) Key {
 	if k == nil || other == nil {
 		return nil // which New refuses
@@ -78,7 +80,7 @@ func (k Key) And(other Key) Key {
 	}
 }
 
-// explain calls the Key again to find out why it returns "".
+// explain calls k again to find out why it returned "".
 func (k Key) explain(ctx context.Context, method string) *keyless.Reasons {
 	ctx, reasons := keyless.Collect(ctx)
 	k(ctx, method)

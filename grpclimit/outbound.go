@@ -23,48 +23,50 @@ import (
 // OutboundConfig configures an Outbound. Outage is required, and so is at least one of Turns and
 // Places.
 type OutboundConfig struct {
-	// Turns schedules when calls may be sent. Each call takes one turn, and waits for it.
+	// Turns schedules when calls may be sent. Each call takes a turn and waits for it.
 	Turns *pace.Limiter
 
-	// Places limits how many calls may run at once. A call waits for a place, then for its turn, and
-	// releases the place when it ends. A stream ends when the caller has received its end, or when its
-	// context ends. The wait for the turn counts toward MaxHold.
+	// Places limits how many calls may run at once. A call waits for a place, then for its turn,
+	// and releases the place when it ends. A stream ends when its caller has received the end of
+	// the stream, or when its context is done. The wait for the turn counts toward MaxHold.
 	Places *inflight.Limiter
 
-	// Event returns the event key of a call for both limiters. It must not return "". nil means the
-	// target of the connection, such as "dns:///api.example.com".
+	// Event returns the event key of a call, for both limiters. It must not return "". nil means
+	// the connection's target, such as "dns:///api.example.com".
 	Event Key
 
-	// MaxPause is the longest pause that a status can cause, up to a day. 0 means a minute.
+	// MaxPause is the longest pause that a status can cause, at most a day. 0 means a minute.
 	MaxPause time.Duration
 
-	// Outage sets what to do while a limiter does not answer: FailOpen sends the call anyway, and
-	// FailClosed fails it with Unavailable. It has no default, because either can do harm. If the
-	// limiter has a Fallback, the Fallback decides first.
+	// Outage selects what happens while a limiter does not answer: FailOpen sends the call anyway,
+	// and with FailClosed the call fails with Unavailable. It has no default, because either choice
+	// can do harm. If the limiter has a Fallback, the Fallback decides, and Outage applies only if
+	// the Fallback fails too.
 	Outage Outage
 
-	// Log receives the start and end of outages, and of decisions by the Fallback of Places, each
-	// with its cause. It does not report decisions by the Fallback of Turns. nil means slog.Default().
+	// Log receives a line when an outage, or the use of the Fallback of Places, starts or ends,
+	// with the cause. The use of the Fallback of Turns is not logged. nil means slog.Default().
 	Log *slog.Logger
 }
 
-// Outbound lets the calls that a fleet sends to another service share turns and places. Create it
+// Outbound makes all calls that a fleet sends to another service share turns and places. Create it
 // with NewOutbound. It is safe for concurrent use.
 //
-// Chain it last, closest to grpc. An interceptor chained after it that reopens a stream does so
-// without a place. One that returns its own stream keeps the place until the context ends or the
-// end of its stream was received.
+// Chain Outbound last, closest to grpc. If an interceptor chained after it reopens a stream, the
+// new stream holds no place. If such an interceptor returns a stream of its own, the place is held
+// until the caller has received the end of that stream, or its context is done.
 //
-// A status ResourceExhausted or Unavailable with RetryInfo pauses the turns of its event in all
-// processes. Outbound never repeats a call. Each retry by an interceptor chained before it takes
-// its own turn. Retries by grpc's retry policy take none, because no interceptor sees them.
+// The status ResourceExhausted or Unavailable, if it has RetryInfo, pauses the turns of the call's
+// event in all processes. Outbound never repeats a call. Each retry by an interceptor chained
+// before it takes a turn of its own. Retries under grpc's retry policy take no turns, because
+// interceptors do not see them.
 type Outbound struct {
 	cfg   OutboundConfig
 	calls *outbound.Calls
 }
 
 // NewOutbound returns an Outbound. It returns an error if neither Turns nor Places is set, if
-// MaxPause is not from 0 to a day, or if Outage is neither FailOpen nor FailClosed.
+// MaxPause is negative or more than a day, or if Outage is neither FailOpen nor FailClosed.
 func NewOutbound(cfg OutboundConfig) (*Outbound, error) {
 	calls, err := outbound.New("grpclimit.Outbound", outbound.Config{
 		Turns: cfg.Turns, Places: cfg.Places, MaxPause: cfg.MaxPause, Outage: string(cfg.Outage), Log: cfg.Log,
@@ -76,9 +78,10 @@ func NewOutbound(cfg OutboundConfig) (*Outbound, error) {
 }
 
 // UnaryClient implements grpc.UnaryClientInterceptor. A call that gets no place or turn fails: with
-// DeadlineExceeded if its turn would come after its deadline, and otherwise with the status of its
-// context. If the lease of its place is lost, it ends with Canceled, and its error matches
-// inflight.ErrLost. With FailOpen, it continues if the lease was lost because Redis did not answer.
+// DeadlineExceeded if its turn would come after its deadline, with the status of its context if
+// that is done, and in an outage, under FailClosed, with Unavailable. If the lease of its place is
+// lost, the call fails with Canceled, and its error matches inflight.ErrLost. With FailOpen, it
+// continues if the lease was lost because Redis did not answer.
 func (o *Outbound) UnaryClient(
 	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
@@ -93,10 +96,10 @@ func (o *Outbound) UnaryClient(
 	return held.Explain(err)
 }
 
-// StreamClient implements grpc.StreamClientInterceptor. It is like UnaryClient, for a stream, which
-// takes one turn when it opens. Receive until there is an error, or end the context: until then,
-// the stream holds its place even if the server has ended it. If its lease is lost, the stream ends
-// with Canceled, and the cause of its context is inflight.ErrLost.
+// StreamClient implements grpc.StreamClientInterceptor. It does the same as UnaryClient for a
+// stream, which takes one turn when it opens. Receive messages until there is an error, or cancel
+// the context: until then, the stream holds its place even if the server has ended it. If the lease
+// is lost, the stream fails with Canceled, and inflight.ErrLost is the cause in its context.
 func (o *Outbound) StreamClient(
 	ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
@@ -116,7 +119,7 @@ func (o *Outbound) StreamClient(
 		s.finished.Store(true)
 		go func() { // in the background, because grpc holds a lock of the stream here
 			o.calls.Pause(ctx, event, waitIn(err))
-			held.GiveBack() // keeps the context: an inner interceptor may reopen the stream
+			held.GiveBack() // does not cancel the context, because an inner interceptor may reopen the stream
 		}()
 	}))
 	if s.ClientStream, err = next(held.Context, desc, conn, method, opts...); err != nil {
@@ -132,11 +135,11 @@ type outgoing struct {
 	grpc.ClientStream
 	held     *place.Held
 	once     bool        // the server sends a single message
-	finished atomic.Bool // for grpc, so that OnFinish releases the place
-	stop     func() bool // stops the release of the place at the end of the caller's context
+	finished atomic.Bool // grpc has called OnFinish, which releases the place
+	stop     func() bool // keeps the end of the caller's context from releasing the place
 }
 
-// RecvMsg receives a message. After the last one, it releases the place.
+// RecvMsg receives a message. After the last message, or an error, it releases the place.
 func (s *outgoing) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	if err == nil && !s.once {
@@ -160,7 +163,7 @@ func (o *Outbound) event(ctx context.Context, method string, conn *grpc.ClientCo
 	return o.cfg.Event(ctx, method)
 }
 
-// waitIn returns how long a status asks its client to wait, or 0.
+// waitIn returns how long the status of err asks the client to wait, or 0.
 func waitIn(err error) time.Duration {
 	s := status.Convert(err)
 	if s.Code() == codes.ResourceExhausted || s.Code() == codes.Unavailable {
@@ -173,14 +176,15 @@ func waitIn(err error) time.Duration {
 	return 0
 }
 
-// unsentError wraps the limiter's error about a call that was not sent.
+// unsentError is the limiter's error for a call that was not sent.
 type unsentError struct {
 	error
 	code codes.Code
 }
 
-// unsent returns the limiter's error about a call that was not sent, with its status. In an outage,
-// a network timeout also matches context.DeadlineExceeded, so it checks for an outage first.
+// unsent adds a status to err, the limiter's error for a call that was not sent. It checks for an
+// outage before it checks for a deadline, because a network timeout also matches
+// context.DeadlineExceeded.
 func unsent(ctx context.Context, err error) error {
 	code := codes.Unavailable
 	switch {

@@ -17,9 +17,9 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// The first three are InvalidArgument: such calls fail whatever the count, so no client should
-// retry them. A missing key is not Unauthenticated, because a Key need not be a credential, and
-// clients would renew their tokens.
+// The first three errors are InvalidArgument: such a call fails regardless of the counts, so no
+// client should retry it. A missing key is not Unauthenticated, because a Key need not be a
+// credential, and clients would renew their tokens.
 var (
 	errNoKey     = status.Error(codes.InvalidArgument, "the call has no key to count it by: a required metadata value or IP address is missing, or a metadata value occurs several times")
 	errNoCost    = status.Error(codes.InvalidArgument, "the call has a negative cost")
@@ -28,8 +28,8 @@ var (
 	errOutage    = withDetails(codes.Unavailable, "calls cannot be counted at the moment; try again soon", retryInfo(time.Second))
 )
 
-// denial returns the status of a denied call, with the time to retry and the limits that deny. It
-// returns nil for an allowed call.
+// denial returns the status for a denied call, which specifies when to retry and which limits
+// denied the call. It returns nil if the call is allowed.
 func denial(d window.Decision) error {
 	switch {
 	case d.Allowed:
@@ -52,8 +52,8 @@ func retryInfo(after time.Duration) *errdetails.RetryInfo {
 	return &errdetails.RetryInfo{RetryDelay: durationpb.New(after)}
 }
 
-// withDetails returns a status with details. It panics if protobuf cannot encode one, which would
-// be a bug in this package.
+// withDetails returns the error for a status with details. It panics if protobuf cannot encode a
+// detail, which would be a bug in this package.
 func withDetails(code codes.Code, text string, details ...protoadapt.MessageV1) error {
 	s, err := status.New(code, text).WithDetails(details...)
 	if err != nil {
@@ -62,10 +62,10 @@ func withDetails(code codes.Code, text string, details ...protoadapt.MessageV1) 
 	return s.Err()
 }
 
-// pushBack sets the trailer grpc-retry-pushback-ms. It makes clients with a retry policy wait as
-// long as RetryInfo says, in whole milliseconds. A refusal without RetryInfo gets no trailer. In
-// gRFC A6, the trailer is a signed 32-bit number, so some clients do not retry after a wait of more
-// than 24 days.
+// pushBack sets the trailer grpc-retry-pushback-ms to the delay in RetryInfo, in whole
+// milliseconds. Clients that have a retry policy wait that long. If err has no RetryInfo, pushBack
+// sets no trailer. gRFC A6 defines the value as a signed 32-bit number, so some clients do not
+// retry if the delay is more than 24 days.
 func pushBack(ctx context.Context, err error) {
 	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.RetryInfo); ok {

@@ -9,20 +9,20 @@ import (
 	"github.com/slidegate/slidegate/inflight"
 )
 
-// InFlight reports how many units limiters of package inflight hold in this process, each time the
-// provider collects metrics. This complements the metrics that New records about their decisions,
-// so call both:
+// InFlight registers metrics of how many units the given limiters hold in this process. The
+// provider reads them each time it collects metrics. They complement the metrics that New records
+// for decisions, so call both functions:
 //
 //	limiter, err := inflight.New(conn, inflight.Config{Name: "exports", Max: 5, Observe: observe})
 //	// ...
 //	_, err = otelgate.InFlight(otel.GetMeterProvider(), limiter)
 //
-// Pass each limiter once, but no limiter from With, which is reported together with its original.
-// Use the Registration for a limiter that is closed before the program ends: Unregister stops the
-// reports.
+// Pass each limiter once, but no limiter returned by With: it is reported together with the
+// original. If a limiter is closed before the program ends, call Unregister on the Registration to
+// stop reporting.
 //
-// The errors are those of New. Like the methods of a limiter, InFlight panics if one is nil or
-// zero.
+// InFlight returns an error in the same cases as New. Like a limiter's methods, InFlight panics if
+// a limiter is nil or zero.
 func InFlight(provider metric.MeterProvider, limiters ...*inflight.Limiter) (metric.Registration, error) {
 	meter, err := meterOf(provider)
 	if err != nil {

@@ -13,13 +13,13 @@
 //	})
 //
 // The metrics count allowed and denied requests, Redis outages and uses of the fallback. They also
-// measure the latency of decisions and of Redis, and the size of batches. InFlight adds how many
-// units of package inflight a process holds, and how many of its calls wait. Metrics and span
-// events name the limiter, never the event key, so cardinality stays low and no user appears in
-// them.
+// measure the latency of decisions and of Redis, and batch sizes. InFlight adds metrics of how many
+// units a process holds in limiters of package inflight, and how many calls wait for units. Metrics
+// and span events name the limiter, but never the event key. So cardinality stays low, and they do
+// not identify users.
 //
-// docs/monitoring.md lists all metrics and attributes. It also has a Grafana dashboard and alerts
-// for Prometheus.
+// docs/monitoring.md lists all metrics and attributes. It also describes a Grafana dashboard and
+// Prometheus alerts.
 package otelgate
 
 import (
@@ -35,14 +35,15 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// New returns a function for Config.Observe of window, ar1, pace, inflight and login. One function
-// can serve all limiters of a program, because each observation names its limiter. It is safe for
-// concurrent use.
+// New returns a function to set as Config.Observe in packages window, ar1, pace, inflight and
+// login. All limiters of a program can share one function, because each observation names its
+// limiter. The function is safe for concurrent use.
 //
-// It keeps a few attribute sets for each Config.Name and each plan (WithPlan), and never drops
-// them. So do not use a Name or plan per customer: use With to give customers their own limits.
+// The function keeps a few attribute sets for each Config.Name and each plan (see WithPlan), and
+// never drops them. So do not create a Name or a plan for each customer: use With to give customers
+// their own limits.
 //
-// New returns an error if provider is nil, or if it rejects an instrument.
+// New returns an error if provider is nil, or if provider rejects an instrument.
 func New(provider metric.MeterProvider) (func(context.Context, window.Observation), error) {
 	meter, err := meterOf(provider)
 	if err != nil {
@@ -55,7 +56,7 @@ func New(provider metric.MeterProvider) (func(context.Context, window.Observatio
 	return o.observe, nil
 }
 
-// meterOf returns the meter of all metrics.
+// meterOf returns the meter for all metrics of this package.
 func meterOf(provider metric.MeterProvider) (metric.Meter, error) {
 	if provider == nil {
 		return nil, errors.New("slidegate: otelgate has no MeterProvider; use otel.GetMeterProvider()")
@@ -63,10 +64,10 @@ func meterOf(provider metric.MeterProvider) (metric.Meter, error) {
 	return provider.Meter("github.com/slidegate/slidegate/otelgate"), nil
 }
 
-// An observer records observations.
+// An observer records observations as metrics and span events.
 type observer struct {
-	duration metric.Float64Histogram // from call to decision
-	redis    metric.Float64Histogram // the part of duration in Redis
+	duration metric.Float64Histogram // from a call to its decision
+	redis    metric.Float64Histogram // the part of the duration spent in Redis
 	batch    metric.Int64Histogram
 	merged   metric.Int64Counter
 	full     metric.Int64Counter
@@ -96,7 +97,7 @@ func newObserver(meter metric.Meter) (*observer, error) {
 	return o, m.err
 }
 
-// observe records one observation. New returns it.
+// observe records one observation. It is the function that New returns.
 func (o *observer) observe(ctx context.Context, seen window.Observation) {
 	s := o.options(ctx, seriesOf(&seen))
 	switch seen.Kind {
@@ -110,13 +111,13 @@ func (o *observer) observe(ctx context.Context, seen window.Observation) {
 		o.cacheOff.Add(ctx, 1, s.add...)
 	case inflight.KindLost, inflight.KindOverdue:
 		o.lost.Add(ctx, 1, lostBy(seen.Limiter, seen.Kind))
-	default: // a decision, or the reason why there is none
+	default: // a decision, or an error instead of a decision
 		o.decided(ctx, &seen, s)
 		addEvent(ctx, &seen, s)
 	}
 }
 
-// decided records how a call ended.
+// decided records the metrics of a decision, or of an error.
 func (o *observer) decided(ctx context.Context, seen *window.Observation, s *options) {
 	o.duration.Record(ctx, seen.Took.Seconds(), s.recordDecision...)
 	if seen.InRedis > 0 {
@@ -131,7 +132,7 @@ func (o *observer) decided(ctx context.Context, seen *window.Observation, s *opt
 	}
 }
 
-// options returns the options of a series, which it creates on first use.
+// options returns the options for a series. It creates them on first use.
 func (o *observer) options(ctx context.Context, of series) *options {
 	if s := (*o.known.Load())[of]; s != nil {
 		return s
@@ -139,8 +140,8 @@ func (o *observer) options(ctx context.Context, of series) *options {
 	return o.register(ctx, of)
 }
 
-// register creates the options of a series, unless another goroutine has done so. For a new limiter
-// it starts the counters at zero, so that Prometheus sees their first increment.
+// register creates the options for a series, unless another goroutine has already created them. For
+// a new limiter it also starts the counters at zero, so that Prometheus sees the first increment.
 func (o *observer) register(ctx context.Context, of series) *options {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -159,7 +160,7 @@ func (o *observer) register(ctx context.Context, of series) *options {
 	return all[of]
 }
 
-// start adds zero to the counters of a limiter.
+// start adds zero to each of the limiter's counters.
 func (o *observer) start(ctx context.Context, limiter string, s *options) {
 	for _, counter := range []interface {
 		Add(context.Context, int64, ...metric.AddOption)
@@ -171,16 +172,16 @@ func (o *observer) start(ctx context.Context, limiter string, s *options) {
 	}
 }
 
-// lostBy returns the attributes of leases that a limiter lost. Losses are rare, so the attributes
-// are not cached.
+// lostBy returns the attributes for leases that a limiter has lost. Losses are rare, so the
+// attributes are not cached.
 func lostBy(limiter string, kind window.Kind) metric.AddOption {
 	return metric.WithAttributeSet(attribute.NewSet(limiterName.String(limiter), leaseOutcome.String(string(kind))))
 }
 
-// options holds the attributes of a series, ready for the API. Creating them takes longer than
-// recording.
+// options holds the attributes of a series in the form that the API takes. They are cached because
+// creating them takes longer than recording a value.
 type options struct {
-	attributes     []attribute.KeyValue  // of a decision
+	attributes     []attribute.KeyValue  // of a span event
 	recordDecision []metric.RecordOption // with all attributes
 	record         []metric.RecordOption // with the limiter only
 	add            []metric.AddOption    // with the limiter only

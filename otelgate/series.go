@@ -10,26 +10,26 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// The attributes.
+// The attributes of metrics and span events.
 const (
 	limiterName   = attribute.Key("slidegate.limiter.name")            // Config.Name
 	limiterPlan   = attribute.Key("slidegate.limiter.plan")            // the name from WithPlan, if there is one
 	outcome       = attribute.Key("slidegate.decision.outcome")        // the window.Kind of a decision
-	source        = attribute.Key("slidegate.decision.source")         // who decided
-	errorType     = attribute.Key("error.type")                        // the window.Reason why Redis did not decide, or _OTHER if the call was refused
+	source        = attribute.Key("slidegate.decision.source")         // what decided: byRedis and so on
+	errorType     = attribute.Key("error.type")                        // the window.Reason why Redis did not decide, or _OTHER if the limiter refused the call
 	retryAfter    = attribute.Key("slidegate.decision.retry_after")    // in seconds; see window.Decision
 	tightestLimit = attribute.Key("slidegate.decision.tightest_limit") // such as 5/1h
 	leaseOutcome  = attribute.Key("slidegate.lease.outcome")           // how a lease was lost: inflight.KindLost or KindOverdue
 )
 
-// Who decided.
+// The values of source.
 const (
 	byRedis       = "redis"
 	byMemory      = "memory"       // a limiter from NewLocal
 	byDenialCache = "denial_cache" // without a call to Redis
 	byFallback    = "fallback"     // in an outage
-	byOverride    = "override"     // a block, or unlimited, without a call to Redis
-	byNobody      = "none"         // there is only an error
+	byOverride    = "override"     // an override that blocks or lifts the limits, without a call to Redis
+	byNobody      = "none"         // there is an error and no decision
 )
 
 // series identifies the decisions that share all attributes.
@@ -45,7 +45,8 @@ func seriesOf(o *window.Observation) series {
 	return series{limiter: o.Limiter, plan: o.Plan, outcome: o.Kind, source: sourceOf(o), reason: o.Reason}
 }
 
-// sourceOf returns who decided. Decisions of packages pace and inflight have no Usage.
+// sourceOf returns the source of a decision. A missing Usage does not mean that there is no
+// decision: decisions of packages pace and inflight have none.
 func sourceOf(o *window.Observation) string {
 	switch {
 	case len(o.Decision.Usage) == 0 && o.Kind != window.KindAllowed && o.Kind != window.KindDenied:
@@ -62,7 +63,7 @@ func sourceOf(o *window.Observation) string {
 	return byMemory
 }
 
-// attributes returns the attributes of a decision.
+// attributes returns the attributes of a decision in this series.
 func (s series) attributes() []attribute.KeyValue {
 	all := []attribute.KeyValue{limiterName.String(s.limiter), outcome.String(string(s.outcome)), source.String(s.source)}
 	if s.plan != "" {
@@ -77,7 +78,7 @@ func (s series) attributes() []attribute.KeyValue {
 	return all
 }
 
-// addEvent adds a decision to the caller's span, if the span is recording.
+// addEvent adds a span event for the decision to the caller's span, if the span is recording.
 func addEvent(ctx context.Context, o *window.Observation, s *options) {
 	span := trace.SpanFromContext(ctx)
 	if !span.IsRecording() {
