@@ -1,11 +1,12 @@
 // Package ar1 is a distributed rate limiter that keeps one number per limit: on Redis, on Redis
 // Cluster, or in the memory of one process.
 //
-// That number is a level, an exponential moving average of the rate. Each unit raises it by 1, and
-// it decays by half every 0.69 x Per. So memory does not grow with the counts, and the level also
-// estimates the rate. In return, ar1 is looser than the sliding windows of package window: a span
-// of Per may hold up to 2 x Max. It also cannot show which attempts caused a denial. Do not use it
-// for a minimum distance between two events, such as one every 5 s.
+// That number is a level: an exponential moving average of the rate. Each unit raises the level by
+// 1, and the level halves every 0.69 x Per. Memory use therefore does not grow with the counts, and
+// the level also estimates the rate. In return, ar1 is looser than the sliding windows of package
+// window: an interval of length Per can hold up to 2 x Max units. It also cannot show which
+// attempts caused a denial. Do not use it to enforce a minimum distance between events, such as one
+// every 5 s.
 //
 //	limiter, err := ar1.New(conn, ar1.Config{ // conn comes from window.Dial
 //		Name:   "api",
@@ -14,30 +15,30 @@
 //	// ...
 //	d, err := limiter.Allow(ctx, "API key 17")
 //	switch {
-//	case err != nil: // Redis cannot answer: allow or deny, as you choose
+//	case err != nil: // Redis cannot answer: allow or deny, your choice
 //	case d.Allowed: // go ahead
-//	default: // answer HTTP 429; Retry-After is d.RetryAfter in seconds, rounded up
+//	default: // respond with HTTP 429; Retry-After is d.RetryAfter in seconds, rounded up
 //	}
 //
-// The parameter event of every method names the subject that is limited: an address, an account, an
-// API key. Each event has its own levels, in one Redis key. Methods work as in window. AllowAll,
-// AllowUpTo, Charge, Settle and With are missing.
+// The event parameter of every method names the subject that is limited: an address, an account, an
+// API key. The levels of each event are kept in one Redis key. Methods work as in window, but ar1
+// has no AllowAll, AllowUpTo, Charge, Settle or With.
 //
 // # How rate limiting by a level works
 //
-// In equal steps of time the level is a first-order autoregressive process, x' = φ·x + n with φ =
-// e^(-step/Per), hence the name. A request for n units is allowed while
+// Sampled at equal steps of time, the level is a first-order autoregressive process, x' = φ·x + n
+// with φ = e^(-step/Per), hence the name. A request for n units is allowed if
 //
 //	x + n <= C, where C = 1 / (1 - e^(-1/Max))
 //
-// C is the peak of a steady flow of Max per Per. For a Max of 5 it is 5.52, and in general about
-// Max + 1/2. So, for a limit of 5 in 10 s:
+// C is the peak level of a steady flow of Max units per Per. It is about Max + 1/2: for a Max of 5,
+// it is 5.52. For a limit of 5 in 10 s, for example:
 //
-//   - After a rest, when the level is 0, exactly Max units are allowed at once: 5.
+//   - When the level is 0, exactly Max units are allowed at once: 5.
 //   - A steady flow of single units of up to Max per Per, evenly spaced and at least 5 µs apart, is
-//     never denied: one every 2 s, forever. Batches can be denied: all 5 at once again need 23 s
-//     of silence.
-//   - An interval of length Per holds up to 2 x Max: the burst of 5, and 5 more as the level
+//     never denied: one every 2 s, forever. Batches can be denied: allowing 5 at once again takes
+//     23 s of silence.
+//   - An interval of length Per can hold up to 2 x Max: the burst of 5, and 5 more as the level
 //     decays. Package window never allows more than Max.
 //
 // A level below 1/4 counts as 0, and the event is forgotten. That takes 1.4 x Per after a single
@@ -60,54 +61,55 @@ import (
 // These types are those of window.
 type (
 	// Limit is a rate limit: it allows exactly Max units at once after a rest, a steady Max per
-	// Per, and up to 2 x Max in any span of Per. Max is 1 to 10^7. Resolution must be 0, since a
-	// level has no buckets. Format a limit with Label, because String shows a Resolution for a
-	// large Max. Create limits with PerHour or ParseLimit of window, but not with Every, because a
-	// level is not a minimum distance.
+	// Per, and up to 2 x Max in any interval of length Per. Max is 1 to 10^7. Resolution must be 0,
+	// since a level has no buckets. Format a limit with Label, because String shows a Resolution
+	// for a large Max. Create limits with window.PerHour or window.ParseLimit, for example, but not
+	// with window.Every, because a level cannot enforce a minimum distance.
 	Limit = window.Limit
 
-	// Decision is as in window, with two differences. At is in whole microseconds, and shows the
-	// clock even after it stepped back. After a denial, Counted is the number of units asked for;
-	// the level rises by less (see Config.CountDenied).
+	// Decision is as in window, with two differences. At has a resolution of 1 µs, and is the time
+	// of the clock even if the clock has stepped back. If a denied attempt is counted, Counted is
+	// the number of units asked for, although the level rises by less (see Config.CountDenied).
 	Decision = window.Decision
 	// Result is as in window.
 	Result = window.Result
 
 	// Usage is as in window, derived from the level. Remaining is how many units the limit would
-	// allow at once. Used is Max - Remaining: about the level, and never above Max. ResetAfter is
-	// the time until the level counts as 0. Waits above 290 years, which only occur with a Per of
-	// decades, are reported as 290 years.
+	// allow at once. Used is Max - Remaining: it approximates the level, and is never above Max.
+	// ResetAfter is the time until the level counts as 0. Waits above 290 years, which occur only
+	// if Per is decades long, are reported as 290 years.
 	Usage = window.Usage
 
 	// Observation is as in window.
 	Observation = window.Observation
 )
 
-// Config holds the limits of a Limiter, and the name that it counts under. Only Name and Limits are
-// required. Fields work as in window.Config unless described otherwise.
+// Config configures a Limiter. Only Name and Limits are required. Fields work as in window.Config
+// unless described otherwise.
 type Config struct {
-	// Name is as in window. Limiters of one Name share their levels, but not with a limiter of
-	// window.
+	// Name is as in window. Limiters with the same Name share their levels, but never with a
+	// limiter of package window.
 	Name string
 
-	// Limits holds 1 to 31 limits, as in window. Each may hold up to 2 x Max in a span of Per. When
-	// Max is lowered, a level above it denies until it has decayed.
-	// https://github.com/slidegate/slidegate/blob/main/docs/algorithm.md
+	// Limits holds 1 to 31 limits, as in window. Under each of them, an interval of length Per can
+	// hold up to 2 x Max units. If Max is lowered, a level above the new Max causes denials until
+	// it has decayed. https://github.com/slidegate/slidegate/blob/main/docs/algorithm.md
 	Limits []Limit
 
-	// CountDenied counts denied attempts too, as in window. They raise a level to at most C: once a
-	// client stops, its next unit is allowed Per/Max later.
+	// CountDenied makes denied attempts count too, as in window. They raise a level to at most C,
+	// so once a client stops, its next unit is allowed after Per/Max.
 	CountDenied bool
 
 	// Secret hides events in keys with HMAC-SHA256, as in window. It needs at least 16 random
 	// bytes.
 	Secret []byte `json:"-"`
 
-	// Now is the clock, as in window, but in whole microseconds, and from 1970 to 2255.
+	// Now is the clock, as in window, but with a resolution of 1 µs, and for times from 1970 to
+	// 2255.
 	Now func() time.Time `json:"-"`
 
 	// Timeout bounds how long one call waits for Redis in total, as in window. 0 means 250 ms. If
-	// it is negative, only the context of the call ends the wait.
+	// Timeout is negative, only the call's context ends the wait.
 	// https://github.com/slidegate/slidegate/blob/main/docs/outages.md
 	Timeout time.Duration
 
@@ -120,19 +122,21 @@ type Config struct {
 	// MaxEvents bounds how many events a limiter in memory holds, as in window.
 	MaxEvents int
 
-	// AllowWhenFull allows new events, without counting them, while MaxEvents are held.
+	// AllowWhenFull makes a limiter that already holds MaxEvents events allow new ones without
+	// counting them, instead of denying them.
 	AllowWhenFull bool
 
 	// Observe is called after each attempt and peek, and when an outage starts or ends, as in
 	// window.
 	Observe func(ctx context.Context, o Observation) `json:"-"`
 
-	// OnDenied is called after each denied attempt, with its event, as in window.
+	// OnDenied is called after each denied attempt, as in window. Unlike Observe, it receives the
+	// event.
 	OnDenied func(ctx context.Context, d window.Denial) `json:"-"`
 }
 
-// Limiter allows or denies attempts under its limits, as in window. New and NewLocal return one. It
-// is safe for concurrent use and needs no Close.
+// Limiter allows or denies attempts under its limits, as in window. New and NewLocal each return a
+// Limiter. It is safe for concurrent use and needs no Close.
 //
 // Most callers should use Allow. Inspect also estimates the rate, for dashboards and scores.
 type Limiter struct {
@@ -144,7 +148,7 @@ type Limiter struct {
 	onDenied func(context.Context, window.Denial) // may be nil
 }
 
-// These errors can be distinguished with errors.Is. They are those of window.
+// These errors can be distinguished with errors.Is. They are the same values as in window.
 var (
 	ErrEmptyEvent   = window.ErrEmptyEvent   // the event is ""
 	ErrInvalidCost  = window.ErrInvalidCost  // less than one unit
@@ -153,17 +157,18 @@ var (
 	ErrUncertain    = window.ErrUncertain    // no reply came; it may or may not have been counted
 )
 
-// New returns a limiter that keeps its levels in the Redis or Redis Cluster of a Connection, which
-// comes from window.Dial, window.On or package goredisgate. It sends nothing yet, so an error is
-// about conn or cfg, and says what to do. Its circuit breaker works as in window.
+// New returns a limiter that keeps its levels in the Redis or Redis Cluster that conn connects to.
+// Create conn with window.Dial, window.On or package goredisgate. New sends nothing, so an error
+// always concerns conn or cfg, and says what to do. The circuit breaker works as in window.
 func New(conn *window.Connection, cfg Config) (*Limiter, error) {
 	e, err := engine.New((*pipeline.Connection)(conn), cfg.engine(), engineLimits(cfg.Limits))
 	return newLimiter(e, err, cfg)
 }
 
 // NewLocal returns a limiter that keeps its levels in this process's memory: no Redis, same
-// answers. Each one has its own levels, whatever its Name. It forgets events by itself, unless
-// Config.Now sets its clock. It takes no Fallback, because it never needs one.
+// answers. Each local limiter has its own levels, even if it shares its Name with another. It
+// forgets expired events by itself, unless Config.Now sets its clock. Config.Fallback must be nil,
+// because a local limiter never needs one.
 func NewLocal(cfg Config) (*Limiter, error) {
 	if cfg.Fallback != nil {
 		return nil, outage.Needless(cfg.Name)
@@ -183,8 +188,9 @@ func newLimiter(e *engine.Limiter, err error, cfg Config) (*Limiter, error) {
 	return &Limiter{engine: e, limits: slices.Clone(cfg.Limits), fallback: cfg.Fallback, observe: cfg.Observe, onDenied: cfg.OnDenied}, nil
 }
 
-// WithPlan returns the same limiter with the name of a plan for metrics, as in window. It does not
-// change the limits: for each plan with other limits, create a separate limiter of the same Name.
+// WithPlan returns a limiter that is like l but sets Observation.Plan to the given plan, as in
+// window. It does not change the limits: for each plan that has its own limits, create a separate
+// limiter with the same Name.
 func (l *Limiter) WithPlan(plan string) *Limiter {
 	l.made()
 	named := *l
@@ -192,8 +198,8 @@ func (l *Limiter) WithPlan(plan string) *Limiter {
 	return &named
 }
 
-// made returns the engine of a limiter from New or NewLocal. It panics for any other limiter,
-// which is a mistake in the program.
+// made returns the limiter's engine. It panics if the limiter was not created by New or NewLocal,
+// which is a programming error.
 func (l *Limiter) made() *engine.Limiter {
 	if l == nil || l.engine == nil {
 		panic("slidegate: this limiter is nil or zero; create one with ar1.New or NewLocal")
@@ -207,20 +213,21 @@ func (l *Limiter) Allow(ctx context.Context, event string) (Decision, error) {
 }
 
 // AllowN decides whether n units of the event are allowed now, as in window, and counts all of them
-// or none. After a denial, the same request is allowed RetryAfter later, and not a millisecond
-// sooner, unless something else happens in between. Errors are those of window, except that a
-// record can run out of room for limits, but not for units.
+// or none. After a denial, retrying the same request after exactly RetryAfter succeeds, and
+// retrying a millisecond earlier fails, unless something else changes the levels in between. Errors
+// are the same as in window, except that a record can be full only because of the number of limits,
+// not of units.
 func (l *Limiter) AllowN(ctx context.Context, event string, n int64) (Decision, error) {
 	return l.decide(ctx, engine.Allow, event, n)
 }
 
-// AllowEach decides on many events at once, as in window. The answers are those of successive calls
-// of Allow, in one round trip to each shard, each with its own error.
+// AllowEach decides on many events at once, as in window. The answers are the same as from
+// successive calls of Allow, but take only one round trip to each shard. Each has its own error.
 func (l *Limiter) AllowEach(ctx context.Context, events []string) []Result {
 	return l.decideEach(ctx, engine.Allow, events)
 }
 
-// decideEach answers a request of one unit for each event.
+// decideEach answers a request for one unit of each event.
 func (l *Limiter) decideEach(ctx context.Context, v engine.Verb, events []string) []Result {
 	began, results := time.Now(), make([]Result, len(events))
 	replies, errs := l.made().DecideEach(ctx, v, events, nil)
@@ -235,15 +242,16 @@ func (l *Limiter) Peek(ctx context.Context, event string) (Decision, error) {
 	return l.PeekN(ctx, event, 1)
 }
 
-// PeekN returns what AllowN would answer, as in window, but counts nothing and writes nothing.
-// While the clock reads earlier than the record, because it stepped back, a wait does not start
-// until the next attempt, which dates the levels to that time.
+// PeekN returns what AllowN would return, as in window, but counts nothing and writes nothing. If
+// the clock has stepped back to before the time of the record, the level does not start to decay,
+// and RetryAfter does not start to shrink, until the next attempt, which moves the record to the
+// time of the clock.
 func (l *Limiter) PeekN(ctx context.Context, event string, n int64) (Decision, error) {
 	return l.decide(ctx, engine.Peek, event, n)
 }
 
-// PeekEach returns what Peek would return for each of many events, as in window, in one round trip to
-// each shard.
+// PeekEach returns what Peek would return for each of the events, as in window, and takes one round
+// trip to each shard.
 func (l *Limiter) PeekEach(ctx context.Context, events []string) []Result {
 	return l.decideEach(ctx, engine.Peek, events)
 }
@@ -254,7 +262,7 @@ func (l *Limiter) Wait(ctx context.Context, event string) (Decision, error) {
 }
 
 // WaitN waits until n units are allowed and counted, as in window. If the deadline of ctx comes too
-// early for that, it returns at once, with the denial and an error that matches
+// early for that, WaitN returns at once, with the denial and an error that matches
 // context.DeadlineExceeded.
 func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, error) {
 	for {
@@ -269,13 +277,13 @@ func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, e
 	}
 }
 
-// Refund gives back what is left of the units that d counted. In every limit of d.Usage, they have
-// decayed since d.At like the level itself. Less than 1/4 of a unit is not refunded, because it may
-// have been forgotten. A denial is not refunded, because it may have raised a level by less than
-// its units (see Config.CountDenied).
+// Refund gives back what is left of the units that d counted, under each limit in d.Usage. Since
+// d.At, they have decayed like the level itself. If less than 1/4 of a unit is left, Refund gives
+// back nothing, because the level may have been forgotten. It does not refund a denial, because
+// that may have raised a level by less than its units (see Config.CountDenied).
 //
-// Refund a decision once, and not across a Reset or a step of the clock: that would give back units
-// of another caller. Otherwise it works as in window.
+// Refund a decision once, and not after a Reset or a step of the clock: that could give back units
+// of another caller. Otherwise Refund works as in window.
 func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
 	e := l.made()
 	switch {
@@ -288,14 +296,15 @@ func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
 	return e.Refund(ctx, event, l.counted(d))
 }
 
-// Reset forgets the event, as in window: all its levels are 0, those of a Fallback too.
+// Reset forgets the event, as in window: it sets all levels of the event to 0, in the Fallback too.
 func (l *Limiter) Reset(ctx context.Context, event string) error {
 	return outage.Reset(ctx, l.made(), event, l.fallback, (*Limiter).Reset)
 }
 
-// Inspect returns the levels of an event, and the rates that they correspond to. These are rates of
-// allowed units, unless denied attempts count. It writes nothing, and never asks the Fallback.
-// RetryAfter in its Usage is for one unit. Errors are those of AllowN, but never ErrUncertain.
+// Inspect returns the levels of the event, and the rates that they correspond to. Unless denied
+// attempts count, these are the rates of allowed units. Inspect writes nothing, and never asks the
+// Fallback. The RetryAfter of each Usage is for one unit. Errors are those of AllowN, except
+// ErrUncertain.
 func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
 	reply, err := l.made().Inspect(ctx, event)
 	if err != nil {
@@ -308,20 +317,20 @@ func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
 
 // Snapshot is the state of one event.
 type Snapshot struct {
-	Event  string       // as the caller named it
+	Event  string       // as passed to Inspect
 	Key    string       // the key in Redis
 	At     time.Time    // as in Decision
 	Limits []LimitState // in the order of Config.Limits
 
-	// Others are the levels that callers with other limits count for the event. Redis does not
-	// store the Max of a limit, so only the Per of their Limit is known, and Used, Remaining and
-	// RetryAfter are 0. In memory there are none.
+	// Others are the levels of the event that belong to limits of other callers. Redis does not
+	// store the Max of a limit, so only Limit.Per is known, and Used, Remaining and RetryAfter are
+	// 0. In memory, Others is empty.
 	Others []LimitState
 }
 
 // LimitState is the state of one limit of one event. Averaged over time, Rate is the rate of
-// counted units, if that is at least one in a Per. For rarer ones it is less, because a level below
-// 1/4 counts as 0. Right after a unit, it reads 1/Per higher than right before.
+// counted units, provided that there is at least one unit per Per. If units are rarer, Rate is
+// lower, because a level below 1/4 counts as 0. Each unit raises Rate by 1/Per.
 type LimitState struct {
 	Usage
 	Level    float64       // in units, to 10^-8; 0 below 1/4

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	maxUnits = 1e7     // rounding errors of doubles grow with Max²: here they reach 1/10 of a unit
+	maxUnits = 1e7     // rounding errors of doubles grow with Max²: at this Max, they reach 1/10 of a unit
 	maxTime  = 1 << 53 // the first µs that the script rejects, in the year 2255
 )
 
-// engine converts the configuration into the form that limiters of every kind share.
+// engine converts the configuration into the form that all kinds of limiters share.
 func (cfg Config) engine() engine.Config {
 	c := engine.Config{
 		Kind: "a", Script: lua.AR1, MaxUnits: maxUnits,
@@ -38,7 +38,7 @@ func (cfg Config) engine() engine.Config {
 	return c
 }
 
-// engineLimits converts the limits into the form that limiters of every kind share.
+// engineLimits converts limits into the form that all kinds of limiters share.
 func engineLimits(limits []Limit) (all []engine.Limit) {
 	for _, l := range limits {
 		fault := engine.CheckRange(l.Max, maxUnits, "10^7", l.Per)

@@ -8,10 +8,10 @@ import (
 	"github.com/slidegate/slidegate/internal/clock"
 )
 
-// errNoSnapshot is returned for a reply that no Slidegate script sends.
+// errNoSnapshot is returned for a reply that no Slidegate script would send.
 var errNoSnapshot = errors.New("the reply to inspect does not match the header of ar1.lua; remove the script that Redis holds under this hash")
 
-// snapshot converts a reply to inspect, whose form is described in the header of ar1.lua.
+// snapshot converts the reply to the verb inspect, which the header of ar1.lua describes.
 func (l *Limiter) snapshot(reply []int64) (Snapshot, error) {
 	n := 2 + 4*len(l.limits)
 	if len(reply) < n || (len(reply)-n)%3 > 0 {
@@ -29,7 +29,7 @@ func (l *Limiter) snapshot(reply []int64) (Snapshot, error) {
 	return s, nil
 }
 
-// newLimitState returns the state of a limit from a Usage and a level in units of 10^-8.
+// newLimitState returns the state of a limit from its Usage and its level in units of 10^-8.
 func newLimitState(u Usage, level int64) LimitState {
 	s := LimitState{Usage: u, Level: float64(level) / 1e8, HalfLife: time.Duration(float64(u.Limit.Per) * math.Ln2)}
 	s.Rate = s.Level / u.Limit.Per.Seconds()

@@ -7,11 +7,11 @@ import (
 )
 
 // minLevel is the smallest level that does not count as 0. It is less than 1/e, to which a level of
-// 1 decays in Per. So nothing is forgotten within a Per of its last unit. Otherwise an interval of
-// Per could hold more than 2 x Max.
+// 1 decays in Per, so no event is forgotten within Per of its last unit. Otherwise an interval of
+// length Per could hold more than 2 x Max units.
 const minLevel = 0.25
 
-// bounds holds a limit in the numbers used to decide.
+// bounds holds the numbers that decisions under a limit use.
 type bounds struct {
 	per       float64 // in ms
 	max       float64
@@ -19,9 +19,9 @@ type bounds struct {
 	tolerance float64 // relative; see highest
 }
 
-// newBounds returns the numbers of a limit. It computes C - Max directly, so that a large Max loses
-// no digits. From 20 on it uses a series in 1/Max (with the Bernoulli numbers), which is accurate
-// to 10^-15. ar1.lua computes it the same way.
+// newBounds returns the bounds of a limit. It computes C - Max directly, so that no digits are lost
+// if Max is large. For a Max of 20 or more, it uses a series in 1/Max (with Bernoulli numbers) that
+// is accurate to 10^-15. ar1.lua computes the bounds in the same way.
 func newBounds(l engine.Limit) bounds {
 	b := bounds{per: float64(l.Per), max: float64(l.Max)}
 	if b.max < 20 {
@@ -35,14 +35,15 @@ func newBounds(l engine.Limit) bounds {
 	return b
 }
 
-// highest returns the highest level at which n units are allowed: C - n, and a little more. The
-// tolerance covers what decays in a µs, the step of the clock, and the rounding errors of doubles.
-// Without it, a steady flow of Max per Per, which reaches C - n, would be denied now and then. In
-// total it is at most 1/5 of a unit: with 1/4, an interval of Per could hold more than 2 x Max.
+// highest returns the highest level at which n units are allowed: C - n plus a tolerance. The
+// tolerance covers the decay within 1 µs, which is the resolution of the clock, and the rounding
+// errors of doubles. Without it, a steady flow of Max units per Per, which reaches C - n, would
+// occasionally be denied. The tolerance is at most 1/5 of a unit: if it were 1/4, an interval of
+// length Per could hold more than 2 x Max units.
 func (b bounds) highest(n float64) float64 { return (b.max - n + b.excess) * (1 + b.tolerance) }
 
-// after returns a level after some time. If the time is negative, because the clock has stepped
-// back, it returns the level unchanged.
+// after returns what the level x has decayed to after us microseconds. If us is negative, because
+// the clock has stepped back, x does not decay.
 func (b bounds) after(x float64, us int64) float64 {
 	x *= math.Exp(-float64(max(0, us)) / 1000 / b.per)
 	if x < minLevel {
@@ -51,12 +52,12 @@ func (b bounds) after(x float64, us int64) float64 {
 	return x
 }
 
-// add adds n units to a level. If they do not fit, the level stops where an allowed request may
-// bring it, or stays where it was if that is higher.
+// add returns the level x after counting n units. If the units do not fit, the level rises only as
+// far as an allowed request could raise it, and never falls.
 func (b bounds) add(x, n float64) float64 { return max(x, min(x, b.highest(n))+n) }
 
-// usage returns the units of Max that cannot be allowed at once, the wait until n can, and the wait
-// until the level counts as 0, in whole ms.
+// usage returns how many of Max units are not available at the level x, the wait until n units are
+// allowed, and the wait until the level counts as 0. The waits are in whole ms.
 func (b bounds) usage(x, n float64) (used, retry, reset int64) {
 	used = int64(b.max - math.Floor(min(b.max, max(0, (b.highest(n)-x)/(1+b.tolerance)+n))))
 	if x > 0 {
@@ -65,7 +66,7 @@ func (b bounds) usage(x, n float64) (used, retry, reset int64) {
 	return used, b.wait(x, b.highest(n)), reset
 }
 
-// wait returns how many whole ms a level takes to decay to another one.
+// wait returns how many whole ms the level takes to decay from x to to.
 func (b bounds) wait(x, to float64) int64 {
 	if x <= to {
 		return 0

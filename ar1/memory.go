@@ -15,7 +15,7 @@ type levels struct {
 	allowWhenFull bool
 }
 
-// record is the state of one event: the level of each limit at a time in µs.
+// record is the state of one event: the level of each limit at the time at, in µs.
 type record struct {
 	at     int64
 	levels []float64
@@ -30,7 +30,7 @@ func newMemory(cfg engine.Config, limits []engine.Limit) *levels {
 	return m
 }
 
-// forgotten reports whether every level of a record counts as 0.
+// forgotten reports whether every level of the record counts as 0.
 func (m *levels) forgotten(r *record, now int64) bool {
 	for i := range m.limits {
 		if m.level(r, i, now) > 0 {
@@ -40,7 +40,7 @@ func (m *levels) forgotten(r *record, now int64) bool {
 	return true
 }
 
-// level returns the level of limit i now.
+// level returns the level of the i-th limit at the time now.
 func (m *levels) level(r *record, i int, now int64) float64 {
 	if r == nil {
 		return 0
@@ -48,8 +48,8 @@ func (m *levels) level(r *record, i int, now int64) float64 {
 	return m.limits[i].after(r.levels[i], now-r.at)
 }
 
-// Decide answers a request. If the clock stepped back, it dates the levels to now, even if it
-// denies.
+// Decide answers a request for n units of the event. If the clock has stepped back, Decide moves
+// the record to the time of the clock, even if it denies.
 func (m *levels) Decide(_ context.Context, _ *engine.Limits, v engine.Verb, event string, n int64) (engine.Reply, error) {
 	var e memory.Event[record]
 	if err := m.Open(&e, event); err != nil {
@@ -72,7 +72,7 @@ func (m *levels) Decide(_ context.Context, _ *engine.Limits, v engine.Verb, even
 	return r, nil
 }
 
-// answer decides without changing the record.
+// answer decides on n units without changing the record.
 func (m *levels) answer(rec *record, v engine.Verb, n, now int64) engine.Reply {
 	r, granted := engine.Reply{At: now}, n
 	for i, b := range m.limits {
@@ -93,7 +93,7 @@ func (m *levels) answer(rec *record, v engine.Verb, n, now int64) engine.Reply {
 	return r
 }
 
-// store dates the levels to now, and adds the units.
+// store moves the record to the time now, and counts n units.
 func (m *levels) store(r *record, n, now int64) {
 	for i, b := range m.limits {
 		r.levels[i] = b.add(m.level(r, i, now), float64(n))
@@ -101,7 +101,7 @@ func (m *levels) store(r *record, n, now int64) {
 	r.at = now
 }
 
-// Refund gives back what is left of the units that a decision counted.
+// Refund gives back what is left of the units that the decision described by c counted.
 func (m *levels) Refund(_ context.Context, event string, c engine.Counted) error {
 	var e memory.Event[record]
 	if err := m.Open(&e, event); err != nil {
@@ -117,7 +117,7 @@ func (m *levels) Refund(_ context.Context, event string, c engine.Counted) error
 	return nil
 }
 
-// refund gives back what is left of the units, and reports whether there was anything left.
+// refund gives back what is left of the units, and reports whether anything was left.
 func (m *levels) refund(r *record, c engine.Counted, now int64) (changed bool) {
 	elapsed, left := max(0, now-c.At, r.at-c.At), make([]float64, len(m.limits))
 	for i, b := range m.limits {
@@ -135,7 +135,7 @@ func (m *levels) refund(r *record, c engine.Counted, now int64) (changed bool) {
 	return changed
 }
 
-// Inspect returns the state of an event in the form of the script.
+// Inspect returns the state of the event in the same form as the script.
 func (m *levels) Inspect(_ context.Context, _ *engine.Limits, event string) ([]int64, error) {
 	var e memory.Event[record]
 	if err := m.Open(&e, event); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// decide answers a request. Every decision about one event comes through here.
+// decide answers a request for n units of one event.
 func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int64) (Decision, error) {
 	e, began := l.made(), time.Time{}
 	if l.observe != nil {
@@ -23,8 +23,8 @@ func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int
 	return l.finish(ctx, v, event, n, &reply, err, began)
 }
 
-// finish converts the reply, or that of the Fallback, to a Decision, and calls Observe and
-// OnDenied.
+// finish converts the reply or, after an outage, the reply of the Fallback to a Decision. It then
+// calls Observe and OnDenied.
 func (l *Limiter) finish(ctx context.Context, v engine.Verb, event string, n int64, reply *engine.Reply, err error, began time.Time) (d Decision, _ error) {
 	by, key, trace := l, reply.Key, reply.Trace
 	if err != nil {
@@ -48,7 +48,7 @@ func (l *Limiter) finish(ctx context.Context, v engine.Verb, event string, n int
 	return d, err
 }
 
-// denied calls OnDenied if a request was denied, as in window.
+// denied calls OnDenied if d is a denial, as in window.
 func (l *Limiter) denied(ctx context.Context, v engine.Verb, event, key string, d Decision) {
 	if d.Allowed || l.onDenied == nil || !v.Denies() {
 		return
@@ -61,7 +61,7 @@ func (l *Limiter) denied(ctx context.Context, v engine.Verb, event, key string, 
 	l.onDenied(ctx, denial)
 }
 
-// decision returns the Decision in a reply.
+// decision converts a reply to a Decision.
 func (l *Limiter) decision(reply *engine.Reply) Decision {
 	d := Decision{
 		Allowed: reply.Allowed, Granted: reply.Granted, Counted: reply.Counted,
@@ -79,7 +79,8 @@ func (l *Limiter) decision(reply *engine.Reply) Decision {
 	return d
 }
 
-// newUsage converts a row of a reply to a Usage: units used, and two waits in ms.
+// newUsage returns the Usage of the limit from its row in a reply: the units used, RetryAfter and
+// ResetAfter in ms.
 func newUsage(limit Limit, row []int64) Usage {
 	return Usage{
 		Limit: limit, Used: row[0], Remaining: max(0, limit.Max-row[0]),
@@ -87,8 +88,8 @@ func newUsage(limit Limit, row []int64) Usage {
 	}
 }
 
-// counted returns the units, time and limits of a decision, for a refund. A decision without Usage
-// may have counted in any limit.
+// counted returns the units, time and limits of d, for a refund. If d has no Usage, it may have
+// counted in any limit.
 func (l *Limiter) counted(d Decision) engine.Counted {
 	c := engine.Counted{Units: d.Counted, At: l.engine.Clock.Unit(d.At)}
 	for _, limit := range l.engine.Limits() {

@@ -40,7 +40,7 @@ type Connection pipeline.Connection
 //
 //	window.Dial(url, func(o *rueidis.ClientOption) { o.TLSConfig.RootCAs = pool })
 //
-// Sentinels are dialed with the TLS options of the URL, but without its user and password. To give
+// Sentinels are dialled with the TLS options of the URL, but without its user and password. To give
 // the Sentinels a user and password, set them in o.Sentinel.
 //
 // If the URL cannot be parsed, or has no address, New returns the error, and so do Err and Wait. No
