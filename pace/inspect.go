@@ -13,27 +13,27 @@ import (
 
 // Snapshot is the full state of an event, for diagnosis.
 type Snapshot struct {
-	Event       string       // as the caller named it
+	Event       string       // as passed to Inspect
 	Key         string       // the key in Redis
-	At          time.Time    // of the snapshot, in UTC, on the clock of the turns
-	Newest      time.Time    // the newest turn that was ever booked, even if it was cancelled; zero if it is no longer known
+	At          time.Time    // the time of the snapshot, in UTC, on the clock of the turns
+	Newest      time.Time    // the newest turn ever booked, even if it was cancelled; zero if it is no longer known
 	PausedUntil time.Time    // when the last pause ends or ended; zero if there was none
-	Next        time.Time    // the turn that one more unit would get, even if it lies beyond MaxAhead
+	Next        time.Time    // the turn that one more unit would get, even if that is beyond MaxAhead
 	Limits      []LimitState // in the order of Config.Limits
 
-	// Others are the turns that callers with other limits count for the event, in order of Per, as
-	// in window.Snapshot. In memory there are none.
+	// Others are the turns of the event that count under limits of other callers, in order of Per,
+	// as in window.Snapshot. In memory, Others is empty.
 	Others []LimitState
 }
 
 // LimitState holds the turns that count under one limit: those less than Per before the newest
-// turn, or before now if that is later. Earlier turns can no longer restrict a later one.
-// RetryAfter is how long until this limit alone allows one more unit. The Buckets are the turns.
-// Those after Snapshot.At are still to come.
+// turn, or less than Per before now if now is later. Earlier turns can no longer delay a new one.
+// RetryAfter is how long it takes until this limit alone allows one more unit. Buckets holds the
+// turns. Turns after Snapshot.At are still to come.
 type LimitState = window.LimitState
 
 // Inspect returns every turn that counts, for diagnosis. It writes nothing, and never asks the
-// Fallback. Errors are those of WaitN, but never ErrUncertain.
+// Fallback. Errors are those of WaitN, except ErrUncertain.
 func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
 	if err := l.made().Check(ctx, engine.Peek, event, 1); err != nil {
 		return Snapshot{}, err
@@ -47,7 +47,7 @@ func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
 	return s, l.engine.Wrap(err)
 }
 
-// snapshot converts a reply to inspect, whose form is described in the header of pace.lua.
+// snapshot converts the reply to the verb inspect, which the header of pace.lua describes.
 func (l *Limiter) snapshot(reply []int64) (Snapshot, error) {
 	rows, ok := engine.Rows(reply[6:])
 	if !ok || len(rows) < len(l.limits) {
@@ -67,7 +67,7 @@ func (l *Limiter) snapshot(reply []int64) (Snapshot, error) {
 	return s, nil
 }
 
-// newBuckets returns the buckets of a row.
+// newBuckets returns the buckets listed in a row.
 func newBuckets(row []int64) (buckets []window.Bucket) {
 	for pairs := row[4:]; len(pairs) > 0; pairs = pairs[2:] {
 		buckets = append(buckets, window.Bucket{Last: utc(pairs[0]), Units: pairs[1]})
@@ -75,7 +75,7 @@ func newBuckets(row []int64) (buckets []window.Bucket) {
 	return buckets
 }
 
-// inspect returns the state of an event in the form of the script.
+// inspect returns the state of the event in the same form as the script.
 func (m *local) inspect(_ context.Context, event string) ([]int64, error) {
 	var e memory.Event[record]
 	if err := m.Open(&e, event); err != nil {
@@ -95,7 +95,7 @@ func (m *local) inspect(_ context.Context, event string) ([]int64, error) {
 	return reply, nil
 }
 
-// row returns the state under a limit in the form of a reply.
+// row returns the state under the limit l in the form of the script's reply.
 func (r *record) row(l engine.Limit, now int64) []int64 {
 	row := []int64{0, max(0, r.earliest(l, 1)-now), 0, 0}
 	for _, b := range r.section(l.Per).buckets {
@@ -107,7 +107,7 @@ func (r *record) row(l engine.Limit, now int64) []int64 {
 	return row
 }
 
-// utc returns a time, or the zero time for 0.
+// utc returns the time in ms as a time.Time in UTC, or the zero time for 0.
 func utc(ms int64) (t time.Time) {
 	if ms > 0 {
 		t = time.UnixMilli(ms).UTC()

@@ -13,27 +13,28 @@ import (
 )
 
 // A line holds the callers in this process that wait for turns of an event, first come, first
-// served. It books turns for the first of them, one call at a time. Each turn goes to the first
-// waiter that wants that many units. So a caller that leaves hands its turn to the next one, and
-// only turns that no caller waits for are cancelled. A line has no goroutine of its own: it steps
-// when a caller joins or leaves, when a reply arrives, and when its timer fires.
+// served. It books turns for the callers at its front, one booking call at a time. Each turn goes
+// to the first waiter that wants the turn's number of units. The turn of a caller that leaves
+// therefore goes to the next waiter, and only turns that no caller waits for are cancelled. A line
+// has no goroutine of its own. It steps when a caller joins or leaves, when a reply arrives, and
+// when its timer fires.
 type line struct {
 	limiter *Limiter
 	event   string
 
 	mu         sync.Mutex
-	gone       bool // it became empty, and another line may have taken its place
+	gone       bool // the line became empty, and another may have taken its place
 	waiters    []*waiter
-	turns      []turn // booked but not taken, in order
+	turns      []turn // booked but not yet given to a waiter, in order
 	unwanted   []turn // to be cancelled
 	givingBack int    // number of cancellations in flight
-	booking    units  // the turns that a call in flight is booking, for the first waiters without one
+	booking    units  // the turns that a call in flight is booking, for the first waiters that have no turn
 	calls      int    // calls in flight
 	refused    refusal
-	heard      time.Time      // when the last reply about the event arrived
-	last       map[bool]state // the newest known pauses, of Redis (false) and of the Fallback (true)
-	asked      time.Time      // when the last question about pauses was sent
-	took       time.Duration  // how long the last reply to that question took
+	heard      time.Time      // when the last reply from Redis about the event arrived
+	last       map[bool]state // the newest known state of pauses, in Redis (false) and in the Fallback (true)
+	asked      time.Time      // when pauses were last asked for
+	took       time.Duration  // how long the last such call took
 	soon       bool           // the timer is about to step the line
 	timer      *time.Timer
 }
@@ -44,8 +45,8 @@ type units struct {
 	turns int
 }
 
-// A refusal says that the next turn of n units is too far ahead. The zero value means that there is
-// none.
+// A refusal says that the next turn of n units is too far in the future to be booked. The zero
+// value means that there is no refusal.
 type refusal struct {
 	n        int64
 	told     time.Time // when the refusal arrived
@@ -56,14 +57,14 @@ type refusal struct {
 // A waiter waits for a turn of n units.
 type waiter struct {
 	n        int64
-	deadline time.Time // zero if it has none
-	answered bool      // a reply has shown whether its turn comes before the deadline
-	over     bool      // it has left, or has an answer
-	turn     turn      // the turn that it got
+	deadline time.Time // zero if there is none
+	answered bool      // a reply has shown whether a turn can come before the deadline
+	over     bool      // the caller has left, or has an answer
+	turn     turn      // the turn that was given to it
 	done     chan error
 }
 
-// end answers a waiter, unless it has left or already has an answer.
+// end answers the waiter, unless it has left or already has an answer.
 func (w *waiter) end(err error) {
 	if !w.over {
 		w.over = true
@@ -77,16 +78,16 @@ type turn struct {
 	trace   pipeline.Trace // of the call that booked it
 	due     time.Time
 	shifted int64 // the shift of turns by pauses when due was computed
-	asked   bool  // a question about pauses was sent in time for it
+	asked   bool  // pauses were asked for in time for this turn
 }
 
 const (
-	mostTurns      = 256                    // in one call
-	mostGivingBack = 64                     // in flight at the same time
-	maxLate        = time.Second            // after that, a turn is missed
-	hearsWithin    = 100 * time.Millisecond // a turn needs a reply about the event that is at most this old, or asks
-	asksBefore     = 50 * time.Millisecond  // how long before a turn to ask
-	asksFor        = 500 * time.Millisecond // how long to wait for the answer; without one, no caller can know of a pause
+	mostTurns      = 256                    // most turns that one call books
+	mostGivingBack = 64                     // most cancellations in flight at the same time
+	maxLate        = time.Second            // a turn that is later than this is missed
+	hearsWithin    = 100 * time.Millisecond // a turn is given out only if a reply about the event is at most this old; otherwise the line asks first
+	asksBefore     = 50 * time.Millisecond  // how long before a turn the line asks
+	asksFor        = 500 * time.Millisecond // how long the line waits for the reply; if none comes, it assumes that there is no pause
 )
 
 // lines holds the lines of all events.
@@ -95,7 +96,7 @@ type lines struct {
 	of map[string]*line
 }
 
-// join adds a waiter to the line of an event.
+// join adds w to the line of the event, and returns the line.
 func (s *lines) join(l *Limiter, event string, w *waiter) *line {
 	for {
 		s.mu.Lock()
@@ -111,7 +112,7 @@ func (s *lines) join(l *Limiter, event string, w *waiter) *line {
 	}
 }
 
-// add adds a waiter, unless the line is gone.
+// add adds w to the line, and reports whether it did. It does not if the line is gone.
 func (l *line) add(w *waiter) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,7 +124,7 @@ func (l *line) add(w *waiter) bool {
 	return true
 }
 
-// leave removes a waiter. A turn that it has just been given goes to other waiters.
+// leave removes w. If w has just been given a turn, the turn goes to another waiter.
 func (l *line) leave(w *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,7 +137,7 @@ func (l *line) leave(w *waiter) {
 	}
 }
 
-// stepSoon schedules a step, one for all callers that join and leave at about the same time.
+// stepSoon schedules a step. Callers that join or leave at about the same time share one step.
 func (l *line) stepSoon() {
 	if !l.soon {
 		l.soon = true
@@ -144,7 +145,7 @@ func (l *line) stepSoon() {
 	}
 }
 
-// wake sets the timer.
+// wake makes the timer step the line after the given time.
 func (l *line) wake(after time.Duration) {
 	if l.timer != nil {
 		l.timer.Stop()
@@ -152,14 +153,14 @@ func (l *line) wake(after time.Duration) {
 	l.timer = time.AfterFunc(after, l.tick)
 }
 
-// insert inserts a turn in order.
+// insert inserts a turn so that turns stay in order.
 func (l *line) insert(t turn) {
 	i, _ := slices.BinarySearchFunc(l.turns, t, func(a, b turn) int { return cmp.Or(a.due.Compare(b.due), -1) })
 	l.turns = slices.Insert(l.turns, i, t)
 }
 
-// step does everything that can be done now. The mutex must be held, as for all methods that it
-// calls.
+// step does everything that can be done now. The caller must hold the mutex. The same applies to
+// all methods that step calls.
 func (l *line) step() {
 	now := time.Now()
 	l.soon = false
@@ -172,7 +173,8 @@ func (l *line) step() {
 	l.sleep(now, len(uncovered) > 0)
 }
 
-// dropMissed drops turns that came too long ago, for example because the process was stopped.
+// dropMissed drops turns that came more than maxLate ago, for example because the process was
+// suspended.
 func (l *line) dropMissed(now time.Time) {
 	for len(l.turns) > 0 && now.Sub(l.turns[0].due) > maxLate {
 		l.unwanted = append(l.unwanted, l.turns[0])
@@ -180,11 +182,12 @@ func (l *line) dropMissed(now time.Time) {
 	}
 }
 
-// cover assigns each waiter the next turn of as many units, and fails waiters whose turn comes
-// after their deadline. It removes waiters that are over, and drops turns that no caller waits for.
-// It returns the waiters for which no turn is booked or being booked, in order.
+// cover matches each waiter with the next turn of the right number of units, and fails waiters
+// whose turn would come after their deadline. It removes waiters that are over, and drops turns
+// that no caller waits for. It returns, in order, the waiters for which no turn is booked or being
+// booked.
 func (l *line) cover() (uncovered []*waiter) {
-	free := map[int64][]int{} // indices of turns, by units
+	free := map[int64][]int{} // indices of turns without a waiter, by units
 	for i, t := range l.turns {
 		free[t.N] = append(free[t.N], i)
 	}
@@ -218,7 +221,7 @@ func (l *line) cover() (uncovered []*waiter) {
 	return uncovered
 }
 
-// giveBack cancels turns that were dropped, a limited number at a time.
+// giveBack cancels dropped turns, at most mostGivingBack at a time.
 func (l *line) giveBack() {
 	for ; len(l.unwanted) > 0 && l.givingBack < mostGivingBack; l.unwanted = l.unwanted[1:] {
 		r := l.unwanted[0].Reservation
@@ -232,11 +235,11 @@ func (l *line) giveBack() {
 	}
 }
 
-// isBefore reports whether the deadline of a waiter comes before a turn.
+// isBefore reports whether the waiter's deadline is before due.
 func (w *waiter) isBefore(due time.Time) bool { return !w.deadline.IsZero() && w.deadline.Before(due) }
 
 // hopeful fails the waiters whose deadline comes before any turn that they can get, and returns the
-// others. It can tell for some time after a reply that said when the next turn can come.
+// others. It does so only for a short time after a reply that said when the next turn can come.
 func (l *line) hopeful(now time.Time, waiters []*waiter) []*waiter {
 	if len(waiters) == 0 || waiters[0].n != l.refused.n || now.Sub(l.refused.told) > hearsWithin {
 		return waiters
@@ -256,7 +259,8 @@ func (l *line) hopeful(now time.Time, waiters []*waiter) []*waiter {
 	return hopeful
 }
 
-// span returns the minimum time from the first to the last turn of that many units.
+// span returns the minimum time from the first to the last turn if the turns have the given number
+// of units in total.
 func (l *Limiter) span(units int64) (longest time.Duration) {
 	for _, limit := range l.limits {
 		longest = max(longest, time.Duration((units-1)/limit.Max)*limit.Per)
@@ -264,7 +268,7 @@ func (l *Limiter) span(units int64) (longest time.Duration) {
 	return longest
 }
 
-// release gives turns whose time has come to their waiters.
+// release gives each turn whose time has come to its waiter.
 func (l *line) release(now time.Time) {
 	for len(l.turns) > 0 && !l.turns[0].due.After(now) && !l.mustAsk(l.turns[0]) {
 		t := l.turns[0]
@@ -277,13 +281,14 @@ func (l *line) release(now time.Time) {
 	}
 }
 
-// mustAsk reports whether a turn must wait for a reply about the event. A turn does not wait for a
-// late reply: otherwise many turns would come at once.
+// mustAsk reports whether the turn must wait for a reply about the event. It returns false if the
+// line has asked in time, even if the reply is late: otherwise turns would pile up and then come
+// all at once.
 func (l *line) mustAsk(t turn) bool {
 	return !t.Degraded && !t.asked && l.heard.Before(t.due.Add(-hearsWithin))
 }
 
-// call makes a call in the background.
+// call calls do in the background, and then steps the line.
 func (l *line) call(do func(ctx context.Context)) {
 	l.calls++
 	go func() {
@@ -297,8 +302,8 @@ func (l *line) call(do func(ctx context.Context)) {
 	}()
 }
 
-// book books turns for the first waiters that have none and want the same number of units, up to
-// the earliest of their deadlines.
+// book books turns for the first consecutive uncovered waiters that want the same number of units.
+// It books no turn after the earliest of their deadlines.
 func (l *line) book(now time.Time, uncovered []*waiter) {
 	if len(uncovered) == 0 || l.booking.turns > 0 || l.mustWait(now, uncovered) {
 		return
@@ -318,14 +323,15 @@ func (l *line) book(now time.Time, uncovered []*waiter) {
 	l.call(func(ctx context.Context) { l.bookFor(ctx, want, first, ahead.Milliseconds()) })
 }
 
-// mustWait reports whether no turn can be booked yet. It returns false if some waiter has a
-// deadline and does not know yet whether its turn comes before it.
+// mustWait reports whether booking must wait, because the next turn is too far in the future. It
+// returns false if a waiter has a deadline, and no reply has shown yet whether a turn can come
+// before that deadline.
 func (l *line) mustWait(now time.Time, uncovered []*waiter) bool {
 	return l.refused.n == uncovered[0].n && now.Before(l.refused.until) &&
 		!slices.ContainsFunc(uncovered, func(w *waiter) bool { return !w.answered && !w.deadline.IsZero() })
 }
 
-// bookFor books turns for waiters, at most ahead ms from now.
+// bookFor books turns for the waiters in first, none more than ahead ms from now.
 func (l *line) bookFor(ctx context.Context, want units, first []*waiter, ahead int64) {
 	b, err := l.limiter.book(ctx, l.event, int64(want.turns), want.n, ahead)
 	l.mu.Lock()
@@ -344,24 +350,24 @@ func (l *line) bookFor(ctx context.Context, want units, first []*waiter, ahead i
 	}
 }
 
-// refusal returns a refusal: the next turn of n units comes after next, and can be booked ahead
-// before that.
+// refusal returns a refusal of turns of n units. next is how long it takes until the next turn can
+// come, and ahead is how long before a turn it can be booked.
 func (b *booking) refusal(n int64, next, ahead time.Duration) refusal {
 	r := refusal{n: n, told: b.arrived, earliest: b.arrived.Add(next), until: b.arrived}
-	if next > ahead { // another process may cancel turns meanwhile
+	if next > ahead { // not just next - ahead, because another process may cancel turns before then
 		r.until = b.arrived.Add(min(next-ahead, ahead) + ahead/16)
 	}
 	return r
 }
 
-// ask asks how far pauses have shifted the turns, if a turn comes soon and the last reply will be
-// too old.
+// ask asks by how much pauses have shifted turns, if a turn comes soon and the last reply will be
+// too old by then.
 func (l *line) ask(now time.Time) {
 	if at := l.asksAt(); at.IsZero() || now.Before(at) {
 		return
 	}
 	l.asked = now
-	for i := range l.turns { // the reply should be in time for these, even if timers are late
+	for i := range l.turns { // the reply should arrive in time for these turns, even if timers are late
 		if t := &l.turns[i]; t.due.Sub(now) > asksBefore/2 && !t.due.After(now.Add(l.took+hearsWithin)) {
 			t.asked = true
 		}
@@ -373,7 +379,7 @@ func (l *line) ask(now time.Time) {
 		arrived := time.Now()
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.took = arrived.Sub(now); err != nil { // no caller can know of a pause
+		if l.took = arrived.Sub(now); err != nil { // assume that there is no pause
 			l.heard = arrived
 		} else {
 			l.hear(s, arrived, false)
@@ -382,11 +388,11 @@ func (l *line) ask(now time.Time) {
 	})
 }
 
-// asksAt returns when to ask so that the reply is in time, or zero if no turn needs one.
+// asksAt returns when to ask so that the reply arrives in time, or zero if no turn needs a reply.
 func (l *line) asksAt() time.Time {
 	until := l.heard.Add(hearsWithin)
 	if reply := l.asked.Add(l.took + hearsWithin); reply.After(until) {
-		until = reply // it may be in flight
+		until = reply // the reply may still be on its way
 	}
 	for _, t := range l.turns {
 		if !t.Degraded && t.due.After(until) {
@@ -396,7 +402,8 @@ func (l *line) asksAt() time.Time {
 	return time.Time{}
 }
 
-// hear records what a reply says about pauses. Replies can arrive out of order.
+// hear records what a reply says about pauses. Replies can arrive out of order, so hear ignores an
+// older state.
 func (l *line) hear(s state, arrived time.Time, degraded bool) {
 	if s.now == 0 {
 		return
@@ -409,8 +416,8 @@ func (l *line) hear(s state, arrived time.Time, degraded bool) {
 	}
 }
 
-// move shifts turns to later times, as pauses require. A turn that came before a pause, and was not
-// taken, is missed.
+// move postpones turns as the known pauses require. It drops turns that came before a pause without
+// being given to a waiter: they are missed.
 func (l *line) move() {
 	l.turns = slices.DeleteFunc(l.turns, func(t turn) bool { return l.last[t.Degraded].paused(t.Reservation) })
 	for i := range l.turns {
@@ -440,7 +447,7 @@ func (l *line) sleep(now time.Time, uncovered bool) {
 	}
 }
 
-// sooner returns the earlier of two times that are not zero.
+// sooner returns the earlier of two times. It ignores zero times.
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -456,7 +463,7 @@ func (l *line) tick() {
 	}
 }
 
-// hear passes the pauses of an event to its line.
+// hear passes the state of an event's pauses to the event's line.
 func (s *lines) hear(event string, now state, degraded bool) {
 	s.on(event, func(l *line) {
 		l.hear(now, time.Now(), degraded)
@@ -464,10 +471,10 @@ func (s *lines) hear(event string, now state, degraded bool) {
 	})
 }
 
-// retry lets the line of an event book turns again.
+// retry lets the event's line book turns again, even if it was refused.
 func (s *lines) retry(event string) { s.on(event, func(l *line) { l.refused = refusal{} }) }
 
-// on calls do for the line of an event, if there is one, and steps it.
+// on calls do for the event's line, if there is one, and then steps the line.
 func (s *lines) on(event string, do func(l *line)) {
 	s.mu.Lock()
 	l := s.of[event]
@@ -491,7 +498,8 @@ func (s *lines) remove(l *line) {
 	}
 }
 
-// tooLate returns the error of a wait whose turn would come after the deadline.
+// tooLate returns the error for a waiter whose turn would come in after, which is past its
+// deadline.
 func (l *line) tooLate(after time.Duration) error { return l.limiter.engine.Wrap(&lateError{after}) }
 
 // A lateError says that a turn would come after the deadline.

@@ -15,12 +15,12 @@ type local struct {
 	limits []engine.Limit
 }
 
-// record holds what is known about an event. Times are in ms.
+// record is the state of one event. Times are in ms.
 type record struct {
-	floor int64 // the newest turn that was ever booked
+	floor int64 // the newest turn ever booked
 	clock int64 // the time of the last write
 
-	// The end of the last pause, and how far all pauses together have shifted turns.
+	// The end of the last pause, and by how much all pauses together have shifted turns.
 	end, shift int64
 
 	sections []section // one for each limit
@@ -41,15 +41,15 @@ func newLocal(e *engine.Limiter) *local {
 	return m
 }
 
-// forgotten reports whether the record no longer has any effect.
+// forgotten reports whether the record no longer has any effect on new turns.
 func (r *record) forgotten(now int64) bool {
 	return r.floor <= now && r.end <= now && !slices.ContainsFunc(r.sections, func(s section) bool {
 		return len(s.buckets) > 0 && s.buckets[len(s.buckets)-1].last+s.per > now
 	})
 }
 
-// change calls do with the record of an event, or with a new one if there is none. The changes of
-// do are stored if it returns true.
+// change calls do with a copy of the event's record, or with a new record if there is none. It
+// stores the copy if do returns true, or if the record needed repair.
 func (m *local) change(event string, do func(r *record, now int64) bool) error {
 	var e memory.Event[record]
 	if err := m.Open(&e, event); err != nil {
@@ -72,8 +72,9 @@ func (m *local) change(event string, do func(r *record, now int64) bool) error {
 	return nil
 }
 
-// repair moves dates that are too far ahead because the clock has stepped back. The newest turn, or
-// the end of a pause, is then as long after now as it was after the last write.
+// repair corrects times that are too far in the future because the clock has stepped back.
+// Afterwards, the newest turn and the end of the last pause are as long after now as they were
+// after the last write.
 func (r *record) repair(now int64) (repaired bool) {
 	if now >= r.clock {
 		return false
@@ -110,8 +111,8 @@ func (m *local) book(_ context.Context, event string, k, n, ahead int64) (b book
 
 func (r *record) state(now int64) state { return state{now: now, shift: r.shift, end: r.end} }
 
-// turn returns the earliest time at which all limits allow n units. It is not before now, the
-// newest turn, or the end of a pause.
+// turn returns the earliest time at which all limits allow n units. It is never before now, the
+// newest turn, or the end of the last pause.
 func (r *record) turn(limits []engine.Limit, n, now int64) int64 {
 	turn := max(now, r.floor, r.end)
 	for _, l := range limits {
@@ -120,9 +121,9 @@ func (r *record) turn(limits []engine.Limit, n, now int64) int64 {
 	return turn
 }
 
-// earliest returns when a limit allows n more units, or 0 if it always does.
+// earliest returns when the limit l allows n more units, or 0 if it already does.
 func (r *record) earliest(l engine.Limit, n int64) int64 {
-	room := l.Max - n // n more units fit if at most this many of the newest ones still count
+	room := l.Max - n // n more units fit if at most this many of the newest units still count
 	buckets := r.section(l.Per).buckets
 	for i := len(buckets) - 1; i >= 0; i-- {
 		if room -= buckets[i].units; room < 0 {
@@ -132,7 +133,7 @@ func (r *record) earliest(l engine.Limit, n int64) int64 {
 	return 0
 }
 
-// add counts n units at a turn, which is not before the newest one.
+// add counts n units at the given turn, which must not be before the newest turn.
 func (r *record) add(limits []engine.Limit, turn, n int64) {
 	for _, l := range limits {
 		s := r.section(l.Per)
@@ -148,12 +149,13 @@ func (r *record) add(limits []engine.Limit, turn, n int64) {
 	r.floor = turn
 }
 
-// start returns where the bucket of a turn starts. Pauses move the boundaries of buckets, too.
+// start returns the time at which the turn's bucket starts. Pauses shift the boundaries of buckets
+// too.
 func (r *record) start(turn, width int64) int64 {
 	return turn - ((turn-r.shift)%width+width)%width
 }
 
-// section returns the section of a Per.
+// section returns the section with the given Per, and adds it if there is none.
 func (r *record) section(per int64) *section {
 	i := slices.IndexFunc(r.sections, func(s section) bool { return s.per == per })
 	if i < 0 {
@@ -162,8 +164,8 @@ func (r *record) section(per int64) *section {
 	return &r.sections[i]
 }
 
-// moved returns the current time of a turn that was booked for at when pauses had shifted turns by
-// shift. The time is uncertain if that turn came before the last pause.
+// moved returns the current time of a turn that was booked for the time at when pauses had shifted
+// turns by shift. certain is false if the turn may have come before the last pause.
 func (r *record) moved(at, shift int64) (turn int64, certain bool) {
 	turn = at + r.shift - shift
 	return turn, shift == r.shift || turn >= r.end
@@ -187,8 +189,8 @@ func (m *local) cancel(_ context.Context, event string, v Reservation) error {
 	})
 }
 
-// isOf reports whether a turn belongs to the bucket whose last turn is last, under the limit of a
-// Per.
+// isOf reports whether the turn belongs to the bucket whose last turn is last, under the limit with
+// the given Per.
 func (r *record) isOf(limits []engine.Limit, per, last, turn int64) bool {
 	i := slices.IndexFunc(limits, func(l engine.Limit) bool { return l.Per == per })
 	return i >= 0 && r.start(last, limits[i].Fine) == r.start(turn, limits[i].Fine)
@@ -206,7 +208,7 @@ func (m *local) pause(_ context.Context, event string, d int64) (s state, err er
 	return s, err
 }
 
-// stop moves all turns from now on to later times.
+// stop postpones all turns from now on by more ms.
 func (r *record) stop(now, more int64) {
 	for i := range r.sections {
 		buckets := slices.Clone(r.sections[i].buckets)

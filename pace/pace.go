@@ -1,6 +1,7 @@
-// Package pace books turns for the calls of a fleet: to an external API that allows a number of
-// calls per second, to a mail server, to a printer. It is golang.org/x/time/rate for many
-// processes, on Redis, on Redis Cluster, or in the memory of one process.
+// Package pace schedules calls across many processes: for example calls to an external API that
+// allows only so many calls per second, or to a mail server or a printer. It is like
+// golang.org/x/time/rate, but for many processes, on Redis, on Redis Cluster, or in the memory of
+// one process.
 //
 //	limiter, err := pace.New(conn, pace.Config{ // conn comes from window.Dial
 //		Name:   "api.example.com",
@@ -10,13 +11,13 @@
 //	err = limiter.Wait(ctx, "our account")
 //	// call the API
 //
-// A turn is the earliest time, not before any turn booked earlier, at which every limit allows the
-// units. So turns come in the order in which Redis received the requests, and there are never more
-// than Max in any span of Per. Package window, in contrast, answers whether something is allowed
-// now, and its waiters are served in no particular order.
+// Each call books a turn: the earliest time at which every limit allows its units, and which is not
+// before any turn booked earlier. Turns therefore come in the order in which Redis received the
+// requests, and any interval of length Per contains at most Max units. Package window, in contrast,
+// answers whether something is allowed now, and serves waiters in no particular order.
 //
-// The parameter event of every method names what is paced: an account, a host, a customer. Each
-// event has its own turns, in one Redis key.
+// The event parameter of every method names what is paced: an account, a host, a customer. The
+// turns of each event are kept in one Redis key.
 package pace
 
 import (
@@ -35,53 +36,55 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Config holds the limits of a Limiter, and the name that it books under. Only Name and Limits are
-// required. Fields work as in window.Config unless described otherwise.
+// Config configures a Limiter. Only Name and Limits are required. Fields work as in window.Config
+// unless described otherwise.
 type Config struct {
-	// Name is as in window. Limiters of one Name share their turns, but not with a limiter of
-	// window.
+	// Name is as in window. Limiters with the same Name share their turns, but never with a limiter
+	// of package window.
 	Name string
 
-	// Limits holds 1 to 31 limits that the other side allows. Every(20 * time.Millisecond) spaces
-	// calls evenly; PerSecond(50) allows 50 at once. Turns are exact to the millisecond up to a Max
-	// of 256. Above that, a turn can come up to Per/240 later than the earliest time, and never
-	// earlier. So a Resolution has no effect: leave it as window.PerSecond and the other functions
-	// set it.
+	// Limits holds the 1 to 31 limits of the called service. window.Every(20 * time.Millisecond)
+	// spaces calls evenly; window.PerSecond(50) allows 50 at once. If Max is at most 256, turns are
+	// exact to the millisecond. Above that, a turn can come up to Per/240 later than the limit
+	// requires, but never earlier. Limit.Resolution has no effect: leave it as window.PerSecond and
+	// similar functions set it.
 	Limits []window.Limit
 
-	// MaxAhead is how far ahead a turn may be booked, at most a day; 0 means 10 s. A caller whose
-	// turn is further ahead waits in the process until it can be booked, first come, first served.
-	// The order among processes is kept within MaxAhead.
+	// MaxAhead is how far in the future a turn may be booked, at most a day; 0 means 10 s. A caller
+	// whose turn is further in the future waits in its process, first come, first served, until the
+	// turn can be booked. Order across processes is preserved only within MaxAhead.
 	MaxAhead time.Duration
 
 	// Secret hides events in keys with HMAC-SHA256, as in window. It needs at least 16 random
 	// bytes.
 	Secret []byte `json:"-"`
 
-	// Now is the clock of turns, as in window. Waits are still in real time.
+	// Now is the clock that turns are scheduled by, as in window. Wait still waits in real time.
 	Now func() time.Time `json:"-"`
 
 	// Timeout bounds how long one call waits for Redis in total, as in window. 0 means 250 ms.
 	Timeout time.Duration
 
-	// Fallback books turns while Redis cannot answer, by its own limits, as in window. It has no
-	// Fallback itself. There, each process has its own turns.
+	// Fallback books turns under its own limits while Redis cannot answer, as in window. It has no
+	// Fallback itself. The turns in a local Fallback are not coordinated across processes.
 	Fallback *Limiter `json:"-"`
 
 	// MaxEvents bounds how many events a limiter in memory holds, as in window.
 	MaxEvents int
 
 	// Observe is called after each Wait and Reserve, and when an outage starts or ends, as in
-	// window. Decision.Allowed says that a turn was booked, RetryAfter is its Delay, and At is the
-	// turn.
+	// window. Decision.Allowed reports whether a turn was booked, Decision.RetryAfter is its Delay,
+	// and Decision.At is the time of the turn.
 	Observe func(ctx context.Context, o window.Observation) `json:"-"`
 
-	// OnDenied is called after each Reserve that is not OK, and after each Wait that fails because
-	// its turn would come after the deadline, with the event: see window.Denial.
+	// OnDenied is called after each Reserve whose Reservation is not OK, and after each Wait that
+	// fails because its turn would come after the deadline. It receives the event: see
+	// window.Denial.
 	OnDenied func(ctx context.Context, d window.Denial) `json:"-"`
 }
 
-// Limiter books turns. New and NewLocal return one. It is safe for concurrent use and needs no Close.
+// Limiter books turns. New and NewLocal each return a Limiter. It is safe for concurrent use and
+// needs no Close.
 type Limiter struct {
 	engine   *engine.Limiter
 	store    store
@@ -95,25 +98,25 @@ type Limiter struct {
 
 // store keeps the turns of events, in Redis or in memory. Times are in ms.
 type store interface {
-	// book books up to k turns in a row, of n units each, as long as they are at most ahead ms from
-	// now.
+	// book books up to k consecutive turns of n units each. It stops at the first turn that would
+	// be more than ahead ms from now.
 	book(ctx context.Context, event string, k, n, ahead int64) (booking, error)
-	// cancel gives back the units of a turn.
+	// cancel gives back the units of the reserved turn.
 	cancel(ctx context.Context, event string, r Reservation) error
-	// pause moves all turns after now to later times, none before now + d.
+	// pause postpones all turns that are still to come, so that none comes before now + d ms.
 	pause(ctx context.Context, event string, d int64) (state, error)
-	// ask returns how far pauses have shifted turns.
+	// ask returns by how much pauses have shifted turns.
 	ask(ctx context.Context, event string) (state, error)
-	// inspect returns the turns that count, in the integers of the script.
+	// inspect returns the turns that count, in the form of the script's reply.
 	inspect(ctx context.Context, event string) ([]int64, error)
 	// Reset forgets the event.
 	Reset(ctx context.Context, event string) error
 }
 
-// ErrMissed is returned by Due for a turn that was not taken in time.
+// ErrMissed is returned by Due for a turn that was not used in time.
 var ErrMissed = errors.New("the turn was missed: it came more than a second ago, or before a pause; reserve another")
 
-// These errors can be distinguished with errors.Is. They are those of window.
+// These errors can be distinguished with errors.Is. They are the same values as in window.
 var (
 	ErrEmptyEvent   = window.ErrEmptyEvent   // the event is ""
 	ErrInvalidCost  = window.ErrInvalidCost  // less than one unit
@@ -130,9 +133,9 @@ const (
 	maxTime      = 1 << 47 // the first ms that the script rejects, in the year 6429
 )
 
-// New returns a limiter that keeps its turns in the Redis or Redis Cluster of a Connection, which
-// comes from window.Dial, window.On or package goredisgate. It sends nothing yet, so an error is
-// about conn or cfg, and says what to do. Its circuit breaker works as in window.
+// New returns a limiter that keeps its turns in the Redis or Redis Cluster that conn connects to.
+// Create conn with window.Dial, window.On or package goredisgate. New sends nothing, so an error
+// always concerns conn or cfg, and says what to do. The circuit breaker works as in window.
 func New(conn *window.Connection, cfg Config) (*Limiter, error) {
 	e, err := engine.New((*pipeline.Connection)(conn), cfg.engine(), engineLimits(cfg.Limits))
 	if err != nil {
@@ -142,8 +145,9 @@ func New(conn *window.Connection, cfg Config) (*Limiter, error) {
 }
 
 // NewLocal returns a limiter that keeps its turns in this process's memory: no Redis, same answers.
-// Each one has its own turns, whatever its Name. It forgets events by itself, unless Config.Now
-// sets its clock. It takes no Fallback, because it never needs one.
+// Each local limiter has its own turns, even if it shares its Name with another. It forgets expired
+// events by itself, unless Config.Now sets its clock. Config.Fallback must be nil, because a local
+// limiter never needs one.
 func NewLocal(cfg Config) (*Limiter, error) {
 	if cfg.Fallback != nil {
 		return nil, outage.Needless(cfg.Name)
@@ -170,7 +174,7 @@ func newLimiter(e *engine.Limiter, s store, cfg Config) (*Limiter, error) {
 	}, nil
 }
 
-// engine converts the configuration into the form that limiters of every kind share.
+// engine converts the configuration into the form that all kinds of limiters share.
 func (cfg Config) engine() engine.Config {
 	c := engine.Config{
 		Kind: "r", Script: lua.Pace, MaxUnits: maxUnits,
@@ -189,7 +193,7 @@ func (cfg Config) engine() engine.Config {
 	return c
 }
 
-// engineLimits converts the limits into the form that limiters of every kind share.
+// engineLimits converts limits into the form that all kinds of limiters share.
 func engineLimits(limits []window.Limit) (all []engine.Limit) {
 	for _, l := range limits {
 		width, fault := time.Millisecond, engine.CheckRange(l.Max, maxUnits, "2^53", l.Per)
@@ -209,8 +213,8 @@ func limitText(l engine.Limit) string {
 	return window.Limit{Max: l.Max, Per: clock.Milliseconds(l.Per)}.Label()
 }
 
-// made returns the engine of a limiter from New or NewLocal. It panics for any other limiter,
-// which is a mistake in the program.
+// made returns the limiter's engine. It panics if the limiter was not created by New or NewLocal,
+// which is a programming error.
 func (l *Limiter) made() *engine.Limiter {
 	if l == nil || l.engine == nil {
 		panic("slidegate: this limiter is nil or zero; create one with pace.New or NewLocal")
@@ -223,16 +227,17 @@ func (l *Limiter) ahead() time.Duration { return milliseconds(l.maxAhead) }
 // Wait calls WaitN with one unit.
 func (l *Limiter) Wait(ctx context.Context, event string) error { return l.WaitN(ctx, event, 1) }
 
-// WaitN returns when the caller's turn has come, for n units at once. It never returns early. If
-// the turn would come after the deadline of ctx, it fails at once and books nothing.
+// WaitN books a turn for n units, and returns when the turn has come, never earlier. If the turn
+// would come after the deadline of ctx, WaitN fails immediately and books nothing.
 //
-// A caller that leaves because ctx ends hands its turn to the next one that waits in this process.
-// A turn that no caller in the process waits for is cancelled: the next one to book can get it, but
-// no earlier one. So if all leave at once, the next turn can come as late as the last one that was
-// booked, within MaxAhead.
+// If a caller gives up because ctx is done, its turn goes to the next caller that waits in this
+// process. A turn that no caller in the process waits for is cancelled. The next caller to book can
+// get that turn if it is the newest one, but never a turn before the newest. If all callers give up
+// at once, the next turn can therefore be as late as the newest turn that was booked, which is at
+// most MaxAhead away.
 //
-// The errors are ErrEmptyEvent, ErrInvalidCost, ErrExceedsLimit, ErrOutage, ErrUncertain, and those
-// of ctx. Any other error names the key: its value is not a record of this library.
+// The errors are ErrEmptyEvent, ErrInvalidCost, ErrExceedsLimit, ErrOutage, ErrUncertain, and
+// ctx.Err. Any other error names the key: its value is not a record of this library.
 func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (err error) {
 	if err := l.made().Check(ctx, engine.Allow, event, n); err != nil {
 		return err
@@ -247,7 +252,7 @@ func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (err error) 
 	return err
 }
 
-// await waits for a turn. If it wakes too late for one, it waits for another.
+// await waits for a turn. If it wakes too late to use the turn, it waits for another.
 func (l *Limiter) await(ctx context.Context, event string, n int64) (w *waiter, err error) {
 	for {
 		w = &waiter{n: n, done: make(chan error, 1)}
@@ -270,12 +275,13 @@ func (l *Limiter) Reserve(ctx context.Context, event string) (Reservation, error
 	return l.ReserveN(ctx, event, 1)
 }
 
-// ReserveN books a turn for n units and returns at once, for job queues: start the job after Delay,
-// but call Due then, because there may have been a Pause in the meantime. A Reservation that is not
-// OK booked nothing, and holds no place: try again after its Delay.
+// ReserveN books a turn for n units and returns immediately. It is meant for job queues: start the
+// job after Delay, but call Due first, because there may have been a Pause since. If the
+// Reservation is not OK, nothing was booked, and the caller has no place in the order: try again
+// after Delay.
 //
-// Errors are those of WaitN. After ErrUncertain, a turn may be booked that no caller uses, and you
-// can reserve again.
+// Errors are those of WaitN. After ErrUncertain, you can reserve again: at worst, one booked turn
+// stays unused.
 func (l *Limiter) ReserveN(ctx context.Context, event string, n int64) (r Reservation, err error) {
 	if err := l.made().Check(ctx, engine.Allow, event, n); err != nil {
 		return r, err
@@ -294,7 +300,7 @@ func (l *Limiter) ReserveN(ctx context.Context, event string, n int64) (r Reserv
 	return r, err
 }
 
-// book books turns; in an outage, the Fallback does.
+// book books turns in the store or, in an outage, in the Fallback.
 func (l *Limiter) book(ctx context.Context, event string, k, n, ahead int64) (b booking, err error) {
 	b, err = l.store.book(ctx, event, k, n, ahead)
 	if err != nil {
@@ -312,10 +318,10 @@ func (l *Limiter) book(ctx context.Context, event string, k, n, ahead int64) (b 
 	return b, err
 }
 
-// Due returns how long until the turn of a Reservation comes, taking each Pause into account. 0
-// means that it has come: go. If it came more than a second ago, or before a Pause, the error is
-// ErrMissed: reserve another. A Reservation that is not OK is an error. Other errors are those of
-// WaitN, but never ErrUncertain: if Redis does not answer, go after Delay.
+// Due returns how long it takes until the turn of r comes, taking each Pause into account. 0 means
+// that the turn has come: proceed. If the turn came more than a second ago, or before a Pause, the
+// error is ErrMissed: reserve another. If r is not OK, Due returns an error. Other errors are those
+// of WaitN, except ErrUncertain. If Redis does not answer, proceed after Delay.
 func (l *Limiter) Due(ctx context.Context, event string, r Reservation) (time.Duration, error) {
 	of := l.of(r)
 	if err := of.made().Check(ctx, engine.Peek, event, 1); err != nil {
@@ -332,7 +338,7 @@ func (l *Limiter) Due(ctx context.Context, event string, r Reservation) (time.Du
 	return due, of.engine.Wrap(err)
 }
 
-// of returns the limiter that made a Reservation: the Fallback or l.
+// of returns the limiter that made the Reservation: the Fallback or l.
 func (l *Limiter) of(r Reservation) *Limiter {
 	if r.Degraded && l.fallback != nil {
 		return l.fallback
@@ -340,11 +346,11 @@ func (l *Limiter) of(r Reservation) *Limiter {
 	return l
 }
 
-// Cancel gives back the units of a Reservation, even if ctx has ended. Call it once, and only if
-// the turn was not used: a second call can free the units of another caller that booked that turn
-// meanwhile. The turns of others do not move. The next caller to book can get the turn if it was
-// the newest, but never one before the newest. A turn that came before a later Pause stays booked.
-// Errors are those of WaitN.
+// Cancel gives back the units of r, even if ctx is done. Call it once, and only if the turn was not
+// used: a second call could give back the units of another caller that has since booked the same
+// turn. The turns of other callers do not move. The next caller to book can get the cancelled turn
+// if it was the newest, but never a turn before the newest. If the turn came and was followed by a
+// Pause, Cancel does nothing. Errors are those of WaitN.
 func (l *Limiter) Cancel(ctx context.Context, event string, r Reservation) error {
 	of := l.of(r)
 	if err := of.made().Check(context.WithoutCancel(ctx), engine.Peek, event, 1); err != nil || !r.OK {
@@ -364,14 +370,14 @@ func (l *Limiter) cancel(ctx context.Context, event string, r Reservation) error
 	return of.store.cancel(ctx, event, r)
 }
 
-// Pause stops the turns of an event, in every process: none comes before now + d, up to a day.
-// Turns that were booked keep their order and their distances. A pause that would end before one in
-// force adds nothing, and neither does one of 0 or less. Call it if the other side says when to
-// come back, for example with Retry-After. Other processes notice before their next turn, unless
-// that comes within 100 ms.
+// Pause postpones the turns of the event, in every process, so that none comes before now + d. d is
+// at most a day. Turns that are already booked keep their order and the distances between them.
+// Pause has no effect if d is 0 or less, or if another pause in force ends later. Call Pause if the
+// called service says when to come back, for example with Retry-After. Other processes notice the
+// pause before their next turn, unless that turn comes within 100 ms.
 //
-// Errors are those of WaitN. The Fallback pauses, too. While Redis does not answer, only the
-// Fallback of this process pauses.
+// Pause also pauses the Fallback. While Redis does not answer, it pauses only the Fallback of this
+// process. Errors are those of WaitN.
 func (l *Limiter) Pause(ctx context.Context, event string, d time.Duration) error {
 	if err := l.made().Check(ctx, engine.Peek, event, 1); err != nil {
 		return err
@@ -400,8 +406,9 @@ func (l *Limiter) Pause(ctx context.Context, event string, d time.Duration) erro
 	return err
 }
 
-// Reset forgets the turns and pauses of the event, and those of the Fallback. A caller that has a
-// turn keeps it, so more than Max can go out once. Errors are those of WaitN.
+// Reset forgets the turns and pauses of the event, in the Fallback too. Callers keep the turns that
+// they have already booked, so more than Max units can be used in one interval of length Per.
+// Errors are those of WaitN.
 func (l *Limiter) Reset(ctx context.Context, event string) error {
 	if err := l.made().Check(ctx, engine.Peek, event, 1); err != nil {
 		return err
@@ -414,7 +421,7 @@ func (l *Limiter) Reset(ctx context.Context, event string) error {
 	return err
 }
 
-// report calls Observe about a Wait or Reserve.
+// report calls Observe after a Wait or Reserve.
 func (l *Limiter) report(ctx context.Context, n int64, r Reservation, trace pipeline.Trace, err error, began time.Time) {
 	if l.observe == nil {
 		return
@@ -428,7 +435,7 @@ func (l *Limiter) report(ctx context.Context, n int64, r Reservation, trace pipe
 	})
 }
 
-// denied calls OnDenied about an attempt that got no turn.
+// denied calls OnDenied after an attempt that got no turn.
 func (l *Limiter) denied(ctx context.Context, event string, retryAfter time.Duration) {
 	if l.onDenied == nil {
 		return

@@ -71,10 +71,10 @@ func (s *onRedis) inspect(ctx context.Context, event string) ([]int64, error) {
 	return r.Integers, err
 }
 
-// errReply is returned for a reply that no Slidegate script sends.
+// errReply is returned for a reply that no Slidegate script would send.
 var errReply = errors.New("the reply does not match the header of pace.lua; remove the script that Redis holds under this hash")
 
-// call makes a call whose reply must have at least the given number of integers.
+// call makes the call c. It returns an error if the reply has fewer integers than least.
 func (s *onRedis) call(ctx context.Context, c engine.Call, least int) (r engine.CallReply, err error) {
 	if r, err = s.Call(ctx, c); err == nil && len(r.Integers) < least {
 		err = s.Wrap(errReply)
@@ -82,7 +82,7 @@ func (s *onRedis) call(ctx context.Context, c engine.Call, least int) (r engine.
 	return r, err
 }
 
-// stateOf returns the state of pauses in a reply.
+// stateOf returns the state in a reply.
 func stateOf(reply []int64) state { return state{now: reply[1], shift: reply[2], end: reply[3]} }
 
 func integer(n int64) string { return strconv.FormatInt(n, 10) }
