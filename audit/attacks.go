@@ -10,17 +10,17 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// target is a claim under attack, with the times and numbers derived from it.
+// target is a claim to attack, and the times and numbers that follow from it.
 type target struct {
 	window.Limit
-	drain time.Duration // after this time, a limiter has forgotten everything
-	fill  time.Duration // how long it takes to use up Max, as shorter claims allow
-	room  time.Duration // for a burst
-	poll  time.Duration // pause after a denied attempt
-	burst int           // most attempts of a burst, including those that a shorter claim denies
+	drain time.Duration // the time after which a limiter has forgotten everything
+	fill  time.Duration // the time needed to use up Max within the shorter claims
+	room  time.Duration // the time for a burst
+	poll  time.Duration // the pause after a denied attempt
+	burst int           // the most attempts in a burst, including those that a shorter claim denies
 }
 
-// targets returns the targets of the claims, the shortest window first.
+// targets returns a target for each claim, in order of increasing window.
 func (c Config) targets() (all []target) {
 	claims := slices.SortedFunc(slices.Values(c.Claims), func(a, b window.Limit) int { return int(a.Per - b.Per) })
 	for i, l := range claims {
@@ -38,11 +38,11 @@ func (c Config) targets() (all []target) {
 	return all
 }
 
-// parallel is the name of the attack whose attempts overlap.
+// parallel is the name of the only attack in which attempts overlap.
 const parallel = "parallel"
 
-// attack is a pattern of attempts. It takes at most the time that takes returns, and at most as
-// many attempts as tries returns.
+// attack is a pattern of attempts. takes returns an upper bound on its duration, and tries an upper
+// bound on its number of attempts.
 type attack struct {
 	name  string
 	why   string // what it tests
@@ -53,11 +53,11 @@ type attack struct {
 
 const (
 	parallelAttempts = 24
-	openAttempts     = 4 // units left for the concurrent attempts
+	openAttempts     = 4 // units that are left for the concurrent attempts
 	rounds           = 2
 )
 
-// attacks holds all attacks. The first ones reveal the most.
+// attacks lists all attacks, the most revealing first.
 var attacks = []attack{
 	{
 		"burst", "how much is allowed at once",
@@ -141,7 +141,7 @@ var attacks = []attack{
 		func(t target) time.Duration { return 3 * t.Per },
 		func(t target) int { return 6*t.burst + 20 },
 		func(r *runner, t target) {
-			random := rand.New(rand.NewPCG(1, 2)) // the same sequence in each audit
+			random := rand.New(rand.NewPCG(1, 2)) // fixed, so that every audit uses the same sequence
 			mean := float64(t.Per) / (1.5 * float64(t.Max))
 			r.flow(3*t.Per, func() time.Duration { return time.Duration(random.ExpFloat64() * mean) })
 		},
@@ -150,10 +150,11 @@ var attacks = []attack{
 
 func retryTime(t target) time.Duration { return t.Per + t.Per/4 }
 
-// retryAttempts returns the maximum number of attempts that retryFor makes.
+// retryAttempts returns the maximum number of attempts that retryFor makes within d.
 func retryAttempts(t target, d time.Duration) int { return int(d/t.poll) + 3*t.burst }
 
-// untilLastQuarter returns the time until the start of the last quarter of a clock-aligned window.
+// untilLastQuarter returns the time from now until the last quarter of a clock-aligned window
+// starts.
 func untilLastQuarter(now time.Time, per time.Duration) time.Duration {
 	begin := now.Truncate(per).Add(per - per/4)
 	if begin.Before(now) {
@@ -162,7 +163,8 @@ func untilLastQuarter(now time.Time, per time.Duration) time.Duration {
 	return begin.Sub(now)
 }
 
-// burst makes attempts until one is denied.
+// burst makes attempts until a denial shows that Max is used up, or until t.burst or t.room is
+// exhausted. It returns the last attempt.
 func (r *runner) burst(t target) (last Attempt) {
 	end := r.since() + t.room
 	for tries := 0; tries < t.burst && r.since() <= end; {
@@ -177,7 +179,7 @@ func (r *runner) burst(t target) (last Attempt) {
 	return last
 }
 
-// retryFor makes attempts for d. It pauses only while it is denied.
+// retryFor makes attempts for the duration d. It pauses only after an attempt that was not allowed.
 func (r *runner) retryFor(t target, d time.Duration) {
 	end := r.since() + d
 	for left := retryAttempts(t, d); left > 0 && r.since() < end && !r.ended(); left-- {
@@ -187,7 +189,7 @@ func (r *runner) retryFor(t target, d time.Duration) {
 	}
 }
 
-// flow makes attempts for d, with pauses in between.
+// flow makes attempts for the duration d, at the intervals that rest returns.
 func (r *runner) flow(d time.Duration, rest func() time.Duration) {
 	begin := r.since()
 	for at := begin; at < begin+d && !r.ended(); at += rest() {
@@ -196,7 +198,7 @@ func (r *runner) flow(d time.Duration, rest func() time.Duration) {
 	}
 }
 
-// exactly retries when the wait is over, and not before.
+// exactly retries as soon as the wait is certainly over.
 func exactly(r *runner, t target) {
 	if d := r.burst(t); d.Answer == AnswerDenied && d.RetryAfter > 0 {
 		r.sleep(r.waitOver(d) - r.since())
@@ -204,7 +206,8 @@ func exactly(r *runner, t target) {
 	}
 }
 
-// early retries a millisecond before the wait is over, and then exactly at its end.
+// early retries a millisecond before the wait ends. If that attempt is denied, early retries again
+// when the new wait is over.
 func early(r *runner, t target) {
 	d := r.burst(t)
 	if d.Answer != AnswerDenied || d.RetryAfter <= 0 {
@@ -217,7 +220,8 @@ func early(r *runner, t target) {
 	}
 }
 
-// halving retries after half the wait, then after half of the rest, and so on.
+// halving retries after half the wait, and after each further denial, after half of the wait that
+// the denial reports.
 func halving(r *runner, t target) {
 	d := r.burst(t)
 	for left := 40; left > 0 && d.Answer == AnswerDenied && d.RetryAfter > 0 && !r.ended(); left-- {
@@ -226,7 +230,7 @@ func halving(r *runner, t target) {
 	}
 }
 
-// waitOver returns when the wait of a denial is certainly over.
+// waitOver returns the time at which the wait reported by the denial d is certainly over.
 func (r *runner) waitOver(d Attempt) time.Duration {
 	if r.clock != nil {
 		return d.Came + d.RetryAfter
@@ -234,7 +238,8 @@ func (r *runner) waitOver(d Attempt) time.Duration {
 	return d.Came + time.Duration(float64(d.RetryAfter)/(1-realDrift)) + 2*realStep
 }
 
-// atOnce uses up all but a few units, and then makes many concurrent attempts.
+// atOnce uses up all units except openAttempts, and then makes parallelAttempts concurrent
+// attempts.
 func (r *runner) atOnce(t target) {
 	end := r.since() + t.room*3/4
 	for left := t.Max - openAttempts; left > 0 && r.since() < end && !r.ended(); left-- {
@@ -254,7 +259,7 @@ func (r *runner) atOnce(t target) {
 	group.Wait()
 }
 
-// runner makes attempts, and keeps the log.
+// runner makes attempts and logs them.
 type runner struct {
 	ctx     context.Context
 	attempt Func
@@ -264,14 +269,14 @@ type runner struct {
 	end     time.Duration // of the attack
 	left    int           // attempts that the attack may still make
 
-	performed, inconclusive []string // attacks that showed something, and those that did not, with the reason
+	performed, inconclusive []string // attacks that had a result, and those that had none, with the reason
 
 	mu      sync.Mutex
 	order   int64
 	log     []Attempt
 	answers int
 	failed  error // the last error of an attempt
-	fails   int   // errors in a row, of sequential attempts
+	fails   int   // consecutive errors of sequential attempts
 }
 
 func (r *runner) since() time.Duration { return r.clock.now().Sub(r.began) }
@@ -283,7 +288,7 @@ func (r *runner) ended() bool {
 	return r.left <= 0 || r.since() >= r.end || r.ctx.Err() != nil || r.fails >= mostFailures
 }
 
-// sleep waits for d, but not beyond the end of the attack.
+// sleep waits for d, or until the attack's time is over.
 func (r *runner) sleep(d time.Duration) {
 	if d = min(d, r.end-r.since()); d > 0 {
 		r.clock.sleep(r.ctx.Done(), d)
@@ -329,7 +334,7 @@ func (r *runner) finish(a Attempt, err error) Attempt {
 	a.ended = r.order
 	if err == nil {
 		r.fails, r.answers = 0, r.answers+1
-	} else if r.failed = err; a.Attack != parallel && r.ctx.Err() == nil { // otherwise there were too many at once, or it was too late
+	} else if r.failed = err; a.Attack != parallel && r.ctx.Err() == nil { // concurrent attempts may overload the limiter, and no attempt succeeds after the context is done
 		r.fails++
 	}
 	r.log = append(r.log, a)

@@ -1,6 +1,6 @@
 // Package audit tests whether a rate limiter keeps the limits that it claims. It attacks any
-// function that decides on attempts, judges the answers, and reports what is wrong and how to
-// repair it.
+// function that allows or denies attempts, judges the answers, and reports each fault and how to
+// fix it.
 //
 //	func TestLimiter(t *testing.T) {
 //		limiter := newLimiter()
@@ -10,22 +10,22 @@
 //		})
 //	}
 //
-// The rate limiter can be of any kind and library: a sliding window, a fixed window, a token bucket
-// or GCRA; in memory, or distributed with Redis or Redis Cluster. All attempts must use one event
-// key, which nobody else uses meanwhile.
+// The rate limiter can use any algorithm and come from any library: a sliding window, a fixed
+// window, a token bucket or GCRA; in memory, or distributed with Redis or Redis Cluster. All
+// attempts must use the same event key, and nobody else may use that key during the audit.
 //
 // # Time
 //
-// Time is real by default. A limiter that takes a clock can use a Clock instead: then CheckClock
-// audits claims of any length in milliseconds. For limiters that use package time, call Check in a
-// testing/synctest bubble, where waiting is free too.
+// By default, an audit runs in real time. If the limiter accepts a clock, give it a Clock: then
+// CheckClock takes only milliseconds, even for long windows. If the limiter uses package time, call
+// Check in a testing/synctest bubble, where waiting takes no real time either.
 //
 // # Proof
 //
-// Every finding is proven: no limiter that keeps the claims can give these answers, whatever the
-// latency. The comment of type evidence, in evidence.go, has the proof. Report.NotTested lists what
-// could not be tested in the given time. How to read a report, and audits of other rate limiting
-// libraries: https://github.com/slidegate/slidegate/blob/main/docs/audit.md
+// Every finding is proven: no limiter that keeps the claims can give such answers, whatever the
+// latency. The proof is in the comment on type evidence, in evidence.go. Report.NotTested lists
+// what could not be tested in the given time. For how to read a report, and for audits of other
+// rate limiting libraries, see https://github.com/slidegate/slidegate/blob/main/docs/audit.md.
 package audit
 
 import (
@@ -40,34 +40,35 @@ import (
 )
 
 // Func makes one attempt, always on the same event key. It returns whether the attempt was allowed.
-// If it was not, it also returns how long to wait, or 0 if the limiter does not report that. Many
-// goroutines call it at once.
+// If the attempt was denied, Func also returns how long to wait, or 0 if the limiter does not
+// report a wait. Func must be safe for concurrent use.
 type Func func(ctx context.Context) (allowed bool, retryAfter time.Duration, err error)
 
 // Config describes an audit. Claims and Attempt are required.
 type Config struct {
-	// Claims are the limits that the limiter claims to keep, no two with the same Per. A limiter may
-	// forget a unit late by up to the Resolution. A Resolution of 0 means a sixtieth of Per.
+	// Claims are the limits that the limiter claims to keep. No two of them may have the same Per.
+	// The limiter may forget a unit up to Resolution late. A Resolution of 0 means a sixtieth of
+	// Per.
 	Claims []window.Limit
 
 	// Attempt makes one attempt.
 	Attempt Func
 
-	// Clock is the clock of the limiter, from NewClock. nil means real time.
+	// Clock is the limiter's clock, from NewClock. nil means real time.
 	Clock *Clock
 
-	// MaxTime and MaxAttempts bound the audit. Attacks that do not fit are left out, and listed in the
-	// report. 0 means a minute and 10,000 attempts. Virtual time, of a Clock or a testing/synctest
-	// bubble, is not bounded by default.
+	// MaxTime and MaxAttempts bound the audit. Attacks that do not fit are omitted, and the report
+	// lists them. 0 means one minute and 10,000 attempts. With a Clock, or in a testing/synctest
+	// bubble, a MaxTime of 0 means no bound.
 	MaxTime     time.Duration
 	MaxAttempts int
 
-	// WaitStep is the unit to which the limiter rounds waits up. 0 means a millisecond. In an HTTP
-	// Retry-After, it is a second.
+	// WaitStep is the unit to which the limiter rounds waits up. 0 means a millisecond. For waits
+	// from an HTTP Retry-After header, set it to a second.
 	WaitStep time.Duration
 
-	// Fresh means that nobody has used this budget before. Otherwise, earlier attempts can be the
-	// reason for a denial, until the longest window is over.
+	// Fresh means that nobody has used the budget before the audit. If Fresh is false, earlier
+	// attempts can be the reason for a denial until the longest window has passed.
 	Fresh bool
 }
 
@@ -77,7 +78,7 @@ const (
 	unbounded       = 1 << 62 // nanoseconds
 )
 
-// check sets the defaults of the configuration, and returns an error if it is invalid.
+// check sets default values, and returns an error if the configuration is invalid.
 func (c *Config) check() error {
 	if len(c.Claims) == 0 || c.Attempt == nil {
 		return errors.New("slidegate: an audit needs Claims and Attempt")
@@ -106,7 +107,7 @@ func (c *Config) check() error {
 	return nil
 }
 
-// bounds formats MaxTime and MaxAttempts.
+// bounds formats MaxTime and MaxAttempts for messages.
 func (c *Config) bounds() string {
 	attempts := fmt.Sprintf("%d attempts", c.MaxAttempts)
 	if c.MaxTime == unbounded {
@@ -115,7 +116,8 @@ func (c *Config) bounds() string {
 	return brief(c.MaxTime) + " and " + attempts
 }
 
-// ParseClaims parses limits as window.ParseLimit does, separated by commas: "1/5s,5/1m".
+// ParseClaims parses a comma-separated list of limits, such as "1/5s,5/1m". Each limit has the
+// format of window.ParseLimit.
 func ParseClaims(text string) (claims []window.Limit, err error) {
 	for part := range strings.SplitSeq(text, ",") {
 		l, err := window.ParseLimit(strings.TrimSpace(part))
@@ -127,18 +129,18 @@ func ParseClaims(text string) (claims []window.Limit, err error) {
 	return claims, nil
 }
 
-// Check audits a limiter in real time, and fails the test for each finding. Examples of claims are
-// "20/1s" and "1/1s,5/2s". The attempts must use a budget that nobody has used before. An audit
-// takes about 20 times the longest window. If it would take more than a minute or more than 10,000
-// attempts, Check fails the test at once. Then call Run, which leaves out the attacks that do not
-// fit.
+// Check audits a limiter in real time, and reports each finding as a test error. Claims are, for
+// example, "20/1s" or "1/1s,5/2s". The attempts must use a budget that nobody has used before. An
+// audit takes about 20 times the longest window. If it would take more than a minute or more than
+// 10,000 attempts, Check fails the test immediately. In this case, call Run, which omits the
+// attacks that do not fit.
 func Check(tb testing.TB, claims string, attempt Func) {
 	tb.Helper()
 	CheckClock(tb, nil, claims, attempt)
 }
 
-// CheckClock is like Check, for a limiter that uses the given clock. It takes milliseconds,
-// whatever the claims.
+// CheckClock is like Check, but for a limiter that uses the given clock. It takes only
+// milliseconds, whatever the claims.
 func CheckClock(tb testing.TB, clock *Clock, claims string, attempt Func) {
 	tb.Helper()
 	limits, err := ParseClaims(claims)

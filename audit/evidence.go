@@ -8,34 +8,35 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Attempt represents one attempt and its answer. Times are relative to the start of the audit.
+// Attempt represents an attempt and its answer. Times are relative to the start of the audit.
 type Attempt struct {
-	Attack     string        `json:"attack"` // its name, as in Report.Attacks
+	Attack     string        `json:"attack"` // the name of the attack, as in Report.Attacks
 	Sent       time.Duration `json:"sent_ns"`
 	Came       time.Duration `json:"came_ns"` // when the answer arrived
 	Answer     Answer        `json:"answer"`
-	RetryAfter time.Duration `json:"retry_after_ns,omitempty"` // after a denial; 0 if the limiter does not report it
+	RetryAfter time.Duration `json:"retry_after_ns,omitempty"` // the wait that a denial reported; 0 if it reported none
 
-	begun, ended int64 // positions in the order of all starts and ends
+	begun, ended int64 // positions of the start and the end among those of all attempts
 }
 
 // Answer is the outcome of an attempt.
 type Answer string
 
-// The possible answers. An attempt that ended in an error may or may not have been counted.
+// The possible answers. An attempt is AnswerUnknown if it returned an error: it may or may not have
+// been counted.
 const (
 	AnswerAllowed Answer = "allowed"
 	AnswerDenied  Answer = "denied"
 	AnswerUnknown Answer = "unknown"
 )
 
-// evidence holds the log of an audit, in the order of sending, and derives what it proves about the
-// limiter.
+// evidence holds the log of an audit, in the order in which attempts were sent. Its methods derive
+// what the log proves about the limiter.
 //
 // # What is known
 //
-// The limiter decides on an attempt at some instant between Sent and Came, on a clock that we do
-// not see. Latency, a busy machine and a pause on either side only widen that interval. We assume
+// The limiter decides an attempt at some instant between Sent and Came, by a clock that we cannot
+// see. Latency, a busy machine, and a pause on either side only widen that interval. We assume
 // three things about the limiter's clock. Nobody sets it during the audit. It runs faster or slower
 // than ours by at most drift. It counts in steps of at most step. With a Clock, drift and step are
 // 0. Let u be the instant on our clock at which the limiter's clock first showed the time of the
@@ -43,13 +44,13 @@ const (
 //
 //	Sent − step ≤ u ≤ Came      (1)
 //
-// and a span of d on its clock takes between shorter(d) = d/(1+drift) and longer(d) = d/(1−drift)
-// on ours.
+// and an interval of length d on its clock takes between shorter(d) = d/(1+drift) and longer(d) =
+// d/(1−drift) on ours.
 //
 // # More than Max (exceeds)
 //
-// Sort the u of all allowed attempts. In a limiter that keeps Max in Per, unit i+Max comes at least
-// Per after unit i on its clock:
+// Sort the u of all allowed attempts. If a limiter allows at most Max in Per, unit i+Max comes at
+// least Per after unit i on the limiter's clock:
 //
 //	u[i+Max] ≥ u[i] + shorter(Per)      (2)
 //
@@ -60,29 +61,30 @@ const (
 //
 //	d[i] = max(s[i], d[i−Max] + shorter(Per))
 //
-// by induction on i. If d[i] > c[i] for some i, there is no such limiter. This also accumulates
-// small excesses. A limiter that forgets 1 % too early is found after some windows, even if each
-// answer takes longer than that 1 %. Leaving attempts out of the log only makes d smaller, so a
-// proof from part of the log is valid.
+// by induction on i. If d[i] > c[i] for some i, the limiter does not keep the limit. The test also
+// accumulates small excesses: a limiter that forgets units 1% too early is found after a number of
+// windows, even if each answer takes longer than that 1%. Omitting attempts from the log only makes
+// d smaller, so a proof from part of the log is valid.
 //
-// # Denied without need (needless)
+// # Denied without a reason (needless)
 //
-// Consider a denial that overlaps no other attempt. A unit can be the reason for it only if the
-// unit was allowed, or may have been, and is not forgotten yet. Then
+// Consider a denial that overlaps no other attempt. A unit can be a reason for the denial only if
+// the unit was allowed, or may have been, and has not been forgotten yet. Then
 //
 //	Came of the unit > Sent of the denial − step − longer(Per + Resolution)      (3)
 //
-// If there are fewer than Max such units under each claim, there is no reason. An attempt without
-// an answer counts as if it could have been allowed at any later time. Windows that reach back to
-// before the audit prove nothing, unless it is Fresh.
+// If each claim has fewer than Max such units, the denial has no reason. An attempt without an
+// answer is treated as one that may have been allowed at any later time. A window that starts
+// before the audit proves nothing, unless the budget is Fresh.
 //
 // # Waits
 //
-// A wait is too short if the very next attempt was denied, although it was sent at least
-// longer(wait) + step after the denial arrived. Nothing was allowed in between, so nothing can have
-// taken its place. Neither attempt may overlap another one. A wait is too long if an attempt after
-// the denial was allowed, and its answer arrived before Sent of the denial + shorter(wait) − step −
-// WaitStep. It is endless if it is longer than any window, including its Resolution.
+// A wait is too short if the very next attempt was sent at least longer(wait) + step after the
+// denial arrived, and was denied nevertheless. Nothing was allowed in between, so no other attempt
+// can have taken its place. Neither attempt may overlap any other attempt. A wait is too long if an
+// attempt after the denial was allowed, and its answer arrived before Sent of the denial +
+// shorter(wait) − step − WaitStep. A wait is endless if it is longer than the longest window plus
+// its Resolution.
 type evidence struct {
 	claims   []window.Limit
 	log      []Attempt
@@ -100,7 +102,7 @@ const (
 	realStep  = time.Millisecond
 )
 
-// newEvidence returns the evidence in the log of an audit.
+// newEvidence returns the evidence that log, the log of an audit, contains.
 func newEvidence(c Config, log []Attempt) *evidence {
 	e := &evidence{claims: c.Claims, waitStep: c.WaitStep, fresh: c.Fresh}
 	if c.Clock == nil {
@@ -112,19 +114,19 @@ func newEvidence(c Config, log []Attempt) *evidence {
 	return e
 }
 
-// without returns the evidence in the same log without one attack.
+// without returns a copy of e without the allowed attempts of the given attack.
 func (e *evidence) without(attack string) *evidence {
 	return e.only(func(a Attempt) bool { return a.Attack != attack })
 }
 
-// only returns the evidence with a part of the allowed attempts.
+// only returns a copy of e with only those allowed attempts for which keep returns true.
 func (e *evidence) only(keep func(Attempt) bool) *evidence {
 	part := *e
 	part.admitted = admissions(e.log, keep)
 	return &part
 }
 
-// times holds the Sent and Came times of some attempts, each sorted.
+// times holds the Sent times and the Came times of a number of attempts, each sorted.
 type times struct{ sent, came []time.Duration }
 
 // admissions returns the times of the allowed attempts for which keep returns true.
@@ -147,8 +149,8 @@ func (e *evidence) longer(d time.Duration) time.Duration {
 	return time.Duration(float64(d) / (1 - e.drift))
 }
 
-// exceeds reports whether more than Max was allowed in some window, wherever between Sent and Came
-// each decision was made.
+// exceeds reports whether more than Max was certainly allowed in some window, that is, at whichever
+// instant between Sent and Came each decision was made.
 func (e *evidence) exceeds(l window.Limit) bool {
 	n, per := int(min(l.Max, int64(len(e.admitted.sent)))), e.shorter(l.Per)
 	earliest := make([]time.Duration, len(e.admitted.sent))
@@ -164,13 +166,13 @@ func (e *evidence) exceeds(l window.Limit) bool {
 	return false
 }
 
-// most returns the highest number of units that were certainly allowed in one window: within less
-// than Per.
+// most returns the largest number of units that were certainly allowed within one window, an
+// interval shorter than Per.
 func (e *evidence) most(l window.Limit) (most int) {
 	per := e.shorter(l.Per)
 	for i, sent := range e.admitted.sent {
 		end, _ := slices.BinarySearch(e.admitted.came, sent-e.step+per)
-		most = max(most, end-i) // by then, end answers had arrived, and at most i of their attempts had been sent before
+		most = max(most, end-i) // by the end of this window, end answers had arrived, and at most i of those attempts had been sent before it
 	}
 	if e.exceeds(l) {
 		most = max(most, int(l.Max)+1)
@@ -178,7 +180,7 @@ func (e *evidence) most(l window.Limit) (most int) {
 	return most
 }
 
-// late returns how late a limiter may forget a unit.
+// late returns how late the limiter may forget a unit under l.
 func late(l window.Limit) time.Duration {
 	if l.Resolution > 0 {
 		return l.Resolution
@@ -195,8 +197,8 @@ func (e *evidence) alone(i int) bool {
 	return !slices.ContainsFunc(e.log[:i], func(b Attempt) bool { return b.ended > a.begun })
 }
 
-// reason reports whether a claim can be the reason for denying attempt i, which overlaps no other.
-// With deniedCount, denied attempts count too.
+// reason reports whether a claim can be the reason for the denial of attempt i, which overlaps no
+// other attempt. If deniedCount is true, denied attempts count too.
 func (e *evidence) reason(i int, deniedCount bool) bool {
 	for _, l := range e.claims {
 		from := e.log[i].Sent - e.step - e.longer(l.Per+late(l))
@@ -207,8 +209,8 @@ func (e *evidence) reason(i int, deniedCount bool) bool {
 	return false
 }
 
-// counted returns how many attempts before attempt i may have been counted after an instant. With
-// deniedCount, denied attempts count too.
+// counted returns how many of the attempts before attempt i may have been counted after from. If
+// deniedCount is true, denied attempts count too.
 func (e *evidence) counted(i int, from time.Duration, deniedCount bool) (n int64) {
 	for _, a := range e.log[:i] {
 		if a.Answer == AnswerUnknown || a.Came > from && (a.Answer == AnswerAllowed || deniedCount) {
@@ -218,8 +220,8 @@ func (e *evidence) counted(i int, from time.Duration, deniedCount bool) (n int64
 	return n
 }
 
-// needless returns the denials for which no claim is a reason. unexplained holds those that have no
-// reason even if denied attempts count.
+// needless returns the indices of the denials for which no claim is a reason. unexplained lists
+// those that have no reason even if denied attempts count.
 func (e *evidence) needless() (needless, unexplained []int) {
 	for i, a := range e.log {
 		if a.Answer != AnswerDenied || !e.alone(i) || e.reason(i, false) {
@@ -233,15 +235,15 @@ func (e *evidence) needless() (needless, unexplained []int) {
 	return needless, unexplained
 }
 
-// waits describes how wrong the limiter's waits were.
+// waits describes how accurate the limiter's waits were. The slices contain indices of denials.
 type waits struct {
-	reported, withoutWait int // denials with and without a wait
+	reported, withoutWait int // how many denials came with and without a wait
 	short, long           []int
 	endless               []int
 	worst                 time.Duration // the most by which a wait in long was too long
 }
 
-// waits judges the waits of all denials.
+// waits judges the wait of every denial.
 func (e *evidence) waits() (w waits) {
 	for i, d := range e.log {
 		switch {
@@ -275,8 +277,8 @@ func (e *evidence) judgeWait(w *waits, i int) {
 	}
 }
 
-// tooLong returns by how much more than WaitStep the wait of a denial was too long, judged by the
-// next allowed attempt.
+// tooLong returns by how much more than WaitStep the wait of denial i was too long, judged by the
+// next allowed attempt. If the result is not positive, nothing shows that the wait was too long.
 func (e *evidence) tooLong(i int) time.Duration {
 	d := e.log[i]
 	for _, a := range e.log[i+1:] {
@@ -287,7 +289,7 @@ func (e *evidence) tooLong(i int) time.Duration {
 	return 0
 }
 
-// longest returns the longest time for which a unit can be the reason for a denial.
+// longest returns the longest time for which a unit can remain the reason for denials.
 func (e *evidence) longest() (longest time.Duration) {
 	for _, l := range e.claims {
 		longest = max(longest, e.longer(l.Per+late(l))+e.step)
@@ -295,8 +297,8 @@ func (e *evidence) longest() (longest time.Duration) {
 	return longest
 }
 
-// Exceeds reports whether attempts in real time prove that more than Max was allowed in some
-// window. It is for attempts that Run did not make, such as those of several clients that should
+// Exceeds reports whether attempts made in real time prove that more than Max was allowed in some
+// window. Use it for attempts that Run did not make, such as those of several clients that should
 // share a budget.
 func Exceeds(attempts []Attempt, l window.Limit) bool {
 	return newEvidence(Config{}, attempts).exceeds(l)

@@ -8,13 +8,13 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// model is an algorithm that counts under one limit. Models prove nothing. They only name the
-// algorithm that a limiter resembles, once it is known to be wrong.
+// model is a rate limiting algorithm for one limit. Models prove nothing. They only serve to name
+// the algorithm that a limiter resembles, once the limiter is known to be faulty.
 type model struct {
 	name      string
 	oneBudget bool
-	// admits reports whether the model would allow an attempt at an instant, after the attempts that
-	// it counted.
+	// admits reports whether the model would allow an attempt at the given time, after the attempts
+	// that it has counted.
 	admits func(l window.Limit, counted []time.Time, at time.Time) bool
 }
 
@@ -25,10 +25,10 @@ var models = []model{
 	{"a token bucket or GCRA: a burst of Max, and a refill at the same time", true, bucket},
 	{"twice the limit, like two instances that count separately", false, multiple(2)},
 	{"three times the limit, like three instances that count separately", false, multiple(3)},
-	{"no limit at all: nothing was denied", false, unlimited}, // last, because a few attempts also fit others
+	{"no limit at all: nothing was denied", false, unlimited}, // last, because a few attempts also match other models
 }
 
-// resembles returns the model that explains nearly all answers, or the zero model.
+// resembles returns the model that explains nearly all answers, or the zero model if there is none.
 func (e *evidence) resembles(began time.Time) model {
 	if !slices.ContainsFunc(e.log, func(a Attempt) bool { return a.Answer == AnswerDenied }) {
 		return models[len(models)-1]
@@ -45,10 +45,10 @@ func (e *evidence) resembles(began time.Time) model {
 	return ranked[0]
 }
 
-// mismatches returns how many answers differ from those of a model that enforces every claim,
-// whenever between Sent and Came they were decided. It skips concurrent attempts, whose order is
-// not known. The model counts the attempts that were actually allowed, so one mismatch does not
-// lead to another.
+// mismatches returns how many answers differ from those of m under every claim, at whichever
+// instant between Sent and Came the attempts were decided. It skips concurrent attempts, because
+// their order is unknown. The model counts the attempts that the limiter actually allowed, so that
+// one mismatch does not lead to another.
 func (e *evidence) mismatches(m model, began time.Time) (n int) {
 	counted := []time.Time{}
 	admits := func(at time.Time) bool {
@@ -67,7 +67,7 @@ func (e *evidence) mismatches(m model, began time.Time) (n int) {
 	return n
 }
 
-// after returns how many counted times are after an instant. They are nearly in order.
+// after returns how many of the times in counted are after from. The times are nearly in order.
 func after(counted []time.Time, from time.Time) (n int64) {
 	for _, at := range slices.Backward(counted) {
 		if !at.After(from) {
@@ -120,9 +120,9 @@ func multiple(n int64) func(window.Limit, []time.Time, time.Time) bool {
 
 func unlimited(window.Limit, []time.Time, time.Time) bool { return true }
 
-// lockout returns the fault behind denials that no claim requires, but that counted denials
-// explain. Under several claims, most denials follow another denial. So it returns KindSharedBudget
-// only if that explains nearly all answers.
+// lockout returns the fault that causes denials which no claim requires, but which counted denials
+// explain. If there are several claims, most denials follow another denial. So lockout returns
+// KindSharedBudget only if a shared budget explains nearly all answers.
 func (e *evidence) lockout() Kind {
 	backward := slices.Clone(e.claims)
 	slices.Reverse(backward)
@@ -136,8 +136,8 @@ func (e *evidence) lockout() Kind {
 	return KindSharedBudget
 }
 
-// oneByOne returns how many answers differ from those of a limiter that checks its limits in order,
-// each with its own counts, and stops at the first that denies.
+// oneByOne returns how many answers differ from those of a limiter that checks its limits in the
+// given order, counts each limit separately, and stops at the first limit that denies.
 func (e *evidence) oneByOne(claims []window.Limit) (wrong int) {
 	counted := make([][]time.Duration, len(claims))
 	for _, a := range e.log {
@@ -155,8 +155,8 @@ func (e *evidence) oneByOne(claims []window.Limit) (wrong int) {
 	return wrong
 }
 
-// oneBudget returns how many answers differ from those of a limiter that counts each attempt under
-// each claim.
+// oneBudget returns how many answers differ from those of a limiter that counts every attempt,
+// allowed or denied, under every claim.
 func (e *evidence) oneBudget() (wrong int) {
 	var counted []time.Duration
 	for _, a := range e.log {
@@ -169,7 +169,7 @@ func (e *evidence) oneBudget() (wrong int) {
 	return wrong
 }
 
-// recent returns how many counted times are after an instant.
+// recent returns how many of the times in counted are after from.
 func recent(counted []time.Duration, from time.Duration) (n int64) {
 	for _, at := range slices.Backward(counted) {
 		if at <= from {

@@ -9,16 +9,16 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Kind names a fault.
+// Kind is a kind of fault.
 type Kind string
 
-// The faults that Run finds.
+// The kinds of faults that Run finds.
 const (
 	KindExcess       Kind = "excess"         // more than Max in a window
-	KindRace         Kind = "race"           // the same, but only with concurrent attempts
+	KindRace         Kind = "race"           // more than Max in a window, but only with concurrent attempts
 	KindNeedless     Kind = "needless"       // denied although no limit requires it
 	KindDeniedCount  Kind = "denied-count"   // denied attempts use up budget
-	KindSharedBudget Kind = "shared-budget"  // attempts that one limit denies use up another
+	KindSharedBudget Kind = "shared-budget"  // attempts that one limit denies use up another limit
 	KindWaitTooShort Kind = "wait-too-short" // the next attempt after a wait was denied
 	KindWaitTooLong  Kind = "wait-too-long"  // an attempt during a wait was allowed, or a wait is longer than any window
 )
@@ -28,19 +28,19 @@ type Finding struct {
 	Kind   Kind   `json:"kind"`
 	Title  string `json:"title"`
 	Seen   string `json:"seen"`   // what the audit saw
-	Means  string `json:"means"`  // what it means
-	Repair string `json:"repair"` // how to repair it
+	Means  string `json:"means"`  // what the fault means for clients
+	Repair string `json:"repair"` // how to fix the limiter
 }
 
-// text returns everything except the title, one item per line.
+// text returns the finding without its title, one item per line.
 func (f Finding) text() string {
 	return "seen:   " + f.Seen + "\nmeans:  " + f.Means + "\nrepair: " + f.Repair
 }
 
-// Claim represents a limit that the limiter claims to keep, and what the audit saw under it.
+// Claim represents a limit that the limiter claims to keep, and what the audit observed.
 type Claim struct {
 	Limit window.Limit `json:"limit"`
-	Most  int          `json:"most"` // the most that was certainly allowed in one window
+	Most  int          `json:"most"` // the largest number of units that were certainly allowed in one window
 }
 
 // Report represents the result of an audit.
@@ -60,7 +60,7 @@ type Report struct {
 	Attempts  []Attempt     `json:"attempts"`       // in the order of sending
 }
 
-// Waits describes how wrong the waits of denials were.
+// Waits describes how accurate the waits of denials were.
 type Waits struct {
 	Reported  int           `json:"reported"`       // denials with a wait
 	TooShort  int           `json:"too_short"`      // waits that were certainly too short
@@ -68,7 +68,7 @@ type Waits struct {
 	TooLongBy time.Duration `json:"too_long_by_ns"` // the most by which a wait was longer than needed
 }
 
-// newReport returns the report on the log of a runner.
+// newReport returns the report on the attempts that r has logged.
 func newReport(c Config, p Plan, r *runner) *Report {
 	e := newEvidence(c, r.log)
 	rep := &Report{
@@ -93,7 +93,7 @@ func newReport(c Config, p Plan, r *runner) *Report {
 	return rep
 }
 
-// judge adds the findings. It omits a fault that follows from another one.
+// judge adds the findings. It omits a fault that merely follows from another fault.
 func (r *Report) judge(e *evidence) {
 	w := e.waits()
 	r.Waits = Waits{Reported: w.reported, TooShort: len(w.short), TooLong: len(w.long), TooLongBy: w.worst}
@@ -113,8 +113,8 @@ func (r *Report) judge(e *evidence) {
 	}
 }
 
-// judgeWaits adds the findings about the waits. If units are forgotten too late, waits are also
-// longer than a window, so that is not a separate finding.
+// judgeWaits adds the findings about waits. If the limiter forgets units too late (tooLate), it
+// also reports waits that are longer than a window. That is not a separate finding.
 func (r *Report) judgeWaits(e *evidence, w waits, tooLate bool) {
 	if len(w.short) > 0 {
 		r.Findings = append(r.Findings, foundShort(e, w))
@@ -127,10 +127,10 @@ func (r *Report) judgeWaits(e *evidence, w waits, tooLate bool) {
 	}
 }
 
-// excess adds the finding that more than Max was allowed. It reports whether there seems to be only
-// one budget, because each of several budgets has its own waits. It calls the excess a race only if
-// sequential attempts used up Max. If answers take too long for that, sequential attempts prove
-// nothing.
+// excess adds a finding if more than Max was allowed. It reports whether the limiter seems to have
+// only one budget: if there are several, each has its own waits, and waits cannot be judged. It
+// calls the excess a race only if sequential attempts used up Max but did not exceed it. If answers
+// take too long for that, sequential attempts prove nothing.
 func (r *Report) excess(e *evidence) bool {
 	alone := e.without(parallel)
 	for i, l := range e.claims {
@@ -149,7 +149,7 @@ func (r *Report) excess(e *evidence) bool {
 	return true
 }
 
-// limits adds to NotTested what the audit could not show.
+// limits adds to NotTested whatever the audit could not test.
 func (r *Report) limits(e *evidence) {
 	if r.Denied == 0 {
 		r.NotTested = append(r.NotTested, "denials and waits: no attempt was denied")
@@ -194,7 +194,7 @@ func foundRace(c Claim) Finding {
 	}
 }
 
-// foundLockout returns the finding about denials that no claim requires, but that counted denials
+// foundLockout returns the finding for denials which no claim requires, but which counted denials
 // explain.
 func foundLockout(e *evidence, needless []int) Finding {
 	switch e.lockout() {
@@ -206,8 +206,8 @@ func foundLockout(e *evidence, needless []int) Finding {
 	return foundNeedless(e, needless, needless)
 }
 
-// foundNeedless returns the finding about needless denials. It says how many of them are not
-// explained even by counted denials.
+// foundNeedless returns the finding for needless denials. It states how many of them are
+// unexplained even if denied attempts count.
 func foundNeedless(e *evidence, needless, unexplained []int) Finding {
 	seen := were(len(needless)) + " denied although fewer than Max attempts were counted in each preceding window."
 	if others := len(needless) - len(unexplained); others > 0 {
@@ -281,7 +281,7 @@ func were(n int) string {
 	return fmt.Sprintf("%d attempts were", n)
 }
 
-// brief formats a duration with about three digits.
+// brief formats a duration with about three significant digits.
 func brief(d time.Duration) string {
 	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
 		if d >= 100*unit {

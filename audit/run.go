@@ -8,32 +8,33 @@ import (
 	"time"
 )
 
-// mostFailures is the number of consecutive errors that ends an audit.
+// mostFailures is the number of consecutive errors after which an audit ends.
 const mostFailures = 5
 
 // grace is how long an audit in real time waits for the last answer.
 const grace = time.Second
 
-// Plan represents the most that an audit will do.
+// Plan describes what an audit will do.
 type Plan struct {
 	Attempts  int           // at most
 	Time      time.Duration // at most, on Config.Clock
-	Attacks   []string      // each with the claim that it attacks
+	Attacks   []string      // each with the claim that it tests
 	NotTested []string      // attacks that do not fit, and why
 
 	steps []step
 }
 
-// step is an attack on a claim.
+// step is an attack on one claim.
 type step struct {
 	attack
 	target
 }
 
-// title returns the attack and the claim.
+// title names the attack and the claim, for reports.
 func (s step) title() string { return fmt.Sprintf("%q under %s", s.name, s.Label()) }
 
-// Plan returns the attacks that fit the bounds of the configuration.
+// Plan returns the attacks that fit into MaxTime and MaxAttempts. It returns an error if the
+// configuration is invalid, or if no attack fits.
 func (c Config) Plan() (Plan, error) {
 	if err := c.check(); err != nil {
 		return Plan{}, err
@@ -60,7 +61,7 @@ func (c Config) Plan() (Plan, error) {
 	return p, nil
 }
 
-// add adds a step that fits, and reports whether it did.
+// add adds s to the plan if it fits, and reports whether it fits.
 func (p *Plan) add(c Config, s step) bool {
 	takes, tries := s.takes(s.target), s.tries(s.target)
 	if takes > c.MaxTime-p.Time || tries > c.MaxAttempts-p.Attempts {
@@ -73,7 +74,7 @@ func (p *Plan) add(c Config, s step) bool {
 	return true
 }
 
-// leave adds the attacks on a claim that do not fit to NotTested.
+// leave adds the attacks on t that do not fit to NotTested.
 func (p *Plan) leave(c Config, t target, left []attack) {
 	if len(left) == 0 {
 		return
@@ -86,14 +87,15 @@ func (p *Plan) leave(c Config, t target, left []attack) {
 		t.Label(), brief(takes.Round(time.Second)), tries, c.bounds(), strings.Join(names, ", ")))
 }
 
-// Run audits a limiter. It never takes more attempts or more time than Plan returns. It returns an
-// error if cfg is invalid, if ctx ends, or the limiter's error if it gives no answers.
+// Run audits a limiter. It never makes more attempts or takes more time than c.Plan returns. It
+// returns an error if c is invalid, if no attack fits, or if ctx is done before the audit ends. If
+// the limiter keeps failing, or never answers, Run returns the limiter's error.
 func Run(ctx context.Context, c Config) (*Report, error) {
 	plan, err := c.Plan()
 	if err != nil {
 		return nil, err
 	}
-	_ = c.check() // sets the defaults, and has passed
+	_ = c.check() // sets default values; Plan has returned its error, if any
 	r := &runner{ctx: ctx, attempt: c.Attempt, clock: c.Clock, began: c.Clock.now()}
 	if c.Clock == nil {
 		timed, cancel := context.WithTimeout(ctx, plan.Time)
@@ -115,7 +117,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	return newReport(c, plan, r), nil
 }
 
-// perform runs an attack. If the attack shows nothing, perform notes why.
+// perform runs an attack. If the attack has no result, perform records the reason.
 func (r *runner) perform(s step) {
 	before := len(r.log)
 	r.name, r.left, r.end = s.name, s.tries(s.target), r.end+s.takes(s.target)
