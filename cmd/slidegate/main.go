@@ -1,13 +1,13 @@
 // Command slidegate works with rate limits from the command line:
 //
-//   - replay shows what limits would have done to a log
+//   - replay shows what limits would have done to the attempts in a log
 //   - inspect shows how much of its limits an event has used in Redis
-//   - top lists the limiters in Redis, and their fullest events
-//   - reset deletes these counts
-//   - override gives an event other limits temporarily, and overrides lists them
+//   - top lists the limiters in Redis and their fullest events
+//   - reset deletes the counts of an event
+//   - override temporarily gives an event other limits, and overrides lists these
 //   - proxy is an HTTP reverse proxy that limits requests
-//   - audit attacks the rate limit of a service, and reports where it falls short
-//   - completion prints a script for a shell that completes all of these
+//   - audit attacks a service's rate limit, and reports where it falls short
+//   - completion prints a shell script that completes all of these
 package main
 
 import (
@@ -47,16 +47,16 @@ type commandLine struct {
 
 func main() {
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
+	if !signal.Ignored(syscall.SIGHUP) { // it is ignored under nohup
 		ends = append(ends, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), ends...)
-	context.AfterFunc(ctx, stop) // a second signal ends the program immediately
+	context.AfterFunc(ctx, stop) // a second signal then ends the program immediately
 	os.Exit(run(ctx, os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }
 
-// run runs the program. It returns the exit status: 0 or a cli.ExitStatus, 1 for an error, or 130
-// for an interrupt.
+// run runs the program. It returns the exit status: 0 or a cli.ExitStatus, 1 after an error, or 130
+// after an interrupt.
 func run(ctx context.Context, args []string, s cli.Streams) int {
 	command, err := cli.Parse(&commandLine{}, args, s.Out)
 	if err == nil && command != nil {

@@ -10,14 +10,14 @@ import (
 	"gonum.org/v1/plot/plotter"
 )
 
-// Audit represents the outcome of an audit. Each claim has a trail.
+// Audit represents the outcome of an audit, with one Trail per claim.
 type Audit struct {
 	Title  string
 	Took   time.Duration
 	Trails []Trail
 }
 
-// Trail represents the use of a claim during an audit.
+// Trail represents how much of a claim was used up over the course of an audit.
 type Trail struct {
 	Claim    string // such as "20/10s"
 	Max      int64
@@ -25,12 +25,12 @@ type Trail struct {
 	Admitted []Span // one for each request that was allowed
 }
 
-// Span represents the time in which a request was certainly in the window, since the start of the
-// audit. It is empty if To is not after From.
+// Span represents the period during which a request was certainly in the window, measured from the
+// start of the audit. It is empty if To is not after From.
 type Span struct{ From, To time.Duration }
 
-// Draw writes the chart. Each claim has a panel with the requests that were allowed in the
-// preceding window. The same trails always give the same bytes.
+// Draw writes the chart. Each claim has a panel that shows the requests allowed in the preceding
+// window. The output is deterministic: the same trails always give the same bytes.
 func (a Audit) Draw(w io.Writer, f Format) error {
 	var stack []column
 	for _, t := range a.Trails {
@@ -40,7 +40,7 @@ func (a Audit) Draw(w io.Writer, f Format) error {
 	return drawStack(w, f, a.Title, legend, panelRoom, stack...)
 }
 
-// column returns the panel of a trail, up to a second.
+// column returns the panel of t. Its time axis ends at the given second.
 func (t Trail) column(end float64) column {
 	used, most := t.used(end)
 	claimed := Line(Vermilion, plotter.XYs{{X: 0, Y: float64(t.Max)}, {X: end, Y: float64(t.Max)}})
@@ -50,7 +50,8 @@ func (t Trail) column(end float64) column {
 	return only("Admitted in the "+t.Per.String()+" before", remark, newPanel(0, end, ticks, counts, used, claimed))
 }
 
-// used returns the area of the requests in the window, up to a second, and its highest point.
+// used returns the number of requests in the window over time as an area that ends at the given
+// second, and the maximum of that number.
 func (t Trail) used(end float64) (used *plotter.Line, most int) {
 	used, n := filled(Blue), 0
 	for _, c := range t.changes() {
@@ -61,14 +62,14 @@ func (t Trail) used(end float64) (used *plotter.Line, most int) {
 	return used, most
 }
 
-// change is a request that enters the window (1) or leaves it (-1).
+// change represents a request that enters the window (1) or leaves it (-1).
 type change struct {
 	at time.Duration
 	by int
 }
 
-// changes returns the changes in chronological order. At the same time, requests that leave come
-// first.
+// changes returns the changes in chronological order. Of simultaneous changes, requests that leave
+// come first.
 func (t Trail) changes() (all []change) {
 	for _, request := range t.Admitted {
 		if request.From < request.To {

@@ -17,18 +17,18 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Colour represents a colour of a chart in light mode, and its counterpart in dark mode.
+// Colour represents a chart colour in light mode and its counterpart in dark mode.
 type Colour struct{ light, dark uint32 }
 
-// The colours. Each curve stands out from its background by a contrast of at least 3, and text by
-// at least 4.5. Colour-blind readers can distinguish the curves, because they use the palette of
-// Okabe and Ito or differ in lightness.
+// The colours. Each curve has a contrast of at least 3 with its background, and text has at least
+// 4.5. Colour-blind readers can tell the curves apart: they use the Okabe-Ito palette or differ in
+// lightness.
 var (
 	Paper = Colour{0xffffff, 0x0d1117}
 	Ink   = Colour{0x222222, 0xe6edf3}
 	Faint = Colour{0x666666, 0x9198a1} // for remarks and axes
 	Rule  = Colour{0xe6e6e6, 0x262c36} // for a grid
-	Shade = Colour{0xb4bec9, 0x566270} // for an area behind others
+	Shade = Colour{0xb4bec9, 0x566270} // for an area behind other areas
 
 	Blue      = Colour{0x0072b2, 0x4a9fe0}
 	Vermilion = Colour{0xd55e00, 0xff8b3d}
@@ -37,15 +37,15 @@ var (
 
 var palette = []Colour{Paper, Ink, Faint, Rule, Shade, Blue, Vermilion, Green}
 
-// RGBA implements color.Color, with the colour in light mode.
+// RGBA returns the light-mode colour. It implements color.Color.
 func (c Colour) RGBA() (r, g, b, a uint32) {
 	return c.light >> 16 * 0x101, c.light >> 8 & 0xff * 0x101, c.light & 0xff * 0x101, 0xffff
 }
 
-// String returns the colour in light mode, in SVG notation.
+// String returns the light-mode colour in SVG notation.
 func (c Colour) String() string { return fmt.Sprintf("#%06X", c.light) }
 
-// The styles of texts, and the grid of a diagram.
+// The text styles, and the grid of a plot.
 var (
 	Heading = letters(11, true, Ink)
 	Remark  = letters(10, false, Faint)
@@ -57,7 +57,7 @@ var (
 	axis  = draw.LineStyle{Color: Faint, Width: 0.8}
 )
 
-// letters returns a style of text. A page that is displayed 800 pixels wide has 1.07 pixels per
+// letters returns a text style. A page displayed at a width of 800 pixels has 1.07 pixels per
 // point.
 func letters(size float64, bold bool, c Colour) text.Style {
 	f := font.Font{Typeface: "Liberation", Variant: "Sans", Size: vg.Length(size)}
@@ -67,17 +67,17 @@ func letters(size float64, bold bool, c Colour) text.Style {
 	return text.Style{Color: c, Font: f, Handler: plot.DefaultTextHandler}
 }
 
-// Line returns a line in a colour. Without points, it is a sample for a legend.
+// Line returns a line in the given colour. Without points, the line serves as a sample in a legend.
 func Line(c Colour, points plotter.XYs, dashes ...vg.Length) *plotter.Line {
 	return &plotter.Line{XYs: points, LineStyle: draw.LineStyle{Color: c, Width: 1.5, Dashes: dashes}}
 }
 
-// lettered matches a text and its font as written by gonum.
+// lettered matches a text element and its font, as gonum writes them.
 var lettered = regexp.MustCompile(`(<text [^>]*)style="font-family:Liberation Sans;font-variant:normal;font-weight:(normal|bold);font-style:normal;font-size:([0-9.]+)px([^"]*)">([^<]+)`)
 
-// finish adds to an SVG from gonum what gonum cannot write: the style for dark mode, and fonts for
-// readers without Liberation Sans. Letters in Arial and Helvetica have the same width. Each text
-// gets its width, so that it also fits in a wider font.
+// finish adds what gonum cannot write to an SVG that gonum wrote: a style for dark mode, and
+// fallback fonts for readers without Liberation Sans. Arial and Helvetica have the same letter
+// widths. The width of each text is fixed too, so that the text fits even in a wider font.
 func finish(svg []byte) []byte {
 	svg = lettered.ReplaceAllFunc(svg, func(found []byte) []byte {
 		part := lettered.FindSubmatch(found)
@@ -90,9 +90,9 @@ func finish(svg []byte) []byte {
 	return bytes.Replace(svg, []byte(groups), []byte("\n"+darkStyle()+groups[1:]), 1)
 }
 
-// darkStyle returns the style sheet of an SVG that replaces the colours in dark mode. A program
-// without style sheets still draws the chart, in light mode. An element has its colour in its
-// style, as in style="fill:#222222".
+// darkStyle returns a style sheet that replaces the colours of an SVG in dark mode. Viewers that
+// ignore style sheets still draw the chart in light mode. Each element states its colour in its
+// style attribute, for example style="fill:#222222".
 func darkStyle() string {
 	var s strings.Builder
 	s.WriteString("<style>@media (prefers-color-scheme:dark){\n")

@@ -11,8 +11,9 @@ import (
 	"syscall"
 )
 
-// Check returns an error if the picture cannot be written. It changes nothing. Call it before long
-// work. It refuses to replace a file that is not a picture, which is more likely a log.
+// Check returns an error if the given picture file cannot be written. It changes nothing, so it can
+// be called before a long computation. It refuses to replace a file that is not a picture, because
+// such a file is more likely a log.
 func Check(file string) error {
 	switch file {
 	case "":
@@ -37,7 +38,7 @@ func Check(file string) error {
 	return nil
 }
 
-// checkDirectory returns an error if no file can be created in the directory of the given file.
+// checkDirectory returns an error if no file can be created in the directory of file.
 func checkDirectory(file string) error {
 	f, err := os.CreateTemp(filepath.Dir(file), ".slidegate-*")
 	if err != nil {
@@ -55,7 +56,7 @@ func checkOld(file string) error {
 	}
 	begin := make([]byte, 512)
 	n, err := f.Read(begin)
-	_ = f.Close() // it was only read
+	_ = f.Close() // the file was only read
 	if err == nil && !bytes.Contains(begin[:n], []byte("<svg")) && !bytes.HasPrefix(begin[:n], []byte("\x89PNG")) {
 		return fmt.Errorf("--picture: %q exists, and is not a picture; name another file", file)
 	}
@@ -69,8 +70,8 @@ func writeError(file string, err error) error {
 	return fmt.Errorf("--picture: cannot write %q (%w); name a file in a directory of yours", file, err)
 }
 
-// Save writes a chart to a file, in the format of its file name. It does nothing if there is no
-// name.
+// Save writes a chart to the given file, in the format that its name implies. If the name is empty,
+// Save does nothing.
 func Save(file string, draw func(io.Writer, Format) error) error {
 	if file == "" {
 		return nil

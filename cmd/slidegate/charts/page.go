@@ -1,6 +1,6 @@
-// Package charts draws the charts of the command and of the bench with gonum/plot, as SVG or PNG:
-// their page, legend, colours and axes, and the charts of the command. It is not part of
-// Slidegate's API, and can change without notice.
+// Package charts draws the charts of the slidegate command and the benchmarks as SVG or PNG, using
+// gonum/plot. It provides what all charts share (page, legend, colours and axes), and the command's
+// own charts. It is not part of Slidegate's API, and can change without notice.
 package charts
 
 import (
@@ -19,7 +19,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// The measures of a page, in points.
+// Page dimensions, in points.
 const (
 	pageWidth   = 750
 	narrowWidth = 320
@@ -30,14 +30,14 @@ const (
 // Format is a file format for charts.
 type Format string
 
-// The formats. An SVG follows the reader's preference for light or dark mode. A PNG is light, and
-// 2000 pixels wide.
+// The formats. An SVG follows the reader's preference for light or dark mode. A PNG is always in
+// light mode and 2000 pixels wide.
 const (
 	SVG Format = ".svg"
 	PNG Format = ".png"
 )
 
-// formatOf returns the format for the extension of a file name, and reports whether there is one.
+// formatOf returns the format for the extension of file, and reports whether there is one.
 func formatOf(file string) (f Format, ok bool) {
 	f = Format(strings.ToLower(filepath.Ext(file)))
 	return f, f == SVG || f == PNG
@@ -50,8 +50,8 @@ type Page struct {
 	file vg.CanvasWriterTo
 }
 
-// NewPage returns a page with a title and a legend. The canvas is as wide as the page without its
-// margins, and has the given height.
+// NewPage returns a page with a title and a legend. Its canvas has the given height, and the width
+// of the page without its margins.
 func NewPage(f Format, name string, l Legend, height vg.Length) Page {
 	return newPage(f, pageWidth, name, l, height)
 }
@@ -61,7 +61,7 @@ func NewNarrowPage(f Format, name string, l Legend, height vg.Length) Page {
 	return newPage(f, narrowWidth, name, l, height)
 }
 
-// newPage returns a page whose width includes the margins.
+// newPage returns a page. The given width includes the margins.
 func newPage(f Format, wide vg.Length, name string, l Legend, height vg.Length) Page {
 	const titleRoom = 24
 	room := wide - 2*margin
@@ -100,11 +100,11 @@ func (p Page) Write(w io.Writer) error {
 	return err
 }
 
-// Legend explains what a chart shows. Its entries are placed side by side, on as many lines as
-// needed.
+// Legend explains what a chart shows. Its entries are placed side by side and wrap onto further
+// lines as needed.
 type Legend []Entry
 
-// Entry represents a name, and a sample of its line or area.
+// Entry represents a name, with a sample of its line or area.
 type Entry struct {
 	Name   string
 	Sample plot.Thumbnailer
@@ -115,8 +115,8 @@ const nameAt = 24
 
 func (e Entry) name(room vg.Length) string { return fit(Label, e.Name, room-nameAt) }
 
-// places returns the positions of the entries in a space of the given width, from the left and from
-// the top, and their total height.
+// places returns the positions of the entries within the given width, measured from the top left
+// corner, and their total height.
 func (l Legend) places(room vg.Length) (places []vg.Point, height vg.Length) {
 	const legendLine = 16
 	at := vg.Point{}
@@ -137,21 +137,21 @@ func (e Entry) draw(c draw.Canvas, room vg.Length, at vg.Point) {
 	e.Sample.Thumbnail(&c)
 }
 
-// fit makes a string printable, and shortens it to a width.
+// fit makes t printable, and shortens it to the given width.
 func fit(s text.Style, t string, width vg.Length) string {
 	if t = printable(t); s.Width(t) <= width {
 		return t
 	}
 	runes := []rune(t)
-	runes = runes[:min(len(runes), 1000)] // far more than fit, because a name can be very long
+	runes = runes[:min(len(runes), 1000)] // far more than can fit, because a name can be very long
 	for len(runes) > 0 && s.Width(string(runes)+"…") > width {
 		runes = runes[:len(runes)-1]
 	}
 	return string(runes) + "…"
 }
 
-// printable replaces characters that an SVG cannot contain or that are invisible: invalid bytes and
-// control characters.
+// printable replaces invalid bytes and control characters, which are invisible or not allowed in an
+// SVG.
 func printable(t string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

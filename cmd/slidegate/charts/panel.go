@@ -11,14 +11,14 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// The measures of panels, in points.
+// Panel dimensions, in points.
 const (
 	headingRoom = 32  // above each panel
 	notesRoom   = 12  // below the time axis
 	panelRoom   = 165 // including its lower axis
 )
 
-// NewPlot returns an empty diagram with the axes of all charts.
+// NewPlot returns an empty plot with the axis style of all charts.
 func NewPlot() *plot.Plot {
 	p := plot.New()
 	for _, a := range []*plot.Axis{&p.X, &p.Y} {
@@ -30,20 +30,20 @@ func NewPlot() *plot.Plot {
 	return p
 }
 
-// newPanel returns a diagram whose lower axis runs from left to right, with counts on the other
-// axis.
+// newPanel returns a plot whose horizontal axis runs from left to right, and whose vertical axis
+// shows counts.
 func newPanel(left, right float64, ticks plot.Ticker, counts countAxis, drawn ...plot.Plotter) *plot.Plot {
 	p := NewPlot()
 	p.X.Width, p.X.Padding, p.X.Tick.Marker = 0, -axis.Width/2, ticks
 	p.Y.Width, p.Y.Padding, p.Y.Tick.Length, p.Y.Tick.Marker, p.Y.Scale = 0, 2, 0, counts, counts
 	p.Add(Grid)
 	p.Add(drawn...)
-	p.Add(&plotter.Line{XYs: plotter.XYs{{X: left}, {X: right}}, LineStyle: axis}) // over the areas, unlike that of p.X
+	p.Add(&plotter.Line{XYs: plotter.XYs{{X: left}, {X: right}}, LineStyle: axis}) // on top of the areas, unlike the line of p.X
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = left, right, 0, counts.top
 	return p
 }
 
-// emptyPanel returns a diagram that says why there is nothing to draw.
+// emptyPanel returns a plot that says why there is nothing to draw.
 func emptyPanel(why string) *plot.Plot {
 	s := Remark
 	s.XAlign, s.YAlign = draw.XCenter, draw.YCenter
@@ -53,13 +53,13 @@ func emptyPanel(why string) *plot.Plot {
 	return p
 }
 
-// column is a heading with a remark, and diagrams on common scales.
+// column is a heading with a remark, above plots that share their scales.
 type column struct {
 	name, remark string
 	panels       []*plot.Plot
 }
 
-// only returns a column with one diagram. It shortens the remark to fit the page.
+// only returns a column with a single plot. It shortens the remark to fit the page.
 func only(name, remark string, p *plot.Plot) column {
 	return column{name, fit(Remark, remark, width-Heading.Width(name)-8), []*plot.Plot{p}}
 }
@@ -72,8 +72,8 @@ func drawHeading(c draw.Canvas, left vg.Length, name, remark string) {
 	c.FillText(Remark, at, remark)
 }
 
-// drawStack writes a chart of columns with one panel each, stacked vertically. Each panel has the
-// given height, and its own heading above it.
+// drawStack writes a chart that stacks columns of one panel each. Each panel has the given height
+// and its own heading above it.
 func drawStack(w io.Writer, f Format, title string, l Legend, room vg.Length, stack ...column) error {
 	page := NewPage(f, title, l, vg.Length(len(stack))*(headingRoom+room+notesRoom)-notesRoom)
 	var panels []*plot.Plot
@@ -86,8 +86,8 @@ func drawStack(w io.Writer, f Format, title string, l Legend, room vg.Length, st
 	return page.Write(w)
 }
 
-// drawAligned draws panels stacked vertically, with a gap between them and their sides aligned. It
-// returns their canvases.
+// drawAligned stacks panels with the given gap between them and aligns their sides. It returns
+// their canvases.
 func drawAligned(panels []*plot.Plot, c draw.Canvas, gap vg.Length) (places []draw.Canvas) {
 	var rows [][]*plot.Plot
 	for _, panel := range panels {
@@ -100,13 +100,14 @@ func drawAligned(panels []*plot.Plot, c draw.Canvas, gap vg.Length) (places []dr
 	return places
 }
 
-// peak is the count of the highest bin, written above it.
+// peak is the count of the highest bin. It is written above that bin.
 type peak struct {
 	count int
 	at    float64 // the middle of the bin
 }
 
-// peakOf returns the peak at the first of the highest bins. All bins can be empty.
+// peakOf returns the peak of counts. If several bins are equally high, the first is used. All bins
+// may be empty.
 func peakOf(counts []int, edge func(bin int) float64) plot.Plotter {
 	highest := slices.Max(counts)
 	bin := slices.Index(counts, highest)
@@ -125,7 +126,7 @@ func (k peak) Plot(c draw.Canvas, p *plot.Plot) {
 	c.FillText(s, vg.Point{X: x, Y: c.Y(p.Y.Norm(float64(k.count))) + 2.5}, label)
 }
 
-// area returns the area of the counts of bins.
+// area returns the given counts as an area.
 func area(c Colour, counts []int, edge func(bin int) float64) *plotter.Line {
 	a, last := filled(c), 0
 	for i, n := range append(counts, 0) {
@@ -137,7 +138,7 @@ func area(c Colour, counts []int, edge func(bin int) float64) *plotter.Line {
 	return a
 }
 
-// filled returns an empty step area.
+// filled returns an empty area for a step plot.
 func filled(c Colour) *plotter.Line {
 	return &plotter.Line{FillColor: c, StepStyle: plotter.PostStep}
 }

@@ -12,25 +12,25 @@ import (
 )
 
 // Replay represents the outcome of a replay under one or more sets of limits: when attempts were
-// made and allowed, and how long the denied ones have to wait.
+// made, which were allowed, and how long the denied ones have to wait.
 type Replay struct {
 	Title    string
 	Zone     string // of the times, such as "UTC"; may be empty
-	Yearless bool   // the log has no years, so neither does the chart
+	Yearless bool   // the log's timestamps have no years, so the chart shows none
 	Sets     []Set
 	Timeline *Timeline // with one column for each set
 }
 
-// Set represents the outcome under one set of limits.
+// Set represents the outcome of a replay under one set of limits.
 type Set struct {
 	Name   string // such as "1/5s, 5/1h, 20/1d"
 	Waits  *Waits
 	Denied int // more than the number of waits if some attempts can never be allowed
 }
 
-// Draw writes the chart. A single set of limits gets two panels, one above the other. Each of
-// several sets gets a row of smaller panels, on the same scales. The same chart always gives the
-// same bytes.
+// Draw writes the chart. A single set of limits gets two panels, one above the other. If there are
+// several sets, each gets a row of smaller panels, and all rows share their scales. The output is
+// deterministic: the same chart always gives the same bytes.
 func (r Replay) Draw(w io.Writer, f Format) error {
 	if len(r.Sets) > 1 {
 		return r.drawRows(w, f)
@@ -40,9 +40,9 @@ func (r Replay) Draw(w io.Writer, f Format) error {
 	return drawStack(w, f, r.Title, legend, panelRoom, r.times(width, panelRoom), r.waits(width, panelRoom))
 }
 
-// drawRows draws a row for each set: its name, with its panels below.
+// drawRows draws one row per set: the set's name, with its panels below.
 func (r Replay) drawRows(w io.Writer, f Format) error {
-	const room, gutter = 96, 16 // the height of a panel, and the gap between two panels in a row
+	const room, gutter = 96, 16 // the height of a panel, and the gap between the panels of a row
 	const timesWidth = 0.62*width - gutter
 	rows := vg.Length(len(r.Sets))
 	page := NewPage(f, r.Title, r.legend("admitted"), rows*(headingRoom+room)+headingRoom/2+notesRoom)
@@ -55,7 +55,7 @@ func (r Replay) drawRows(w io.Writer, f Format) error {
 	return page.Write(w)
 }
 
-// draw draws the panels of all sets, stacked vertically below their common heading. It returns
+// draw draws the panels of all sets below their common heading, from top to bottom. It returns
 // their canvases.
 func (c column) draw(room draw.Canvas) []draw.Canvas {
 	drawHeading(draw.Crop(room, 0, 0, 0, -headingRoom/2-8), room.Min.X, c.name, c.remark)
@@ -70,7 +70,7 @@ func (r Replay) legend(ofAdmitted string) Legend {
 	}
 }
 
-// times returns the panels of attempts over time, each of the given size.
+// times returns the panels that show attempts over time. Each panel has the given size.
 func (r Replay) times(wide, high vg.Length) column {
 	t := r.Timeline
 	c := column{name: "Attempts per " + binName(t.width)}
@@ -86,14 +86,14 @@ func (r Replay) times(wide, high vg.Length) column {
 	return c
 }
 
-// timeFrame holds the scales of all panels of attempts in a chart.
+// timeFrame holds the scales that all panels of attempts in a chart share.
 type timeFrame struct {
 	from, to float64
 	ticks    tickStep
 	counts   countAxis
 }
 
-// timeFrame returns the scales of panels of the given size. The timeline must have attempts.
+// timeFrame returns the scales for panels of the given size. The timeline must contain attempts.
 func (r Replay) timeFrame(wide, high vg.Length) timeFrame {
 	t := r.Timeline
 	from, to := atLeast(20*float64(t.width), t.edge(0), t.edge(t.bins()))
@@ -104,7 +104,7 @@ func (f timeFrame) panel(drawn ...plot.Plotter) *plot.Plot {
 	return newPanel(f.from, f.to, f.ticks, f.counts, drawn...)
 }
 
-// waits returns the panels of waits, each of the given size.
+// waits returns the panels that show waits. Each panel has the given size.
 func (r Replay) waits(wide, high vg.Length) column {
 	c := column{name: "Waits of the denied"}
 	var together Waits
@@ -138,7 +138,7 @@ func (c column) empty(sets []Set, why func(Set) string) column {
 	return c
 }
 
-// noWaits returns the reason why there are no waits.
+// noWaits explains why there are no waits.
 func (s Set) noWaits() string {
 	if s.Denied > 0 {
 		return "No wait helps: they ask for more than a limit holds."
@@ -146,18 +146,18 @@ func (s Set) noWaits() string {
 	return "No attempt is denied."
 }
 
-// atLeast returns a range widened on both sides to at least a length.
+// atLeast widens the range between from and to evenly on both sides, if it is shorter than length.
 func atLeast(length, from, to float64) (wideFrom, wideTo float64) {
 	more := max(0, length-(to-from)) / 2
 	return from - more, to + more
 }
 
-// remarks joins a remark and the remark on a scale.
+// remarks joins the given remark and the one that names the scale of counts.
 func remarks(first string, counts countAxis) string {
 	return strings.Trim(first+", "+counts.String(), ", ")
 }
 
-// binName returns the width of a bin, in the largest unit that divides it.
+// binName returns the given bin width in the largest unit that divides it.
 func binName(width int64) string {
 	type unit struct {
 		seconds   int64
@@ -171,25 +171,25 @@ func binName(width int64) string {
 	return fmt.Sprintf("%d %s", width/u.seconds, u.many)
 }
 
-// Logins represents the outcome of a replay with a login guard. It has one set, with the waits of
-// the denied attempts. The first column of the timeline counts the allowed attempts. Each other
-// column counts those that one budget denied.
+// Logins represents the outcome of a replay with a login guard. It has a single set, which holds
+// the waits of the denied attempts. The first column of the timeline counts the allowed attempts.
+// Each further column counts the attempts that one budget denied.
 type Logins struct {
 	Replay
 
 	Budgets []Budget // in the order in which the guard checks them
 }
 
-// Budget represents a budget of the guard, with its denials.
+// Budget represents one of the guard's budgets and its denials.
 type Budget struct {
 	Name   string
 	Limits string // such as "20/1m, 50/1h"
 	Denied int
 }
 
-// Draw writes the chart: all attempts over time and the allowed ones, the attempts that each budget
-// denied, and the waits of the denied attempts. A budget that denied nothing has no panel. The same
-// chart always gives the same bytes.
+// Draw writes the chart. It shows all attempts and the allowed ones over time, the attempts that
+// each budget denied, and the waits of the denied attempts. A budget that denied nothing has no
+// panel. The output is deterministic: the same chart always gives the same bytes.
 func (l Logins) Draw(w io.Writer, f Format) error {
 	const room = 110
 	stack := []column{l.times(width, room)}
@@ -206,7 +206,7 @@ func (l Logins) Draw(w io.Writer, f Format) error {
 	return drawStack(w, f, l.Title, legend, room, append(stack, l.waits(width, room))...)
 }
 
-// deniedBy returns the panel of the attempts that a budget denied, in front of all attempts. It has
+// deniedBy returns a panel that shows the attempts that b denied, in front of all attempts. It has
 // the scales of the first panel.
 func (r Replay) deniedBy(b Budget, counts []int, room vg.Length) column {
 	t, f := r.Timeline, r.timeFrame(width, room)

@@ -15,13 +15,13 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// tickStep is the distance between ticks on a time axis: a number of seconds, or of months.
+// tickStep is the distance between two ticks on a time axis, in seconds or in months.
 type tickStep struct {
 	seconds, months int64
-	name, note      string // layouts; the note is the part that it shares with the ticks after it
+	name, note      string // layouts; note is the part that neighbouring ticks share
 }
 
-// tickSteps are the steps to choose from, the shortest first.
+// tickSteps lists the available steps, the shortest first.
 var tickSteps = slices.Concat(
 	every(tickStep{1, 0, "15:04:05", "Jan 2, 2006"}, 1, 2, 5, 10, 15, 30),
 	every(tickStep{minute, 0, "15:04", "Jan 2, 2006"}, 1, 2, 5, 10, 15, 30, 60, 2*60, 3*60, 6*60, 12*60),
@@ -30,7 +30,7 @@ var tickSteps = slices.Concat(
 	every(tickStep{0, 12, "2006", ""}, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000),
 )
 
-// every returns multiples of a step.
+// every returns the given multiples of r.
 func every(r tickStep, times ...int64) (all []tickStep) {
 	for _, n := range times {
 		all = append(all, tickStep{n * r.seconds, n * r.months, r.name, r.note})
@@ -41,8 +41,8 @@ func every(r tickStep, times ...int64) (all []tickStep) {
 // length returns the approximate number of seconds between two ticks.
 func (r tickStep) length() float64 { return float64(r.seconds + r.months*365*day/12) }
 
-// floor returns the last tick that is not after a time. Weeks begin on Mondays, and centuries in
-// years such as 1900.
+// floor returns the time of the last tick at or before the given time. Weeks begin on Mondays, and
+// centuries in years such as 1900.
 func (r tickStep) floor(at time.Time) time.Time {
 	if r.months == 0 {
 		return at.Truncate(time.Duration(r.seconds) * time.Second)
@@ -51,8 +51,8 @@ func (r tickStep) floor(at time.Time) time.Time {
 	return time.Date(0, time.Month(1+floorDiv(month, r.months)*r.months), 1, 0, 0, 0, 0, time.UTC)
 }
 
-// newTickStep returns the shortest step with which each tick has 60 points on an axis of this
-// width. The ends of the axis are seconds since 1970.
+// newTickStep returns the shortest step that leaves 60 points for each tick on an axis of the given
+// width. from and to, the ends of the axis, are in seconds since 1970.
 func newTickStep(from, to float64, yearless bool, wide vg.Length) tickStep {
 	r := tickSteps[len(tickSteps)-1]
 	most := math.Floor(wide.Points()/60) - 1
@@ -69,7 +69,7 @@ func withoutYear(layout string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(layout, "2006"), ", ")
 }
 
-// Ticks returns the ticks of an axis of seconds since 1970. It implements plot.Ticker.
+// Ticks returns the ticks of an axis in seconds since 1970. It implements plot.Ticker.
 func (r tickStep) Ticks(from, to float64) (ticks []plot.Tick) {
 	at := r.floor(instant(from))
 	for ; float64(at.Unix()) <= to; at = at.AddDate(0, int(r.months), 0).Add(time.Duration(r.seconds) * time.Second) {
@@ -80,7 +80,7 @@ func (r tickStep) Ticks(from, to float64) (ticks []plot.Tick) {
 	return ticks
 }
 
-// Plot draws the notes below the names. It implements plot.Plotter.
+// Plot draws the notes below the tick labels. It implements plot.Plotter.
 func (r tickStep) Plot(c draw.Canvas, p *plot.Plot) {
 	s, last := Remark, ""
 	s.XAlign = draw.XCenter
@@ -95,7 +95,7 @@ func (r tickStep) Plot(c draw.Canvas, p *plot.Plot) {
 
 func instant(second float64) time.Time { return time.Unix(int64(second), 0).UTC() }
 
-// The waits with which an axis can be labelled. roundWaits are enough on a long axis.
+// The waits that can label an axis. On a long axis, roundWaits are enough.
 const (
 	roundWaits = "1 ms, 10 ms, 100 ms, 1 s, 10 s, 1 min, 10 min, 1 h, 6 h, 1 d, 7 d, 30 d, 1 year, 10 years, 100 years"
 	allWaits   = "1 ms, 2 ms, 5 ms, 10 ms, 20 ms, 50 ms, 100 ms, 200 ms, 500 ms, 1 s, 2 s, 5 s, 10 s, 30 s, " +
@@ -108,7 +108,7 @@ var waitUnits = map[string]time.Duration{
 	"d": day * time.Second, "year": 365 * day * time.Second, "years": 365 * day * time.Second,
 }
 
-// waitAxis is the length of an axis of nanoseconds.
+// waitAxis is the length of an axis of waits, which are in nanoseconds.
 type waitAxis vg.Length
 
 // Ticks returns the round waits, or all waits if fewer than five are round. It omits labels that
@@ -128,7 +128,7 @@ func (a waitAxis) Ticks(from, to float64) (visible []plot.Tick) {
 	return visible
 }
 
-// namedWaits returns the waits in a list that lie between from and to.
+// namedWaits parses a list of waits, and returns ticks for those between from and to.
 func namedWaits(waits string, from, to float64) (ticks []plot.Tick) {
 	for _, name := range strings.Split(waits, ", ") {
 		var n float64
@@ -141,16 +141,16 @@ func namedWaits(waits string, from, to float64) (ticks []plot.Tick) {
 	return ticks
 }
 
-// countAxis is an axis of numbers from 0. With sqrt, it has a square-root scale, on which low
-// numbers are visible beside a few high ones.
+// countAxis is an axis of counts, starting at 0. With sqrt, it has a square-root scale, which keeps
+// low counts visible next to a few high ones.
 type countAxis struct {
 	sqrt bool
 	top  float64 // the number at the upper end
 }
 
-// newCountAxis returns the axis for some counts in a panel of this height. It has a square-root
-// scale if the highest count is more than 20 times the median of the counts that are not 0. It
-// leaves room above the highest count for its number.
+// newCountAxis returns the axis for the given counts in a panel of the given height. It uses a
+// square-root scale if the highest count is more than 20 times the median of the non-zero counts.
+// It leaves room above the highest count to write its number.
 func newCountAxis(counts []int, high vg.Length) countAxis {
 	const name = 14
 	counts = slices.DeleteFunc(slices.Clone(counts), func(n int) bool { return n == 0 })
@@ -164,7 +164,7 @@ func newCountAxis(counts []int, high vg.Length) countAxis {
 	return a
 }
 
-// String returns the name of a square-root scale, and nothing for a linear one.
+// String returns the name of a square-root scale, or "" for a linear scale.
 func (a countAxis) String() string {
 	if a.sqrt {
 		return "square-root scale"
@@ -172,7 +172,7 @@ func (a countAxis) String() string {
 	return ""
 }
 
-// Normalize returns the position of a number, from 0 to 1. It implements plot.Normalizer.
+// Normalize returns the position of n on the axis, from 0 to 1. It implements plot.Normalizer.
 func (a countAxis) Normalize(_, top, n float64) float64 {
 	if a.sqrt {
 		return math.Copysign(math.Sqrt(math.Abs(n)/top), n)
@@ -195,7 +195,7 @@ func (a countAxis) Ticks(_, top float64) (ticks []plot.Tick) {
 	return ticks
 }
 
-// roundNumbers returns 1, 2, 5, 10, 20, 50 and so on, at least up to the highest.
+// roundNumbers returns 1, 2, 5, 10, 20, 50 and so on, up to at least the given number.
 func roundNumbers(highest float64) (all []float64) {
 	for ten := 1.0; ten <= highest; ten *= 10 {
 		all = append(all, ten, 2*ten, 5*ten)
@@ -203,8 +203,8 @@ func roundNumbers(highest float64) (all []float64) {
 	return all
 }
 
-// roundStep returns the smallest step that fits into a length at most this many times. It is 1, 2
-// or 5 times a power of ten.
+// roundStep returns the smallest step that fits into length no more than most times. It is 1, 2 or
+// 5 times a power of ten.
 func roundStep(length, most float64) float64 {
 	ten := math.Pow(10, math.Floor(math.Log10(length/most)))
 	for _, times := range []float64{1, 2, 5} {
@@ -215,7 +215,7 @@ func roundStep(length, most float64) float64 {
 	return 10 * ten
 }
 
-// multiples returns ticks at 0 and at the multiples of a step, up to an end.
+// multiples returns ticks at 0 and at the multiples of step, up to end.
 func multiples(step, end float64, label func(float64) string) (ticks plot.ConstantTicks) {
 	for n := 0.0; n*step <= end; n++ {
 		ticks = append(ticks, plot.Tick{Value: n * step, Label: label(n * step)})
@@ -223,5 +223,5 @@ func multiples(step, end float64, label func(float64) string) (ticks plot.Consta
 	return ticks
 }
 
-// Thousands returns a number with commas.
+// Thousands formats n with a comma between thousands.
 func Thousands(n int) string { return message.NewPrinter(language.English).Sprint(n) }

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// maxBins is the maximum number of bins of a Timeline. A chart has no room for more.
+// maxBins is the maximum number of bins of a Timeline. A chart cannot show more.
 const maxBins = 400
 
-// widths are the possible widths of a bin, in seconds. Each is a multiple of the previous one.
-// Beyond the last one, they double.
+// widths lists the possible bin widths in seconds. Each is a multiple of the one before. Beyond the
+// last, widths double.
 var widths = []int64{1, 5, 15, minute, 5 * minute, 15 * minute, hour, 3 * hour, 6 * hour, 12 * hour, day, 7 * day}
 
 const (
@@ -18,22 +18,22 @@ const (
 	day    = 24 * hour
 )
 
-// Timeline counts attempts in equal bins of time. For each of several sets of limits, it also
+// Timeline counts attempts in time bins of equal width. For each of several sets of limits, it also
 // counts the attempts that the set allows.
 //
-// A bin is a second wide at first. If the attempts need more than 400 bins, the bins become wider,
-// so a Timeline needs the same memory for any number of attempts in any order. The result does not
-// depend on their order.
+// Bins are one second wide at first. If the attempts need more than 400 bins, the bins become
+// wider, so a Timeline's memory does not grow with the number of attempts. The order in which
+// attempts are added does not affect the result.
 //
-// A bin of a width w begins at a multiple of w since 1970, in UTC.
+// Bins of width w begin at multiples of w since 1970, in UTC.
 type Timeline struct {
 	sets        int
 	width       int64           // of a bin, in seconds
 	first, last int64           // bins; bin n begins at n*width
-	counts      map[int64][]int // of the bins that are not empty: the attempts, and the allowed ones of each set
+	counts      map[int64][]int // the attempts in each non-empty bin, and those that each set allows
 }
 
-// NewTimeline returns an empty Timeline for a number of sets of limits.
+// NewTimeline returns an empty Timeline for the given number of sets of limits.
 func NewTimeline(sets int) *Timeline {
 	return &Timeline{sets: sets, width: widths[0], counts: map[int64][]int{}}
 }
@@ -49,8 +49,8 @@ func (t *Timeline) Add(at time.Time, admitted []bool) {
 	}
 }
 
-// Merge adds the counts of another Timeline with the same number of sets. The bins become at least
-// as wide as those of the other.
+// Merge adds the counts of other, which must have the same number of sets. The bins become at least
+// as wide as those of other.
 func (t *Timeline) Merge(other *Timeline) {
 	for t.width < other.width {
 		t.widen()
@@ -60,7 +60,8 @@ func (t *Timeline) Merge(other *Timeline) {
 	}
 }
 
-// at returns the counts of the bin of a second. It widens the bins until that bin fits.
+// at returns the counts of the bin that contains the given second. It widens the bins until there
+// is room for that bin.
 func (t *Timeline) at(second int64) []int {
 	bin := floorDiv(second, t.width)
 	if len(t.counts) == 0 {
@@ -74,7 +75,7 @@ func (t *Timeline) at(second int64) []int {
 	return t.bin(bin)
 }
 
-// bin returns the counts of a bin.
+// bin returns the counts of the given bin.
 func (t *Timeline) bin(bin int64) []int {
 	if t.counts[bin] == nil {
 		t.counts[bin] = make([]int, 1+t.sets)
@@ -82,7 +83,7 @@ func (t *Timeline) bin(bin int64) []int {
 	return t.counts[bin]
 }
 
-// widen merges the bins into bins of the next width.
+// widen merges the bins into bins of the next larger width.
 func (t *Timeline) widen() {
 	old := *t
 	t.width, t.counts = wider(t.width), map[int64][]int{}
@@ -106,7 +107,7 @@ func wider(width int64) int64 {
 	return 2 * width
 }
 
-// bins returns the number of bins, including empty ones between others.
+// bins returns the number of bins from the first to the last, including empty ones.
 func (t *Timeline) bins() int {
 	if len(t.counts) == 0 {
 		return 0
@@ -114,17 +115,17 @@ func (t *Timeline) bins() int {
 	return int(t.last - t.first + 1)
 }
 
-// edge returns the second at which a bin begins. Bins are numbered from the first.
+// edge returns the second at which the given bin begins. Bins are counted from the first.
 func (t *Timeline) edge(bin int) float64 { return float64((t.first + int64(bin)) * t.width) }
 
-// attempts returns the attempts in each bin.
+// attempts returns the number of attempts in each bin.
 func (t *Timeline) attempts() []int { return t.column(0) }
 
-// admitted returns the attempts in each bin that a set allowed.
+// admitted returns the number of attempts in each bin that the given set allowed.
 func (t *Timeline) admitted(set int) []int { return t.column(1 + set) }
 
-// total returns the sum of a column. Column 0 counts all attempts. Each later column counts the
-// attempts that a set allows.
+// total returns the sum of a column. Column 0 counts all attempts, and each later column the
+// attempts that one set allows.
 func (t *Timeline) total(column int) (n int) {
 	for _, counts := range t.counts {
 		n += counts[column]

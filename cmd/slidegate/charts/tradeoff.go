@@ -11,7 +11,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Tradeoff compares the attack attempts that sets of limits stop with the honest attempts that they
+// Tradeoff compares how many attack attempts sets of limits stop with how many honest attempts they
 // delay.
 type Tradeoff struct {
 	Title    string
@@ -29,11 +29,11 @@ type Tried struct {
 	Delayed float64
 }
 
-// byLimits are the colours of sets of one, two and three limits.
+// byLimits lists the colours for sets of one, two and three limits.
 var byLimits = []Colour{Vermilion, Green, Blue}
 
-// Draw writes the chart. For up to one, two and three limits, it draws the most attempts that a set
-// stops over the share of honest attempts that it delays.
+// Draw writes the chart. For sets of up to one, two and three limits, it plots the maximum number
+// of attack attempts stopped against the share of honest attempts delayed.
 func (t Tradeoff) Draw(w io.Writer, f Format) error {
 	var legend Legend
 	for i, name := range []string{"one limit", "up to two limits", "up to three limits"} {
@@ -47,7 +47,7 @@ func (t Tradeoff) Draw(w io.Writer, f Format) error {
 	return drawStack(w, f, t.Title, legend, 1.5*panelRoom, panel)
 }
 
-// dot returns a dot for a proposal, in the colour of its curve.
+// dot returns the dot for a proposed set, in the colour of its curve.
 func (t Tried) dot() *plotter.Scatter {
 	style := draw.GlyphStyle{Color: byLimits[t.Limits-1], Radius: 4, Shape: draw.CircleGlyph{}}
 	return &plotter.Scatter{XYs: plotter.XYs{{X: t.Delayed, Y: float64(t.Stopped)}}, GlyphStyle: style}
@@ -71,8 +71,8 @@ func (t Tradeoff) panel() *plot.Plot {
 	return newPanel(0, t.Reach, shares, countAxis{top: top}, drawn...)
 }
 
-// frontier returns the curve of the most attempts that sets of up to a number of limits stop, over
-// the share that they delay.
+// frontier returns the curve for sets of at most the given number of limits: the maximum number of
+// attempts that such a set stops, against the share that it delays.
 func (t Tradeoff) frontier(limits int) *plotter.Line {
 	sets := slices.DeleteFunc(slices.Clone(t.Tried), func(p Tried) bool { return p.Limits > limits || p.Delayed > t.Reach })
 	slices.SortFunc(sets, func(a, b Tried) int { return cmp.Or(cmp.Compare(a.Delayed, b.Delayed), b.Stopped-a.Stopped) })

@@ -1,4 +1,4 @@
-// Package cli parses the command line of slidegate, and explains mistakes in it in plain words.
+// Package cli parses slidegate's command line, and explains mistakes in plain words.
 package cli
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Parse parses arguments into line, a struct of commands for kong. If the arguments request help or
-// the version, it prints that and returns no command.
+// Parse parses args into line, a struct that describes the commands to kong. If args ask for help
+// or the version, Parse prints that and returns nil.
 func Parse(line any, args []string, stdout io.Writer) (*kong.Context, error) {
 	if len(args) == 0 {
 		args = []string{"--help"}
@@ -42,10 +42,11 @@ func Parse(line any, args []string, stdout io.Writer) (*kong.Context, error) {
 	return command, nil
 }
 
-// login matches a user and a password in a URL, which can occur where kong expects no URL.
+// login matches the user and password of a URL. Such a URL can occur where kong does not expect
+// one.
 var login = regexp.MustCompile(`://[^ ]*@`)
 
-// version returns the version from which the program was built.
+// version returns the version of the running program.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -54,7 +55,8 @@ func version() string {
 	return versionOf(info)
 }
 
-// versionOf returns the version of the module or of the commit. After go run, neither is known.
+// versionOf returns the module version or, failing that, the commit. Programs started by go run
+// have neither.
 func versionOf(info *debug.BuildInfo) string {
 	v := info.Main.Version
 	if v == "" || v == "(devel)" {
@@ -65,11 +67,11 @@ func versionOf(info *debug.BuildInfo) string {
 
 // plain rewrites a kong error in plain words.
 func plain(err error, k *kong.Kong, args []string) error {
-	text := strings.Replace(err.Error(), `, did you mean "-h"?`, "", 1) // kong guesses this for every short flag
-	if strings.HasPrefix(text, "un") {                                  // an unexpected argument, or an unknown flag
+	text := strings.Replace(err.Error(), `, did you mean "-h"?`, "", 1) // kong suggests this for every short flag
+	if strings.HasPrefix(text, "un") {                                  // an unexpected argument or an unknown flag
 		text = login.ReplaceAllString(text, "://***@")
 	}
-	// kong quotes the value of a variable, which may hold a password
+	// kong quotes the value of an environment variable, which may contain a password
 	if what, from, ok := strings.Cut(text, " (from envar "); ok {
 		name, _, _ := strings.Cut(from, "=")
 		_, what, _ = strings.Cut(what, ": ")
@@ -94,8 +96,8 @@ func plain(err error, k *kong.Kong, args []string) error {
 	return fmt.Errorf("%s; slidegate help%s shows what there is", text, helpArgument(k, args[0]))
 }
 
-// helpArgument returns " " and the name if it is a command, to append to slidegate help, or an
-// empty string.
+// helpArgument returns a space and name if name is a command, or "" otherwise. The result is
+// appended to "slidegate help".
 func helpArgument(k *kong.Kong, name string) string {
 	if slices.ContainsFunc(k.Model.Children, func(command *kong.Node) bool { return command.Name == name }) {
 		return " " + name
@@ -103,7 +105,7 @@ func helpArgument(k *kong.Kong, name string) string {
 	return ""
 }
 
-// owner returns the name of a command that has the flag, or an empty string.
+// owner returns the name of a command that has the given flag, or "" if none has it.
 func owner(k *kong.Kong, flag string) string {
 	for _, command := range k.Model.Children {
 		if slices.ContainsFunc(command.Flags, func(f *kong.Flag) bool { return "--"+f.Name == flag }) {
@@ -113,15 +115,15 @@ func owner(k *kong.Kong, flag string) string {
 	return ""
 }
 
-// single reports whether an argument, such as -limit, begins with exactly one dash, has several
-// letters, and contains the given letter.
+// single reports whether any argument begins with exactly one dash, has several letters, such as
+// -limit, and contains the given letter.
 func single(args []string, letter string) bool {
 	return slices.ContainsFunc(args, func(arg string) bool {
 		return len(arg) > 2 && arg[0] == '-' && arg[1] != '-' && strings.Contains(arg, letter)
 	})
 }
 
-// Unexpected returns the error text of kong for a surplus argument.
+// Unexpected returns kong's error message for a surplus argument.
 func Unexpected(arg string) string {
 	if arg == "" {
 		arg = `""`

@@ -6,16 +6,17 @@ import (
 	"time"
 )
 
-// Streams holds the input and the outputs of a command.
+// Streams holds the input and output streams of a command.
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
-	Now      func() time.Time // the clock, set by tests; nil means the clock of Redis
+	Now      func() time.Time // the clock, set by tests; nil means the Redis clock
 }
 
-// ExitStatus is the nonzero exit status of a command that succeeded, such as 3 for a denied event.
-// A command returns it as an error.
+// ExitStatus is the nonzero exit status of a command that did not fail, such as 3 for a denied
+// event. A command returns it as an error.
 type ExitStatus int
 
-// Error returns the status as a string. It is never printed, because the command did not fail.
+// Error returns "exit status" and the number. It is never printed, because the command did not
+// fail.
 func (s ExitStatus) Error() string { return "exit status " + strconv.Itoa(int(s)) }

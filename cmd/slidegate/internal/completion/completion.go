@@ -1,4 +1,4 @@
-// Package completion prints scripts with which a shell completes the command line of slidegate.
+// Package completion prints shell scripts that complete slidegate's command line.
 package completion
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
 )
 
-// Command represents slidegate completion. Run prints the script for a shell.
+// Command represents "slidegate completion". Run prints the script for the given shell.
 type Command struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"The shell: bash, zsh or fish."`
 }
@@ -25,13 +25,14 @@ func (Command) Help() string { return help }
 //go:embed *.tmpl
 var files embed.FS
 
-// scripts are the templates of the scripts, such as bash.tmpl.
+// scripts holds the script templates, such as bash.tmpl.
 var scripts = template.Must(template.New("").Funcs(template.FuncMap{
 	"zsh":  strings.NewReplacer(`'`, `'\''`, `[`, `\[`, `]`, `\]`, `:`, `\:`).Replace,
 	"fish": strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace,
 }).ParseFS(files, "*.tmpl"))
 
-// Run prints the script. It knows the commands and flags of this program, and calls nothing.
+// Run prints the script. The script contains the names of all commands and flags, so it does not
+// call slidegate.
 func (c *Command) Run(k *kong.Kong, s cli.Streams) error {
 	var all []command
 	var names []string
@@ -43,22 +44,22 @@ func (c *Command) Run(k *kong.Kong, s cli.Streams) error {
 	return scripts.ExecuteTemplate(s.Out, c.Shell+".tmpl", all)
 }
 
-// A command is what a script knows about a command of slidegate.
+// A command is what a script needs to know about a slidegate command.
 type command struct {
 	Name, Brief string
 	Flags       []flag
-	Words       []string // what its first argument can be; nil: anything
-	Files       bool     // its arguments are files
+	Words       []string // what its first argument can be; nil means anything
+	Files       bool     // whether its arguments are files
 }
 
-// A flag is what a script knows about a flag.
+// A flag is what a script needs to know about a flag.
 type flag struct {
 	Name, Brief string
-	Value, File bool // it takes a value, and this is the name of a file
+	Value, File bool // whether it takes a value, and whether that value is a file name
 }
 
-// commandOf returns what a script knows about a command. An argument or a value is a file if the
-// help calls it that.
+// commandOf returns what a script needs to know about a command. It takes an argument or a value
+// for a file if the help text calls it one.
 func commandOf(node *kong.Node) command {
 	c := command{Name: node.Name, Brief: brief(node.Help)}
 	for _, f := range append(node.Flags, node.Parent.Flags...) {
@@ -73,7 +74,7 @@ func commandOf(node *kong.Node) command {
 	return c
 }
 
-// brief returns the first sentence of a help text.
+// brief returns the first sentence of help.
 func brief(help string) string {
 	first, _, _ := strings.Cut(help, ". ")
 	return strings.TrimSuffix(first, ".")

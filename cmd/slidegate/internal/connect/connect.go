@@ -1,4 +1,4 @@
-// Package connect connects to the Redis server or cluster named by --redis, and explains why a
+// Package connect connects to the Redis server or cluster that --redis names, and explains why a
 // connection fails.
 package connect
 
@@ -19,25 +19,25 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Timeout is how long one call of a command may wait for Redis.
+// Timeout is how long one call to Redis may take.
 const Timeout = 5 * time.Second
 
-// Addresses holds the addresses of a Redis server, or of nodes of one cluster.
+// Addresses holds the address of a Redis server, or the addresses of nodes of one cluster.
 type Addresses struct {
 	rueidis.ClientOption
 
 	files Files // set by Read
 }
 
-// Add adds the servers of one flag: host:port, a comma-separated list of these, or a URL. No other
-// address may precede a URL. An error repeats nothing of a list with an @, because the part before
-// the last @ may be a user and a password.
+// Add adds the value of one flag: host:port, a comma-separated list of these, or a URL. A URL must
+// be the first address. If the list contains an @, an error message does not quote it, because the
+// part before the last @ may be a user and a password.
 func (as *Addresses) Add(list string) error {
 	for s := range strings.SplitSeq(list, ",") {
 		err := as.add(s)
 		isURL := strings.Contains(s, "://") && strings.Contains(s, "@")
 		switch {
-		case err != nil && strings.Contains(list, "@") && !isURL: // the part before @ may be a password
+		case err != nil && strings.Contains(list, "@") && !isURL: // the part before @ may contain a password
 			return dial.ErrLogin
 		case err != nil:
 			return err
@@ -60,11 +60,11 @@ func (as *Addresses) add(s string) error {
 	return nil
 }
 
-// plainAddress matches a host, with or without a port. An error repeats nothing else, because it
+// plainAddress matches a host with an optional port. Error messages quote nothing else, because it
 // may contain a password, as in host:port,password=secret.
 var plainAddress = regexp.MustCompile(`^([\w.-]*|\[[^]]*])(:\w*)?$`)
 
-// addURL takes all options from a URL.
+// addURL takes all connection options from the given URL.
 func (as *Addresses) addURL(s string) error {
 	o, err := dial.URL(s)
 	if err == nil && len(as.InitAddress) > 0 {
@@ -76,7 +76,7 @@ func (as *Addresses) addURL(s string) error {
 	return err
 }
 
-// String returns the servers and the database, without a password.
+// String returns the addresses and the database, without a password.
 func (as Addresses) String() string {
 	text := strings.Join(as.InitAddress, ",")
 	if as.SelectDB != 0 {
@@ -85,13 +85,13 @@ func (as Addresses) String() string {
 	return text
 }
 
-// IsURL reports whether String omits parts of a URL: a user, a password, TLS or a database.
+// IsURL reports whether String omits parts of a URL: the user, the password, TLS or the database.
 func (as Addresses) IsURL() bool {
 	ownPassword := as.Password != "" && as.files.Password == ""
 	return as.Username != "" || ownPassword || as.TLSConfig != nil || as.SelectDB != 0
 }
 
-// Connect returns a client for a command, which sends requests sequentially.
+// Connect returns a client for a command that sends its requests one after another.
 func (as Addresses) Connect(ctx context.Context) (rueidis.Client, error) {
 	o := as.ClientOption
 	o.Dialer = net.Dialer{Timeout: Timeout}
@@ -108,8 +108,8 @@ func (as Addresses) Serve(ctx context.Context) (rueidis.Client, error) {
 	return as.dial(ctx, o)
 }
 
-// dial connects to the addresses. rueidis detects whether they belong to one server or to a
-// cluster. Dialing stops when ctx ends.
+// dial connects to the addresses. rueidis detects whether they belong to a single server or to a
+// cluster. Dialing stops when ctx is done.
 func (as Addresses) dial(ctx context.Context, o rueidis.ClientOption) (rueidis.Client, error) {
 	type connected struct {
 		rueidis.Client
@@ -133,7 +133,7 @@ func (as Addresses) dial(ctx context.Context, o rueidis.ClientOption) (rueidis.C
 		return nil, ctx.Err()
 	}
 	f := failure{err, as.files, o.TLSConfig != nil, asked.Load() && brokeOff(err)}
-	cause, _, _ := strings.Cut(as.Redact(err.Error()), ", ") // the text of NOAUTH is long; others continue with the arguments
+	cause, _, _ := strings.Cut(as.Redact(err.Error()), ", ") // NOAUTH has a long message, and other messages go on with the arguments
 	return nil, &unreachable{fmt.Sprintf("--redis %v: %s (%s); %s", as, f.complaint(), cause, f.remedy()), err}
 }
 
@@ -142,9 +142,9 @@ const tlsPatience = 500 * time.Millisecond
 
 var errPlain = errors.New("it answers PING without TLS")
 
-// plainPort sends errPlain if the server answers without TLS while the TLS handshake takes longer
-// than tlsPatience. A Redis server without TLS mistakes the handshake for the start of a command,
-// and waits for the rest. Otherwise plainPort sends nothing.
+// plainPort detects a server without TLS, which takes a TLS handshake for the start of a command
+// and waits for the rest. If the handshake takes longer than tlsPatience and the server answers a
+// connection without TLS meanwhile, plainPort sends errPlain. Otherwise it sends nothing.
 func plainPort(ctx context.Context, o rueidis.ClientOption) <-chan error {
 	found := make(chan error, 1)
 	if o.TLSConfig == nil {
@@ -162,7 +162,7 @@ func plainPort(ctx context.Context, o rueidis.ClientOption) <-chan error {
 	return found
 }
 
-// answersPlain reports whether a Redis server at the address answers PING without TLS.
+// answersPlain reports whether the server at the given address answers PING without TLS.
 func answersPlain(ctx context.Context, address string) bool {
 	conn, err := (&net.Dialer{Timeout: Timeout}).DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -178,8 +178,9 @@ func answersPlain(ctx context.Context, address string) bool {
 	return err == nil && (answer[0] == '+' || answer[0] == '-')
 }
 
-// Failed returns an error that says why Redis failed, and what to do: the advice or, if the user
-// lacks a permission, to name another user. It omits whether the library counted the attempt.
+// Failed returns an error that says why Redis failed and what to do: the given advice or, if the
+// user lacks a permission, to name another user. It does not say whether the library counted the
+// attempt.
 func (as Addresses) Failed(err error, advice string) error {
 	if window.ReasonOf(err) == window.ReasonNoPerm {
 		advice = "name a user who may, as in redis://user:password@host:6379"
@@ -187,8 +188,8 @@ func (as Addresses) Failed(err error, advice string) error {
 	return fmt.Errorf("--redis %v failed (%s); %s", as, as.Redact(cause(err)), advice)
 }
 
-// Redact returns the text of an error without the user and the password, because a server can
-// repeat them in a reply.
+// Redact removes the user and the password from an error message, because a server can repeat them
+// in a reply.
 func (as Addresses) Redact(text string) string {
 	if as.Password != "" {
 		text = strings.ReplaceAll(text, as.Password, "***")
@@ -196,7 +197,7 @@ func (as Addresses) Redact(text string) string {
 	return strings.ReplaceAll(text, "User "+as.Username+" ", "User *** ") // as in NOPERM
 }
 
-// cause returns why Redis failed. It omits whether the library counted the attempt.
+// cause returns why Redis failed, without saying whether the library counted the attempt.
 func cause(err error) string {
 	if f := pipeline.FailureIn(err); f != nil {
 		return f.Cause.Error()

@@ -15,7 +15,7 @@ import (
 	"github.com/slidegate/slidegate/internal/dial"
 )
 
-// unreachable is the error of a failed connection. Its text says what to do.
+// unreachable is the error returned if a connection fails. Its message says what to do.
 type unreachable struct {
 	text  string
 	cause error
@@ -23,7 +23,7 @@ type unreachable struct {
 
 func (e *unreachable) Error() string { return e.text }
 
-// Unwrap returns the error of the client.
+// Unwrap returns the client's error.
 func (e *unreachable) Unwrap() error { return e.cause }
 
 // failure describes why a connection failed.
@@ -40,7 +40,7 @@ func (f failure) reply() (reply *rueidis.RedisError, isReply bool) {
 	return reply, isReply
 }
 
-// complaint returns what is wrong with a connection.
+// complaint returns what is wrong with the connection.
 func (f failure) complaint() string {
 	reply, isReply := f.reply()
 	switch {
@@ -60,7 +60,7 @@ func (f failure) complaint() string {
 	return "no Redis server or cluster answers there"
 }
 
-// remedy returns what to do about a failed connection.
+// remedy returns what to do about the failure.
 func (f failure) remedy() string {
 	switch {
 	case errors.As(f.cause, new(*tls.CertificateVerificationError)):
@@ -81,15 +81,15 @@ func (f failure) remedy() string {
 	return start
 }
 
-// start is the advice if nothing better is known.
+// start is the advice when nothing more specific is known.
 const start = "start it, or correct the address"
 
-// isPlain reports whether the server does not speak TLS.
+// isPlain reports whether the server does not use TLS.
 func (f failure) isPlain() bool {
 	return errors.Is(f.cause, errPlain) || errors.As(f.cause, new(*dial.HandshakeError)) || errors.As(f.cause, new(tls.RecordHeaderError))
 }
 
-// answer returns what to do about an error reply.
+// answer returns what to do about the given error reply.
 func (f failure) answer(reply string) string {
 	switch {
 	case strings.Contains(reply, "cluster support disabled"):
@@ -102,7 +102,7 @@ func (f failure) answer(reply string) string {
 	return start
 }
 
-// trust returns what to do about a server whose certificate is not trusted.
+// trust returns what to do about an untrusted server certificate.
 func (f failure) trust() string {
 	switch {
 	case errors.As(f.cause, new(x509.HostnameError)):
@@ -123,7 +123,8 @@ func (f failure) login() string {
 	return fmt.Sprintf("correct the user in its URL, or the password in %q", f.files.Password)
 }
 
-// brokeOff reports whether the server closed a connection, with or without a TLS alert.
+// brokeOff reports whether err means that the server closed the connection, with or without a TLS
+// alert.
 func brokeOff(err error) bool {
 	var op *net.OpError
 	alert := errors.As(err, &op) && op.Op == "remote error"

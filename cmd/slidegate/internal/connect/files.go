@@ -13,15 +13,15 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/smallfile"
 )
 
-// Files names files for a connection. An empty name means no file.
+// Files names the files that a connection needs. An empty name means no file.
 type Files struct {
-	CA       string // PEM certificates, one of which must have signed the server's; if empty, the certificates that this system trusts
-	Cert     string // a PEM certificate, for a server that requires one
+	CA       string // PEM certificates, one of which must have signed the server's; if empty, those that this system trusts
+	Cert     string // a PEM certificate, for servers that require one
 	Key      string // the private key of Cert, in PEM
-	Password string // contains only the password, with or without a trailing newline
+	Password string // contains only the password; a trailing newline is ignored
 }
 
-// Flags returns the flags of the named files.
+// Flags returns the command-line flags that name these files.
 func (f Files) Flags() (flags []string) {
 	for _, file := range []struct{ flag, name string }{
 		{"--redis-ca", f.CA}, {"--redis-cert", f.Cert}, {"--redis-key", f.Key}, {"--redis-password-file", f.Password},
@@ -33,8 +33,8 @@ func (f Files) Flags() (flags []string) {
 	return flags
 }
 
-// Read reads the files for later connections. Call it once, after Add. An error names the flag and
-// the file.
+// Read reads the files, for connections made afterwards. Call it once, after Add. Errors name the
+// flag and the file.
 func (as *Addresses) Read(f Files) error {
 	as.files = f
 	switch secure := as.TLSConfig != nil; {
@@ -55,7 +55,7 @@ func (as *Addresses) Read(f Files) error {
 	return nil
 }
 
-// noTLS returns the error for a certificate without TLS.
+// noTLS returns the error for a certificate given for a connection without TLS.
 func (as *Addresses) noTLS(flag, file string) error {
 	return fmt.Errorf("%s %q needs TLS, and --redis %v does not use it; write rediss:// in --redis, as in rediss://host:6379, or leave out %s", flag, file, as, flag)
 }
@@ -115,8 +115,8 @@ func (as *Addresses) readCert() error {
 	return nil
 }
 
-// readPEM returns the content of a file that has a block of the given kind, such as "PRIVATE KEY".
-// The error for any other file says which file to name.
+// readPEM returns the contents of a file that has a PEM block of the given kind, such as "PRIVATE
+// KEY". For any other file, it returns an error that says which file to name.
 func readPEM(flag, file, kind, holds string) ([]byte, error) {
 	text, err := smallfile.Read(file, holds)
 	if err != nil {
@@ -130,8 +130,8 @@ func readPEM(flag, file, kind, holds string) ([]byte, error) {
 	return nil, fmt.Errorf("%s: %q holds no %s in PEM; name the file that holds %s", flag, file, strings.ToLower(kind), holds)
 }
 
-// sendCertificate makes a client send its certificate, if it has one, to each server that requests
-// one, whatever CAs that server names. asked is set once a server has requested one.
+// sendCertificate makes a client send its certificate, if it has one, to every server that requests
+// one, whatever CAs the server names. asked is set as soon as a server requests one.
 func sendCertificate(o *rueidis.ClientOption) (asked *atomic.Bool) {
 	asked = new(atomic.Bool)
 	if o.TLSConfig == nil {

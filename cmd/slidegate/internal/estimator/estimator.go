@@ -1,5 +1,5 @@
-// Package estimator creates limiters of packages window and ar1, and describes the differences
-// between the two.
+// Package estimator creates limiters of the window and ar1 packages, and describes how the two
+// differ.
 package estimator
 
 import (
@@ -14,13 +14,13 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Limiter is a limiter of package window or ar1, in Redis or in memory.
+// Limiter is a limiter of package window or ar1. It keeps its counts in Redis or in memory.
 type Limiter interface {
 	AllowN(ctx context.Context, event string, n int64) (window.Decision, error)
 	Reset(ctx context.Context, event string) error
 }
 
-// Estimator selects how limits count. The zero Estimator is the default, Window.
+// Estimator selects the method by which limits count. The zero value means Window.
 type Estimator string
 
 // The estimators.
@@ -37,7 +37,7 @@ func (e Estimator) String() string {
 	return string(e)
 }
 
-// Check returns an error if the estimator does not support one of the limits.
+// Check returns an error if the estimator does not support all of the given limits.
 func (e Estimator) Check(limits []window.Limit) error {
 	for _, l := range limits {
 		switch {
@@ -50,10 +50,10 @@ func (e Estimator) Check(limits []window.Limit) error {
 	return nil
 }
 
-const mostOfLevel = 10_000_000 // the largest Max of ar1
+const mostOfLevel = 10_000_000 // the largest Max that ar1 supports
 
 // Limiter creates a limiter in Redis, or in memory if client is nil. It uses the fields of cfg that
-// both estimators have: Name, Limits, Secret, Now and Timeout.
+// both packages share: Name, Limits, Secret, Now and Timeout.
 func (e Estimator) Limiter(client rueidis.Client, cfg window.Config) (Limiter, error) {
 	levels := ar1.Config{Name: cfg.Name, Limits: cfg.Limits, Secret: cfg.Secret, Now: cfg.Now, Timeout: cfg.Timeout}
 	switch {
@@ -67,8 +67,8 @@ func (e Estimator) Limiter(client rueidis.Client, cfg window.Config) (Limiter, e
 	return window.New(window.On(client), cfg)
 }
 
-// Memory returns the longest time that a limit remembers a unit. For a window, that is Per. For a
-// level, it is the time until the level is below 1/4.
+// Memory returns the longest time for which a limit remembers a unit. For a window, this is Per.
+// For ar1, it is the time until the level has fallen below 1/4.
 func (e Estimator) Memory(l window.Limit) time.Duration {
 	if e == AR1 {
 		return time.Duration(min(float64(l.Per)*math.Log(4*float64(l.Max+1)), math.MaxInt64/2))
@@ -76,7 +76,7 @@ func (e Estimator) Memory(l window.Limit) time.Duration {
 	return l.Per
 }
 
-// Text returns a limit in readable form, such as 5/1h.
+// Text formats a limit for people, for example as 5/1h.
 func (e Estimator) Text(l window.Limit) string {
 	if e == AR1 {
 		return l.Label()
@@ -84,10 +84,10 @@ func (e Estimator) Text(l window.Limit) string {
 	return l.String()
 }
 
-// Needless returns another of the limits that denies everything that this one denies, because it
-// allows no more in a longer time. It returns an empty string if there is none.
+// Needless returns a limit that makes l redundant: it denies everything that l denies, because it
+// allows no more than l in a longer time. If there is none, Needless returns "".
 func (e Estimator) Needless(l window.Limit, limits []window.Limit) string {
-	late := time.Duration(0) // a limit with buckets forgets a unit up to one bucket late
+	late := time.Duration(0) // a limit with buckets forgets units up to one bucket late
 	if e.Text(l) != l.Label() {
 		late = max(l.Per/60, l.Resolution)
 	}

@@ -1,6 +1,6 @@
-// Package flags contains the types of flags and arguments. The method Decode of each type parses
-// its value for kong, and explains what is wrong with it. Many embed a type of the package that
-// uses the value.
+// Package flags defines the types of flags and arguments. Each type has a method Decode, which
+// parses the value for kong and explains what is wrong with it. Many of the types embed a type of
+// the package that uses the value.
 package flags
 
 import (
@@ -14,10 +14,11 @@ import (
 
 var errTwice = errors.New("it is given twice; choose one")
 
-// Text is a string that must not be empty. An empty one usually comes from an unset shell variable.
+// Text is a string that must not be empty. An empty value usually comes from an unset shell
+// variable.
 type Text string
 
-// Decode keeps the value unchanged. kong itself would change a file name that is not UTF-8.
+// Decode takes the value unchanged. kong itself would alter a file name that is not UTF-8.
 func (t *Text) Decode(c *kong.DecodeContext) error {
 	if isMissing(c) {
 		return errors.New("its value is missing; write one, or leave out the flag")
@@ -33,10 +34,10 @@ func (t *Text) Decode(c *kong.DecodeContext) error {
 	return nil
 }
 
-// Argument is the name of a limiter, or an event. It may contain any bytes.
+// Argument is the name of a limiter, or an event. It may contain arbitrary bytes.
 type Argument string
 
-// Decode reads the argument.
+// Decode parses the argument.
 func (a *Argument) Decode(c *kong.DecodeContext) error {
 	text, _ := c.Scan.Pop().Value.(string)
 	if text == "" {
@@ -46,12 +47,12 @@ func (a *Argument) Decode(c *kong.DecodeContext) error {
 	return nil
 }
 
-// isMissing reports whether a flag has no value.
+// isMissing reports whether a flag was given without a value.
 func isMissing(c *kong.DecodeContext) bool {
 	return c.Scan.Peek().InferredType().IsAny(kong.EOLToken, kong.FlagToken)
 }
 
-// value returns the value of a flag. If it is missing, the error says what to write.
+// value returns a flag's value. If it is missing, the error says what to write.
 func value(c *kong.DecodeContext, hint string) (string, error) {
 	if isMissing(c) {
 		return "", errors.New("its value is missing; write " + hint)
@@ -59,8 +60,8 @@ func value(c *kong.DecodeContext, hint string) (string, error) {
 	return c.Scan.Pop().String(), nil
 }
 
-// eachValue calls add for each value of a comma-separated list. An empty value is an error, because
-// it usually comes from an unset shell variable.
+// eachValue calls add for each value in a comma-separated list. Empty values are errors, because
+// they usually come from an unset shell variable.
 func eachValue(c *kong.DecodeContext, example string, add func(string) error) error {
 	list, err := value(c, "one, as in "+example)
 	if err != nil {
@@ -74,8 +75,8 @@ func eachValue(c *kong.DecodeContext, example string, add func(string) error) er
 	return nil
 }
 
-// duration parses a duration from low to high. The error for any other value contains wrong, which
-// says what the value is not, and an example.
+// duration parses a duration between low and high. For any other value, the error consists of
+// wrong, which says what the value is not, and the given example.
 func duration(c *kong.DecodeContext, d *time.Duration, low, high time.Duration, wrong, example string) error {
 	text, err := value(c, "one, as in "+example)
 	if err != nil {

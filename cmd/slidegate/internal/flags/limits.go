@@ -14,7 +14,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Limits holds the limits of all --limit flags. Each flag can have several, separated by commas.
+// Limits holds the limits of all --limit flags. Each flag may give several, separated by commas.
 type Limits []window.Limit
 
 // Decode adds the limits of one flag.
@@ -54,8 +54,8 @@ func (ls Limits) Texts() (texts []string) {
 	return texts
 }
 
-// Texts holds the values of all --limit flags of inspect. Other flags determine how a limit is
-// parsed.
+// Texts holds the values of all --limit flags of inspect. How a limit is parsed depends on other
+// flags.
 type Texts []string
 
 // Decode adds the values of one flag.
@@ -80,7 +80,7 @@ func (ss *Sets) Decode(c *kong.DecodeContext) error {
 // Budgets holds the limits of all --budget flags. Of is nil if there is no such flag.
 type Budgets struct{ Of map[login.Budget]Limits }
 
-// budgetNames are the budgets of a login guard that have limits.
+// budgetNames lists the budgets of a login guard that have limits.
 var budgetNames = []login.Budget{
 	login.BudgetAccount, login.BudgetAddress, login.BudgetPair, login.BudgetStreak, login.BudgetTotal,
 	login.BudgetChallengedAccount, login.BudgetChallengedAddress, login.BudgetChallengedPair, login.BudgetChallengedStreak,
@@ -107,10 +107,10 @@ func (bs *Budgets) Decode(c *kong.DecodeContext) error {
 	return err
 }
 
-// Estimator is the flag --estimator.
+// Estimator is the value of the flag --estimator.
 type Estimator struct{ estimator.Estimator }
 
-// Decode reads the flag.
+// Decode parses the flag.
 func (e *Estimator) Decode(c *kong.DecodeContext) error {
 	name, err := value(c, "window or ar1")
 	if err != nil {

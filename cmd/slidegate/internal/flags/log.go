@@ -11,13 +11,13 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 )
 
-// By is the flag --by of replay.
+// By is the value of the flag --by of replay.
 type By struct {
 	logs.By
-	Text string // the value of the flag, for the report
+	Text string // the value as given, for the report
 }
 
-// Decode reads the flag.
+// Decode parses the flag.
 func (b *By) Decode(c *kong.DecodeContext) error {
 	text, err := value(c, "one, as in user")
 	if err != nil {
@@ -31,10 +31,10 @@ func (b *By) Decode(c *kong.DecodeContext) error {
 	return err
 }
 
-// TimeRegex is the flag --time-regex.
+// TimeRegex is the value of the flag --time-regex.
 type TimeRegex struct{ *regexp.Regexp }
 
-// Decode reads the flag.
+// Decode parses the flag.
 func (r *TimeRegex) Decode(c *kong.DecodeContext) (err error) {
 	var text Text
 	if r.Regexp != nil {
@@ -46,16 +46,16 @@ func (r *TimeRegex) Decode(c *kong.DecodeContext) (err error) {
 	return err
 }
 
-// Share is the value of --delay-honest.
+// Share is the value of the flag --delay-honest.
 type Share struct {
 	Of   float64 // from 0 to 1
 	Text string  // empty if the flag is not given
 }
 
-// DefaultShare is the share without --delay-honest.
+// DefaultShare is the share used if --delay-honest is not given.
 var DefaultShare = Share{Of: 0.001, Text: "0.1%"}
 
-// Decode reads the flag.
+// Decode parses the flag.
 func (s *Share) Decode(c *kong.DecodeContext) error {
 	var text Text
 	if s.Text != "" {

@@ -10,13 +10,13 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// longestOverride is the longest time that an override can last.
+// longestOverride is the longest time for which an override can last.
 const longestOverride = 366 * 24 * time.Hour
 
 // For is how long an override lasts.
 type For time.Duration
 
-// Decode parses the flag. It accepts days and weeks, as in the Per of a limit.
+// Decode parses the flag. Like a limit's Per, it accepts days and weeks.
 func (f *For) Decode(c *kong.DecodeContext) error {
 	text, err := value(c, "one, as in 24h")
 	if err != nil {
@@ -36,7 +36,7 @@ func (f *For) Decode(c *kong.DecodeContext) error {
 // Short is a string of at most 200 bytes.
 type Short string
 
-// Decode reads the flag.
+// Decode parses the flag.
 func (s *Short) Decode(c *kong.DecodeContext) error {
 	t := Text(*s)
 	if err := t.Decode(c); err != nil {
@@ -48,10 +48,10 @@ func (s *Short) Decode(c *kong.DecodeContext) error {
 	return nil
 }
 
-// Author says who sets an override, in at most 64 bytes.
+// Author names the person or program that sets an override, in at most 64 bytes.
 type Author string
 
-// Decode reads the flag.
+// Decode parses the flag.
 func (a *Author) Decode(c *kong.DecodeContext) error {
 	var t Text
 	if err := t.Decode(c); err != nil {

@@ -11,22 +11,22 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Interval is the time between two refreshes, of at least 100 ms.
+// Interval is the time between two refreshes. It is at least 100 ms.
 type Interval time.Duration
 
-// Decode reads the flag.
+// Decode parses the flag.
 func (i *Interval) Decode(c *kong.DecodeContext) error {
 	return duration(c, (*time.Duration)(i), 100*time.Millisecond, math.MaxInt64, "not an interval; write one of at least 100ms", "5s")
 }
 
-// PageAddress is the address to serve a page at. It is empty without the flag --web.
+// PageAddress is the address at which to serve a page. It is empty if --web is not given.
 type PageAddress string
 
-// DefaultPage is the address of --web without a value.
+// DefaultPage is the address used if --web is given without a value.
 const DefaultPage PageAddress = "127.0.0.1:8002"
 
-// Decode parses the flag. It takes the next word as the value only if that is an address, because
-// it could be NAME.
+// Decode parses the flag. It takes the next word as the flag's value only if that word is an
+// address, because it could be NAME.
 func (a *PageAddress) Decode(c *kong.DecodeContext) error {
 	if *a != "" {
 		return errTwice
@@ -45,7 +45,7 @@ func (a *PageAddress) Decode(c *kong.DecodeContext) error {
 	return nil
 }
 
-// isAddress reports whether a string is an address and a port, or :port for all interfaces.
+// isAddress reports whether text is an address with a port, or :port, which means all interfaces.
 func isAddress(text string) bool {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 // Upstream is the URL of the server behind the proxy.
 type Upstream struct{ *url.URL }
 
-// Decode reads the flag.
+// Decode parses the flag.
 func (to *Upstream) Decode(c *kong.DecodeContext) error {
 	var text Text
 	if to.URL != nil {
@@ -39,14 +39,14 @@ func (to *Upstream) Decode(c *kong.DecodeContext) error {
 	return nil
 }
 
-// Who says what a budget belongs to, such as an address. It is the value of proxy's flag --by, or
-// the end of a route.
+// Who says to what a budget belongs, such as an IP address. It is the value of the proxy's flag
+// --by, or the end of a route.
 type Who struct {
-	Text string        // the value of the flag
+	Text string        // the value as given
 	Key  httplimit.Key // nil for an address, which depends on --behind
 }
 
-// Decode reads the flag.
+// Decode parses the flag.
 func (w *Who) Decode(c *kong.DecodeContext) error {
 	text, err := value(c, "one, as in address")
 	if err != nil {
@@ -80,10 +80,10 @@ func (w *Who) read(text string) error {
 // Routes holds the routes of all --route flags.
 type Routes []Route
 
-// Route is a pattern of requests, with its own limits.
+// Route is a request pattern with its own limits.
 type Route struct {
 	Pattern string
-	Limits  Limits // empty: not limited
+	Limits  Limits // empty means not limited
 	By      Who
 }
 
@@ -99,8 +99,8 @@ func (rs *Routes) Decode(c *kong.DecodeContext) error {
 	return err
 }
 
-// read parses a route. It begins with a pattern, which is a path, or a method and a path. Limits or
-// none follow, and optionally by WHO.
+// read parses a route. It consists of a pattern, which is a path or a method and a path, followed
+// by limits or the word none, and optionally by WHO.
 func (rt *Route) read(text string) (err error) {
 	words := strings.Fields(text)
 	n := 1
@@ -143,11 +143,11 @@ func (ns *Networks) add(text string) error {
 	return err
 }
 
-// Outage is what a proxy does while Redis does not answer: local, open or closed. It is empty
-// without the flag.
+// Outage says what a proxy does while Redis does not answer: local, open or closed. It is empty if
+// the flag is not given.
 type Outage httplimit.Outage
 
-// Decode reads the flag.
+// Decode parses the flag.
 func (o *Outage) Decode(c *kong.DecodeContext) error {
 	text, err := value(c, "local, open or closed")
 	if err != nil {
@@ -163,10 +163,10 @@ func (o *Outage) Decode(c *kong.DecodeContext) error {
 	return nil
 }
 
-// Timeout is the longest time that a request waits for Redis.
+// Timeout is the longest time for which a request waits for Redis.
 type Timeout time.Duration
 
-// Decode reads the flag.
+// Decode parses the flag.
 func (t *Timeout) Decode(c *kong.DecodeContext) error {
 	return duration(c, (*time.Duration)(t), time.Millisecond, time.Minute, "not a time to wait for Redis; write one from 1ms to 1m", "500ms")
 }

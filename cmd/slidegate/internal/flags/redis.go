@@ -21,7 +21,7 @@ func (r *Redis) Decode(c *kong.DecodeContext) error {
 	return r.Add(list)
 }
 
-// RedisFiles holds the flags, shared by all commands, that name files for a connection to Redis.
+// RedisFiles holds the flags that name files for a connection to Redis. All commands share them.
 type RedisFiles struct {
 	CA       Text `name:"redis-ca" placeholder:"FILE" env:"SLIDEGATE_REDIS_CA" help:"The CA that signed the certificate of Redis, in PEM, if this system does not trust it. For rediss:// only."`
 	Cert     Text `name:"redis-cert" placeholder:"FILE" env:"SLIDEGATE_REDIS_CERT" help:"The certificate for a Redis that requires one from clients, in PEM. For rediss:// only."`
@@ -34,7 +34,7 @@ func (f RedisFiles) Names() connect.Files {
 	return connect.Files{CA: string(f.CA), Cert: string(f.Cert), Key: string(f.Key), Password: string(f.Password)}
 }
 
-// Secret is the content of the file named by --secret-file, without its trailing newline.
+// Secret is the contents of the file that --secret-file names, without a trailing newline.
 type Secret []byte
 
 // Decode reads the file.

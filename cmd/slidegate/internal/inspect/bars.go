@@ -9,11 +9,12 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 )
 
-// barRunes are bars of zero to eight eighths of a line.
+// barRunes are bars of zero to eight eighths of a line's height.
 var barRunes = []rune(" ▁▂▃▄▅▆▇█")
 
-// bars draws the units of a window over time. Units that lie close together share a bar, and the
-// highest bar fills the line. The axis below it runs from Per ago, where units come back, to now.
+// bars draws how many units were counted in a window over time. Units close together share a bar,
+// and the highest bar fills the line. The time axis below the bars runs from Per ago, where units
+// come back, to now.
 func (sec *section) bars(width int) (bars string, highest int64) {
 	quarter := (width - 3) / 4
 	units := sec.unitsByColumn(4*quarter + 1)
@@ -25,7 +26,8 @@ func (sec *section) bars(width int) (bars string, highest int64) {
 	return "  " + strings.TrimRight(string(line), " ") + "\n  " + sec.axis(quarter) + "\n", highest
 }
 
-// unitsByColumn returns the sum of the units in each column, from Per ago to now.
+// unitsByColumn returns the number of units in each of the given number of columns, from Per ago to
+// now.
 func (sec *section) unitsByColumn(columns int) []int64 {
 	units := make([]int64, columns)
 	for _, b := range sec.Buckets {
@@ -35,7 +37,8 @@ func (sec *section) unitsByColumn(columns int) []int64 {
 	return units
 }
 
-// axis returns the line that says how long ago each column is. Each number is placed at its column.
+// axis returns a line that labels the columns with how long ago they were. Each label is placed
+// below its column.
 func (sec *section) axis(quarter int) string {
 	line := []rune("├" + strings.Repeat("─", 4*quarter-1) + "┤")
 	for i := range 3 {
@@ -47,8 +50,8 @@ func (sec *section) axis(quarter int) string {
 	return string(line)
 }
 
-// gauge draws how full a limit is. The level of ar1 can exceed Max by about half a unit. The units
-// used can exceed a lowered limit by any number.
+// gauge draws how full a limit is. An ar1 level can exceed Max by about half a unit. If the limit
+// has been lowered, the units used can exceed it by any amount.
 func (sec *section) gauge(screen output.Screen, width int) string {
 	used := 0.0
 	switch {

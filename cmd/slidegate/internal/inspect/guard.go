@@ -20,23 +20,23 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// accountState represents the state of an account in a login guard, and of an IP address if one is
-// given, as --json prints it. Durations are in milliseconds.
+// accountState represents what a login guard knows about an account and, if one is given, an IP
+// address. --json prints it. Durations are in milliseconds.
 type accountState struct {
 	Guard   string    `json:"guard"`
 	Account string    `json:"account"`
 	Address string    `json:"address,omitempty"`
 	Redis   string    `json:"redis"`
-	At      time.Time `json:"at"`       // by the clock of Redis
-	Known   bool      `json:"known"`    // the guard counts at least one failure on the account
+	At      time.Time `json:"at"`       // by the Redis clock
+	Known   bool      `json:"known"`    // the guard has counted at least one failure for the account
 	Default bool      `json:"defaults"` // the limits are the defaults of package login
 	Decision
-	Why       []reason       `json:"why"`                 // one for each budget that denies an attempt without a challenge
+	Why       []reason       `json:"why"`                 // one reason per budget that denies an attempt without a challenge
 	Challenge *bool          `json:"challenge,omitempty"` // whether a challenged attempt is allowed; nil without challenges
 	Budgets   []*budgetState `json:"budgets"`             // in the order in which the guard checks them
 }
 
-// budgetState represents the state of one budget.
+// budgetState represents the state of a budget.
 type budgetState struct {
 	Budget login.Budget `json:"budget"`
 	*State
@@ -49,10 +49,10 @@ type reason struct {
 	Limit      string       `json:"limit"`
 	RetryAfter int64        `json:"retry_after_ms"`
 
-	section *section // of the limit
+	section *section // the state of the limit that denies
 }
 
-// failures describes which failures each budget of unchallenged attempts counts.
+// failures describes, for each budget of unchallenged attempts, which failures it counts.
 var failures = map[login.Budget]string{
 	login.BudgetAddress: "from this address on any account",
 	login.BudgetPair:    "from this address on this account",
@@ -61,13 +61,13 @@ var failures = map[login.Budget]string{
 	login.BudgetTotal:   "on this account from all devices",
 }
 
-// Guard is the configuration of a login guard, from the flags.
+// Guard is the configuration of a login guard, as given by flags.
 type Guard struct {
 	Budgets    flags.Budgets `name:"budget" placeholder:"BUDGET=MAX/PER" help:"With --login: the limits of a budget, if they differ from the defaults of package login, such as account=10/10m,20/1h. For several budgets, repeat the flag."`
 	Challenged bool          `help:"With --login: the service uses challenges, such as a captcha. Also show their budgets, and whether a challenge would let the user in."`
 }
 
-// checkBudgets returns an error if limits for challenged attempts are given for a guard without
+// checkBudgets returns an error if there are limits for challenged attempts but the guard has no
 // challenges.
 func (of Guard) checkBudgets() error {
 	for _, b := range slices.Sorted(maps.Keys(of.Budgets.Of)) {
@@ -81,7 +81,7 @@ func (of Guard) checkBudgets() error {
 // challenged reports whether a budget counts only challenged attempts.
 func challenged(b login.Budget) bool { return strings.HasPrefix(string(b), "challenged-") }
 
-// guard returns the login guard that the subject names.
+// guard returns the login guard that s names.
 func (s *Subject) guard(client rueidis.Client, of Guard, now func() time.Time) (*login.Guard, error) {
 	bs := of.Budgets.Of
 	cfg := login.Config{
@@ -99,7 +99,7 @@ func (s *Subject) guard(client rueidis.Client, of Guard, now func() time.Time) (
 }
 
 // accounts returns a function that reads the state of an account from a login guard. The account is
-// the event of the subject. With the zero IP address, the budgets of an address are left out.
+// the event of s. If ip is the zero address, the budgets that depend on an IP address are left out.
 func (s *Subject) accounts(client rueidis.Client, of Guard, ip netip.Addr, now func() time.Time) (func(context.Context) (*accountState, error), error) {
 	g, err := s.guard(client, of, now)
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *Subject) accounts(client rueidis.Client, of Guard, ip netip.Addr, now f
 	}, nil
 }
 
-// fetchAccount reads the state of the account with one call to Guard.Inspect.
+// fetchAccount reads the account's state with one call to Guard.Inspect.
 func (s *Subject) fetchAccount(ctx context.Context, g *login.Guard, ip netip.Addr) (*accountState, error) {
 	states, err := g.Inspect(ctx, s.Event, optionalAddress(ip)...)
 	if err != nil {
@@ -136,8 +136,8 @@ func (s *Subject) fetchAccount(ctx context.Context, g *login.Guard, ip netip.Add
 	return a, nil
 }
 
-// optionalAddress returns an IP address as the last arguments of Guard's methods: none if it is the
-// zero address.
+// optionalAddress returns ip as the trailing arguments of Guard's methods: none if ip is the zero
+// address.
 func optionalAddress(ip netip.Addr) []netip.Addr {
 	if !ip.IsValid() {
 		return nil
@@ -145,7 +145,7 @@ func optionalAddress(ip netip.Addr) []netip.Addr {
 	return []netip.Addr{ip}
 }
 
-// budget returns the state that a guard reports for a budget.
+// budget converts the state of a budget, as the guard reports it.
 func (s *Subject) budget(b login.BudgetState) *budgetState {
 	of := *s
 	of.Name, of.Event = s.Name+"."+string(b.Budget), b.Event
@@ -154,7 +154,8 @@ func (s *Subject) budget(b login.BudgetState) *budgetState {
 	return &budgetState{b.Budget, st}
 }
 
-// add adds a budget. If the budget denies an unchallenged attempt, it also adds the reason to Why.
+// add adds a budget. If the budget denies an unchallenged attempt, add also appends the reason to
+// Why.
 func (a *accountState) add(b *budgetState) {
 	a.Budgets = append(a.Budgets, b)
 	if b.At.After(a.At) {
@@ -178,21 +179,21 @@ func (a *accountState) denyChallenged() (budgets []*budgetState) {
 }
 
 // tightest returns the limit that denies for the longest time. If none denies, it returns the limit
-// with the fewest free units. Ties go to the most used one.
+// with the fewest free units. Ties go to the limit with the most units used.
 func (b *budgetState) tightest() *section {
 	return slices.MaxFunc(b.given(), func(a, b *section) int {
 		return cmp.Or(cmp.Compare(a.RetryAfter, b.RetryAfter), cmp.Compare(b.Remaining, a.Remaining), cmp.Compare(a.Used, b.Used))
 	})
 }
 
-// reason returns why the budget denies, based on the limit that denies for the longest time.
+// reason explains why the budget denies. It refers to the limit that denies for the longest time.
 func (b *budgetState) reason() reason {
 	sec := b.tightest()
 	text := fmt.Sprintf("%s within %s, %s", output.Count(int(sec.Used), "failure"), formatDuration(sec.per), failures[b.Budget])
 	return reason{b.Budget, text, sec.Limit, sec.RetryAfter, sec}
 }
 
-// status returns the exit status of the state.
+// status returns the exit status for the state.
 func (a *accountState) status() cli.ExitStatus {
 	switch {
 	case !a.Allowed:

@@ -11,7 +11,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 )
 
-// head returns a table with the guard, the account and the time.
+// head returns a table that shows the guard, the account and the time.
 func (a *accountState) head() string {
 	var b strings.Builder
 	account := logs.Shown(a.Account)
@@ -26,8 +26,8 @@ func (a *accountState) head() string {
 	return b.String()
 }
 
-// body returns the budgets of the account, and the reasons if it is denied. With challenges, a
-// brief body shows only the tightest limit of each budget, because there are many.
+// body returns the budgets of the account and, if it is denied, the reasons. If the guard has
+// challenges, there are many limits, so a brief body shows only the tightest one of each budget.
 func (a *accountState) body(screen output.Screen, brief bool) string {
 	var b strings.Builder
 	a.writeBudgets(&b, screen, brief && a.Challenge != nil)
@@ -36,7 +36,7 @@ func (a *accountState) body(screen output.Screen, brief bool) string {
 	return b.String()
 }
 
-// headline returns the decision in one sentence, for the end of a report.
+// headline returns a sentence that states the decision. It ends a report.
 func (a *accountState) headline() string {
 	if !a.Allowed {
 		return "DENIED; the next attempt is allowed " + formatIn(a.RetryAfter, a.At)
@@ -77,7 +77,7 @@ func (a *accountState) next() []string {
 	return append(words, "--watch", guard, account, a.Address)
 }
 
-// resets returns the commands that reset the budgets that deny.
+// resets returns the commands that reset those budgets that deny.
 func (a *accountState) resets() (commands [][]string) {
 	for _, b := range a.Budgets {
 		event, ok := shellWord(b.Event)
@@ -89,8 +89,8 @@ func (a *accountState) resets() (commands [][]string) {
 	return commands
 }
 
-// writeWhy writes why an attempt is denied, whether a challenge would help, and the commands that
-// end the denial.
+// writeWhy writes why an attempt is denied, whether a challenge would help, and which commands end
+// the denial.
 func (a *accountState) writeWhy(b *strings.Builder, screen output.Screen) {
 	if !a.Allowed || a.Challenge != nil {
 		b.WriteString("\n")
@@ -112,8 +112,8 @@ func (a *accountState) writeWhy(b *strings.Builder, screen output.Screen) {
 	}
 }
 
-// challengeText returns a sentence that says whether a challenge would let the user in now. It
-// returns "" for a guard without challenges.
+// challengeText returns a sentence that says whether the user could log in now after solving a
+// challenge. For a guard without challenges, it returns "".
 func (a *accountState) challengeText() string {
 	switch {
 	case a.Challenge == nil:
@@ -141,7 +141,8 @@ func shellWord(text string) (word string, ok bool) {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'", text[0] != '-'
 }
 
-// writeBudgets writes a table of the limits, or only of the tightest limit of each budget.
+// writeBudgets writes a table of the limits. If tightest is set, the table shows only the tightest
+// limit of each budget.
 func (a *accountState) writeBudgets(b *strings.Builder, screen output.Screen, tightest bool) {
 	gaugeWidth := a.gaugeWidth()
 	limit := "limit"
@@ -166,13 +167,14 @@ func (a *accountState) writeBudgets(b *strings.Builder, screen output.Screen, ti
 	output.Table(&table, 0, rows)
 	header, body, _ := strings.Cut(table.String(), "\n")
 	b.WriteString(screen.Faint(header) + "\n")
-	for i, line := range slices.Collect(strings.Lines(body)) { // in the table, colours would count as text
+	for i, line := range slices.Collect(strings.Lines(body)) { // the table would count colours as text
 		plain := rows[i+1][3]
 		b.WriteString(strings.TrimRight(strings.Replace(line, plain, gauges[i], 1), " \n") + "\n")
 	}
 }
 
-// gaugeWidth returns how many columns a gauge has. The names of challenged budgets need more room.
+// gaugeWidth returns the width of a gauge in columns. It is narrower if challenged budgets are
+// shown, because they have longer names.
 func (a *accountState) gaugeWidth() int {
 	if a.Challenge != nil {
 		return 8
@@ -180,8 +182,8 @@ func (a *accountState) gaugeWidth() int {
 	return 16
 }
 
-// row returns the limit, the used units, its gauge, the free units, and when the next units come
-// back.
+// row returns the table row of a limit: the limit, the units used, a gauge, the free units, and
+// when the next units come back.
 func (sec *section) row(gaugeWidth int) []string {
 	back := ""
 	if sec.Used > 0 {
@@ -194,7 +196,7 @@ func (sec *section) row(gaugeWidth int) []string {
 	return []string{sec.Limit, used, sec.gauge(output.Screen{}, gaugeWidth), orNone(sec.Remaining), back}
 }
 
-// writeNotes writes hints about wrong arguments, and what the report omits.
+// writeNotes writes hints about wrong arguments, and says what the report omits.
 func (a *accountState) writeNotes(b *strings.Builder) {
 	if !a.Known {
 		b.WriteString("\nNo failure is counted on this account. Nobody failed on it lately, or the\nservice spells it in another way (Alice and alice are two accounts). Check NAME\nand --secret-file, too.\n")

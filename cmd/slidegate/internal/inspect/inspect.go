@@ -1,10 +1,10 @@
-// Package inspect shows the state that a rate limiter or a login guard keeps in Redis: as text, as
-// JSON or on a live page. It can also reset that state.
+// Package inspect shows what a rate limiter or a login guard stores in Redis, as text, as JSON or
+// on a live page. It can also reset it.
 package inspect
 
 import (
 	"context"
-	_ "embed" // for the help
+	_ "embed" // for the help text
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +19,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 )
 
-// Command represents slidegate inspect with its flags. Run runs it.
+// Command represents "slidegate inspect" and its flags.
 type Command struct {
 	Subject
 	Args struct {
@@ -44,13 +44,13 @@ var help string
 // Help returns the text of slidegate inspect --help.
 func (Command) Help() string { return help }
 
-// The exit statuses of inspect, in addition to 0.
+// The exit statuses of inspect other than 0.
 const (
 	statusDenied  cli.ExitStatus = 3
 	statusUnknown cli.ExitStatus = 4 // Redis stores nothing for the event
 )
 
-// result represents the state of an event or of an account.
+// result represents the state of an event or an account.
 type result interface {
 	head() string
 	body(screen output.Screen, brief bool) string
@@ -59,7 +59,7 @@ type result interface {
 	status() cli.ExitStatus
 }
 
-// Run shows the state of the event, once or repeatedly.
+// Run shows the state of the event or account, once or repeatedly.
 func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 	c.Name, c.Event = string(c.Args.Name), string(c.Args.Event)
 	ip, err := c.check()
@@ -91,8 +91,8 @@ func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 	return show(ctx, c.withSimilar(client, fetch), s, c.JSON)
 }
 
-// check returns the IP address of an account, or the zero address. It returns an error if the flags
-// conflict.
+// check returns the IP address given for an account, or the zero address. It returns an error if
+// flags conflict.
 func (c *Command) check() (ip netip.Addr, err error) {
 	if err := c.checkWeb(); err != nil {
 		return ip, err
@@ -103,7 +103,7 @@ func (c *Command) check() (ip netip.Addr, err error) {
 	return parseIP(*c.IP)
 }
 
-// checkLogin returns an error if a flag conflicts with --login, or requires it and --login is
+// checkLogin returns an error if a flag conflicts with --login, or needs --login and that is
 // missing.
 func (c *Command) checkLogin() error {
 	switch {
@@ -123,7 +123,7 @@ func (c *Command) checkLogin() error {
 	return c.checkBudgets()
 }
 
-// given returns the limits of --limit.
+// given returns the limits given with --limit.
 func (c *Command) given() (flags.Limits, error) {
 	if len(c.Limits) == 0 {
 		return nil, nil
@@ -135,8 +135,8 @@ func (c *Command) given() (flags.Limits, error) {
 	return given, err
 }
 
-// parseIP parses an IP address as a login guard does. It drops the zone, and unmaps an IPv4-mapped
-// IPv6 address.
+// parseIP parses an IP address in the same way as a login guard. It drops the zone, and unmaps an
+// IPv4-mapped IPv6 address.
 func parseIP(text string) (netip.Addr, error) {
 	ip, err := netip.ParseAddr(text)
 	if err != nil {
@@ -154,7 +154,7 @@ func (c *Command) newFetch(client rueidis.Client, given flags.Limits, ip netip.A
 	return func(ctx context.Context) (result, error) { return fetch(ctx) }, err
 }
 
-// show prints the state once, and returns its exit status as an error.
+// show prints the state once, and returns the exit status as an error.
 func show(ctx context.Context, fetch func(context.Context) (result, error), s cli.Streams, json bool) error {
 	st, err := fetch(ctx)
 	if err != nil {
@@ -172,7 +172,7 @@ func show(ctx context.Context, fetch func(context.Context) (result, error), s cl
 	return err
 }
 
-// report returns the full text about a state.
+// report returns the full text for a state.
 func report(screen output.Screen, st result, brief bool) string {
 	var b strings.Builder
 	b.WriteString(st.head())

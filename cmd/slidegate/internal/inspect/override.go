@@ -2,7 +2,7 @@ package inspect
 
 import (
 	"context"
-	_ "embed" // for the help
+	_ "embed" // for the help text
 	"errors"
 	"fmt"
 	"io"
@@ -20,18 +20,18 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// where says which Redis holds the overrides.
+// where names the Redis in which the overrides are stored.
 type where struct {
 	Redis      flags.Redis      `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"The Redis server, or nodes of a cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Default: 127.0.0.1:6379."`
 	RedisFiles flags.RedisFiles `embed:""`
 }
 
-// subject returns the subject for a limiter of package window and an event.
+// subject returns the Subject for an event of a window.Limiter with the given name.
 func (w *where) subject(name, event flags.Argument, secret flags.Secret) *Subject {
 	return &Subject{Redis: w.Redis, RedisFiles: w.RedisFiles, Secret: secret, Name: string(name), Event: string(event)}
 }
 
-// Override represents slidegate override with its flags. Run runs it.
+// Override represents "slidegate override" and its flags.
 type Override struct {
 	where
 	Secret flags.Secret `name:"secret-file" placeholder:"FILE" help:"A file with the Secret of a limiter that hides events in its keys. A newline at the end of the file is ignored."`
@@ -79,7 +79,7 @@ func (c *Override) Run(ctx context.Context, s cli.Streams) error {
 	return of.showOverride(ctx, l, s)
 }
 
-// override returns the override that the flags describe.
+// override returns the override that the flags specify.
 func (c *Override) override() (o window.Override, err error) {
 	o = window.Override{Mode: window.OverrideLimits, Limits: c.Limits, Why: string(c.Why), By: string(c.By)}
 	var given []string
@@ -117,7 +117,7 @@ func (c *Override) override() (o window.Override, err error) {
 	return o, nil
 }
 
-// overridden returns a limiter with overrides.
+// overridden returns a limiter that supports overrides.
 func (s *Subject) overridden(client rueidis.Client, now func() time.Time) (*window.Limiter, error) {
 	return window.New(window.On(client), window.Config{
 		Name: s.Name, Limits: placeholderLimits, Secret: s.Secret, Now: now, Timeout: connect.Timeout, Overrides: true,
@@ -140,7 +140,7 @@ func (s *Subject) endOverride(ctx context.Context, l *window.Limiter, out cli.St
 	return err
 }
 
-// showOverride shows the override that was set.
+// showOverride prints the override that has just been set.
 func (s *Subject) showOverride(ctx context.Context, l *window.Limiter, out cli.Streams) error {
 	o, err := s.overrideOf(ctx, l)
 	if err != nil || o == nil {
@@ -171,7 +171,7 @@ func (s *Subject) overrideOf(ctx context.Context, l *window.Limiter) (*window.Ov
 	return nil, nil
 }
 
-// does describes what an override does.
+// does describes the effect of an override.
 func does(o *window.Override) string {
 	if o.Mode != window.OverrideLimits {
 		return string(o.Mode)
@@ -183,8 +183,8 @@ func does(o *window.Override) string {
 	return strings.Join(limits, ",")
 }
 
-// addOverride reads the override of the event, if the limiter is of package window. Its limits
-// replace the given limits.
+// addOverride reads the override of the event, if the limiter is a window.Limiter. The override's
+// limits replace the given limits.
 func (s *Subject) addOverride(ctx context.Context, client rueidis.Client, given flags.Limits, now func() time.Time) (*overrideState, flags.Limits, error) {
 	if len(s.kinds()) > 0 {
 		return nil, given, nil
@@ -204,23 +204,23 @@ func (s *Subject) addOverride(ctx context.Context, client rueidis.Client, given 
 	return &st, given, nil
 }
 
-// overrule applies the override, if it is a block or unlimited.
+// overrule applies the override if it blocks the event or makes it unlimited.
 func (st *State) overrule() {
 	switch {
 	case st.Override == nil:
 	case st.Override.Mode == string(window.OverrideBlock):
-		st.Decision = &Decision{RetryAfter: max(1, st.Override.Until.Sub(st.At).Milliseconds())} // clocks of masters differ
+		st.Decision = &Decision{RetryAfter: max(1, st.Override.Until.Sub(st.At).Milliseconds())} // the clocks of masters differ
 	case st.Override.Mode == string(window.OverrideUnlimited):
 		st.Decision = &Decision{Allowed: true}
 	}
 }
 
-// isFixed reports whether an override decides instead of the limits.
+// isFixed reports whether an override decides in place of the limits.
 func (st *State) isFixed() bool {
 	return st.Override != nil && st.Override.Mode != string(window.OverrideLimits)
 }
 
-// overruled returns the decision of the override in one sentence.
+// overruled returns a sentence that states what the override decides.
 func (st *State) overruled() string {
 	if st.Allowed {
 		return "ALLOWED without limits, by an override"
@@ -228,7 +228,7 @@ func (st *State) overruled() string {
 	return "DENIED by an override; it ends " + formatIn(st.RetryAfter, st.At)
 }
 
-// text returns what the override does, until when, by whom it was set, and why.
+// text describes an override: its effect, its end, who set it, and why.
 func (o *overrideState) text(now time.Time) string {
 	text := o.does + " until " + formatTime(o.Until, now)
 	if o.By != "" {

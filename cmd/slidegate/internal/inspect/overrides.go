@@ -14,7 +14,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Overrides represents slidegate overrides with its flags. Run runs it.
+// Overrides represents "slidegate overrides" and its flags.
 type Overrides struct {
 	where
 	Args struct {
@@ -29,17 +29,17 @@ func (Overrides) Help() string {
 		"    slidegate overrides api"
 }
 
-// overrideList represents the list as --json prints it.
+// overrideList represents the list of overrides. --json prints it.
 type overrideList struct {
 	Limiter   string          `json:"limiter"`
 	Redis     string          `json:"redis"`
 	Overrides []overrideState `json:"overrides"`
 }
 
-// overrideState represents an override as --json prints it.
+// overrideState represents an override. --json prints it.
 type overrideState struct {
 	Event  string    `json:"event,omitempty"` // empty if the key hides the event
-	Tag    string    `json:"tag"`             // identifies the event in keys
+	Tag    string    `json:"tag"`             // identifies the event in Redis keys
 	Mode   string    `json:"mode"`            // limits, block or unlimited
 	Limits []string  `json:"limits,omitempty"`
 	Since  time.Time `json:"since"`

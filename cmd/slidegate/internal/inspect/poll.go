@@ -10,10 +10,11 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/page"
 )
 
-// overrideEvery is how old the override on the page can be. Limiters notice a change as late.
+// overrideEvery is how old the override shown on the page can be. Limiters take as long to notice a
+// change.
 const overrideEvery = 5 * time.Second
 
-// poll reads the state of an event for the page. Its calls follow each other.
+// poll reads the state of an event for the page. Its methods are never called concurrently.
 type poll struct {
 	*Subject
 	client rueidis.Client
@@ -21,19 +22,20 @@ type poll struct {
 	now    func() time.Time
 
 	override *overrideState // nil if the event has none
-	read     time.Time      // when it was read; zero if it is to be read anew
-	inForce  limiter        // under the limits of the override, or under those given
-	known    bool           // there are such limits
+	read     time.Time      // when override was read; zero if it must be read again
+	inForce  limiter        // the limiter under the override's limits or, without such limits, under the given ones
+	known    bool           // whether inForce has limits
 }
 
-// newPoll returns a function that reads the state of the event by one call of Redis each time. Every 5 s,
-// another call reads its override.
+// newPoll returns a function that reads the state of the event. Each read calls Redis once, plus
+// once more every 5 s to read the event's override.
 func (s *Subject) newPoll(client rueidis.Client, given flags.Limits, now func() time.Time) (page.Poll, error) {
 	p := &poll{Subject: s, client: client, given: given, now: now}
 	return p.next, p.under(given)
 }
 
-// under makes the limiter under these limits. If there are none, it makes one that shows what Redis stores.
+// under sets inForce to a limiter with the given limits. If there are none, the limiter shows what
+// Redis stores.
 func (p *poll) under(limits flags.Limits) (err error) {
 	if p.known = len(limits) > 0; !p.known {
 		limits = placeholderLimits
@@ -73,10 +75,10 @@ func (p *poll) readOverride(ctx context.Context) error {
 	return err
 }
 
-// webState is the state of an event as the page gets it.
+// webState represents the state of an event in the form sent to the page.
 type webState struct {
 	*State
-	OverrideText string `json:"override_text,omitempty"` // as it can be printed; empty if there is none
+	OverrideText string `json:"override_text,omitempty"` // describes the override; empty if there is none
 }
 
 func newWebState(st *State) webState {

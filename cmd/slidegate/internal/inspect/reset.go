@@ -14,7 +14,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 )
 
-// Reset represents slidegate reset with its flags. Run runs it.
+// Reset represents "slidegate reset" and its flags.
 type Reset struct {
 	Subject
 	Args struct {
@@ -30,7 +30,7 @@ func (Reset) Help() string {
 		"    slidegate reset login 198.51.100.7"
 }
 
-// Run removes the counts of the event, after the user has confirmed it.
+// Run removes the counts of the event after the user has confirmed this.
 func (c *Reset) Run(ctx context.Context, s cli.Streams) error {
 	c.Name, c.Event = string(c.Args.Name), string(c.Args.Event)
 	if !c.Yes && !output.IsTerminal(s.In) {
@@ -58,7 +58,7 @@ func (c *Reset) Run(ctx context.Context, s cli.Streams) error {
 	return err
 }
 
-// summary returns what Redis stores, in a sentence.
+// summary returns a sentence that says what Redis stores.
 func (st *State) summary(screen output.Screen) string {
 	if !st.Stored {
 		return fmt.Sprintf("Nothing is stored under the key %s on %s.\nIf the service still denies the event, check NAME, EVENT, --ar1, --pace,\n--inflight and --secret-file; or its in-memory fallback is deciding.\n", st.Key, st.Redis)
@@ -83,10 +83,11 @@ func (st *State) summary(screen output.Screen) string {
 	return screen.Wrap(fmt.Sprintf("%s on %s counts %s.", st.Key, st.Redis, strings.Join(counts, ", "))) + "\n"
 }
 
-// maxAnswer is the longest answer that confirm reads, in bytes.
+// maxAnswer is the maximum number of bytes of an answer that confirm reads.
 const maxAnswer = 1024
 
-// confirm asks the user, unless --yes is set. It returns an error if ctx ends first.
+// confirm asks the user to confirm the reset, unless --yes is set. It returns an error if ctx is
+// done before the user has answered.
 func (c *Reset) confirm(ctx context.Context, s cli.Streams) (yes bool, err error) {
 	if c.Yes {
 		return true, nil

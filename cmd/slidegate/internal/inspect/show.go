@@ -11,7 +11,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 )
 
-// head returns a table with the limiter, the event, its key and the time.
+// head returns a table that shows the limiter, the event, its key and the time.
 func (st *State) head() string {
 	var b strings.Builder
 	rows := [][]string{
@@ -33,7 +33,8 @@ func (st *State) head() string {
 	return b.String()
 }
 
-// rows returns the times of the newest turn and of the end of the last pause, if Redis has them.
+// rows returns table rows for the time of the newest turn and the end of the last pause, as far as
+// Redis stores them.
 func (t *Turns) rows(now time.Time) (rows [][]string) {
 	switch {
 	case t.NewestAfter > 0:
@@ -50,7 +51,7 @@ func (t *Turns) rows(now time.Time) (rows [][]string) {
 	return rows
 }
 
-// body returns the limits and the leases. A brief body omits the bars and the leases.
+// body returns the limits and the leases. A brief body leaves out the bars and the leases.
 func (st *State) body(screen output.Screen, brief bool) string {
 	name := 0
 	for _, sec := range st.Limits {
@@ -71,7 +72,7 @@ func (st *State) body(screen output.Screen, brief bool) string {
 	return b.String()
 }
 
-// table returns the leases.
+// table returns the leases as table rows.
 func (p *Places) table(now time.Time) [][]string {
 	rows := [][]string{{"units", "holder", "since", "until, unless renewed"}}
 	for _, l := range p.Leases {
@@ -84,7 +85,7 @@ func (p *Places) table(now time.Time) [][]string {
 	return rows
 }
 
-// headline returns the decision in one sentence, for the end of a report.
+// headline returns a sentence that states the decision. It ends a report.
 func (st *State) headline() string {
 	switch {
 	case st.isFixed():
@@ -122,7 +123,7 @@ func (st *State) next() []string {
 		return []string{"help", "inspect"}
 	case st.Override != nil:
 		return append([]string{"override", "--end"}, subject...)
-	case st.status() == statusDenied && st.Places == nil: // a reset would take places away from their holders
+	case st.status() == statusDenied && st.Places == nil: // a reset would take the places away from their holders
 		return append([]string{"reset"}, subject...)
 	case st.similar() != nil:
 		return st.similar()
@@ -141,7 +142,8 @@ func (st *State) next() []string {
 	return append(append(words, "--watch"), subject...)
 }
 
-// similar returns the arguments of a command that inspects a similar event, or nil.
+// similar returns the arguments of a command that inspects a similar event. If there is none, it
+// returns nil.
 func (st *State) similar() []string {
 	name, named := shellWord(st.Limiter)
 	if st.Similar == nil || !named {
@@ -150,8 +152,7 @@ func (st *State) similar() []string {
 	return st.Similar.next(st.flags, name)
 }
 
-// missingFlags returns the flags for the limits that Redis stores but that are missing from the
-// command line.
+// missingFlags returns flags for the limits that Redis stores but the command line does not name.
 func (st *State) missingFlags() string {
 	var flags []string
 	for _, limit := range st.unnamedLimits() {
@@ -160,10 +161,10 @@ func (st *State) missingFlags() string {
 	return strings.Join(flags, " ")
 }
 
-// unnamedLimits returns the limits that Redis stores but that are missing from the command line.
-// Redis stores their Per, but not their Max.
+// unnamedLimits returns the limits that Redis stores but the command line does not name. Redis
+// stores their Per, but not their Max.
 func (st *State) unnamedLimits() (limits []string) {
-	if st.Override != nil { // no other limits count
+	if st.Override != nil { // other limits do not apply
 		return nil
 	}
 	for _, sec := range st.Limits {
@@ -177,7 +178,7 @@ func (st *State) unnamedLimits() (limits []string) {
 	return limits
 }
 
-// free returns the number of units that all limits together allow.
+// free returns the number of units that are free under all limits.
 func (st *State) free() int64 {
 	free := st.Limits[0].Remaining
 	for _, sec := range st.given() {
@@ -186,7 +187,7 @@ func (st *State) free() int64 {
 	return free
 }
 
-// denyingLimits returns the limits that deny one unit.
+// denyingLimits returns the limits that would deny another unit.
 func (st *State) denyingLimits() string {
 	var limits []string
 	for _, sec := range st.given() {
@@ -197,7 +198,7 @@ func (st *State) denyingLimits() string {
 	return strings.Join(limits, " and ")
 }
 
-// given returns the sections of the limits on the command line.
+// given returns the sections of the limits that the command line names.
 func (st *State) given() (given []*section) {
 	for _, sec := range st.Limits {
 		if sec.Bound != nil {
@@ -209,7 +210,7 @@ func (st *State) given() (given []*section) {
 
 // writeNotes writes hints about wrong arguments or a wrong clock.
 func (st *State) writeNotes(b *strings.Builder) {
-	if st.Override == nil { // whose limits need not be stored
+	if st.Override == nil { // the limits of an override need not be stored
 		st.writeHints(b)
 	}
 	if lag := st.clockLag(); lag > 0 {
@@ -230,7 +231,7 @@ func (st *State) writeHints(b *strings.Builder) {
 		if st.Similar != nil {
 			b.WriteString(st.Similar.text(st))
 		}
-	} else if len(absent) > 0 && st.Turns == nil { // pace stores no limit whose turns no longer count
+	} else if len(absent) > 0 && st.Turns == nil { // pace does not store limits whose turns no longer count
 		fmt.Fprintf(b, "\nNothing is stored for %s; correct --limit if the service has other windows.\n", strings.Join(absent, ", "))
 	}
 	if st.Decision != nil && st.missingFlags() != "" {
@@ -238,7 +239,7 @@ func (st *State) writeHints(b *strings.Builder) {
 	}
 }
 
-// verb returns a verb for what a full limit does.
+// verb returns the verb that describes what a full limit does.
 func (st *State) verb() string {
 	if st.Turns != nil {
 		return "delay turns"
@@ -246,7 +247,7 @@ func (st *State) verb() string {
 	return "deny"
 }
 
-// clockLag returns how much earlier than the last event the clock reads.
+// clockLag returns how far the clock is behind the time of the last event.
 func (st *State) clockLag() (lag time.Duration) {
 	for _, sec := range st.Limits {
 		lag = max(lag, st.At.Sub(sec.now))
@@ -254,7 +255,7 @@ func (st *State) clockLag() (lag time.Duration) {
 	return lag
 }
 
-// text returns the section. It pads the name to a width.
+// text returns the section as text. It pads the limit's name to the given width.
 func (sec *section) text(screen output.Screen, name int, brief bool) string {
 	title := fmt.Sprintf("%-*s  ", name, sec.name())
 	if sec.Bound != nil {
@@ -265,7 +266,7 @@ func (sec *section) text(screen output.Screen, name int, brief bool) string {
 		return title + sec.levelText()
 	case sec.Used == 0, sec.per == 0:
 		return title + sec.usageText() + "\n"
-	case brief || sec.Ahead != nil: // turns ahead would be right of the bars
+	case brief || sec.Ahead != nil: // turns ahead would be to the right of the bars
 		return title + sec.usageText() + "\n  " + sec.recoveryText() + "\n"
 	}
 	bars, highest := sec.bars(screen.Width)
@@ -276,7 +277,7 @@ func (sec *section) text(screen output.Screen, name int, brief bool) string {
 	return title + "\n  " + sec.recoveryText() + "\n" + bars
 }
 
-// name returns the limit, or only its Per if Max is unknown.
+// name returns the limit, or its Per alone if Max is unknown.
 func (sec *section) name() string {
 	switch {
 	case sec.Bound != nil:
@@ -302,7 +303,7 @@ func (sec *section) usageText() string {
 	return fmt.Sprintf("%d of %d %s, %s free", sec.Used, sec.Max, used, orNone(sec.Remaining)) + ahead
 }
 
-// recoveryText returns when the first units come back, and when all of them have.
+// recoveryText returns when the first units come back, and when all units are back.
 func (sec *section) recoveryText() string {
 	all := fmt.Sprintf("all %d %s", sec.Used, formatIn(sec.ResetAfter, sec.now))
 	switch {
@@ -314,7 +315,7 @@ func (sec *section) recoveryText() string {
 	return "back: " + all
 }
 
-// levelText returns the rest of a section of ar1, after its title.
+// levelText returns an ar1 section as text, without its title.
 func (sec *section) levelText() string {
 	level := fmt.Sprintf("level %.2f, %s a second, half-life %s\n", sec.Level.Level, decimal(sec.Rate), output.Duration(sec.HalfLife))
 	if sec.ResetAfter > 0 {
@@ -330,7 +331,7 @@ func (sec *section) levelText() string {
 	return free + "\n  " + level
 }
 
-// decimal returns a number with three significant digits, without an exponent.
+// decimal formats x with three significant digits and without an exponent.
 func decimal(x float64) string {
 	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 3, 64), 64)
 	return strconv.FormatFloat(rounded, 'f', -1, 64)
@@ -345,17 +346,17 @@ func orNone(n int64) string {
 
 func units(n int64) string { return output.Count(int(n), "unit") }
 
-// formatDuration returns a duration in the spelling of flags.Limits.
+// formatDuration formats d in the notation of flags.Limits.
 func formatDuration(d time.Duration) string { return output.Duration(d.Milliseconds()) }
 
-// formatIn returns when a wait from now ends. It rounds the time up, so that the wait is over by
-// then.
+// formatIn returns the time at which a wait that starts now ends. It rounds up, so that the wait is
+// certainly over at the time shown.
 func formatIn(ms int64, now time.Time) string {
 	end := now.Add(time.Duration(ms)*time.Millisecond + time.Second - 1).Truncate(time.Second)
 	return fmt.Sprintf("in %s, at %s", formatWait(ms), formatTime(end, now))
 }
 
-// formatTime returns a time, with its date if that differs from the date of now.
+// formatTime formats a time of day, with the date if it differs from the date of now.
 func formatTime(t, now time.Time) string {
 	if t.Truncate(24 * time.Hour).Equal(now.Truncate(24 * time.Hour)) {
 		return t.Format(time.TimeOnly)
@@ -363,7 +364,7 @@ func formatTime(t, now time.Time) string {
 	return t.Format(time.DateTime)
 }
 
-// formatWait returns the length of a wait. From one minute, it rounds up to a second.
+// formatWait formats the length of a wait. It rounds waits of a minute or more up to whole seconds.
 func formatWait(ms int64) string {
 	if ms >= time.Minute.Milliseconds() {
 		ms = (ms + 999) / 1000 * 1000

@@ -16,18 +16,18 @@ import (
 	"github.com/slidegate/slidegate/internal/keys"
 )
 
-// Similar represents the result of a search for similar events of the limiter, which is made if
-// nothing is stored for the event. It is missing if there was no search.
+// Similar represents the result of a search for similar events of the same limiter. The search runs
+// if nothing is stored for the event. Without a search, the result is omitted.
 type Similar struct {
 	Events []similarEvent `json:"events"`     // the most similar first
-	Hashed int64          `json:"hashed"`     // events of the limiter whose keys contain a hash instead
-	Share  float64        `json:"share_seen"` // of all keys
+	Hashed int64          `json:"hashed"`     // events of the limiter whose keys contain only a hash of the event
+	Share  float64        `json:"share_seen"` // the share of all keys that the search has seen
 
 	secret  bool   // --secret-file is given, so there was no search
 	failure string // why the search failed
 }
 
-// similarEvent represents an event of the limiter that is spelled similarly, or that another
+// similarEvent represents an event of the same limiter that has a similar spelling, or that another
 // package counts.
 type similarEvent struct {
 	Event     string `json:"event"`
@@ -36,14 +36,14 @@ type similarEvent struct {
 	distance int
 }
 
-// searchBudget bounds the search.
+// searchBudget bounds the time and the number of keys of a search.
 var searchBudget = keyspace.Budget{Time: 2 * time.Second, Keys: 1_000_000}
 
 // mostSimilar is how many similar events are shown.
 const mostSimilar = 5
 
-// withSimilar adds a search for similar events to a fetch, which runs if nothing is stored for the
-// event and it has no override.
+// withSimilar wraps a fetch. If nothing is stored for the event and it has no override, the
+// returned function also searches for similar events.
 func (s *Subject) withSimilar(client rueidis.Client, fetch func(context.Context) (result, error)) func(context.Context) (result, error) {
 	return func(ctx context.Context) (result, error) {
 		r, err := fetch(ctx)
@@ -56,7 +56,7 @@ func (s *Subject) withSimilar(client rueidis.Client, fetch func(context.Context)
 	}
 }
 
-// search searches the keys of the limiter for events similar to the subject's.
+// search looks through the keys of the limiter for events that are similar to the subject's.
 func (s *Subject) search(ctx context.Context, client rueidis.Client, estimator string) *Similar {
 	found := &Similar{Events: []similarEvent{}, secret: len(s.Secret) > 0}
 	if found.secret {
@@ -78,7 +78,7 @@ func (s *Subject) search(ctx context.Context, client rueidis.Client, estimator s
 	return found
 }
 
-// add adds the event of a key, if the key belongs to the limiter and the event is similar.
+// add adds the event of the given key, if the key belongs to the limiter and the event is similar.
 func (f *Similar) add(s *Subject, estimator, key string) {
 	name, tag, letter, ok := keys.Split(key)
 	kind := records.Kind(letter).String()
@@ -94,7 +94,7 @@ func (f *Similar) add(s *Subject, estimator, key string) {
 	if kind != estimator {
 		e.distance++ // ties go to the event of the same package
 	} else if event == s.Event {
-		return // stored meanwhile
+		return // the event has been stored since
 	}
 	if e.distance > farthest || slices.Contains(f.Events, e) {
 		return
@@ -106,11 +106,11 @@ func (f *Similar) add(s *Subject, estimator, key string) {
 	f.Events = f.Events[:min(len(f.Events), mostSimilar)]
 }
 
-// farthest is the distance from which events are no longer similar.
+// farthest is the smallest distance at which events no longer count as similar.
 const farthest = 1000
 
-// distance returns how far two events are from being the same, ignoring case: 10 for each of at
-// most two edits. If one event contains the other, it is 100 plus the difference in length.
+// distance returns how different two events are, ignoring case. It is 10 for each edit if at most
+// two are needed. If one event contains the other, it is 100 plus the difference in length.
 func distance(asked, event string) int {
 	a, b := strings.ToLower(asked), strings.ToLower(event)
 	if a == b {
@@ -150,8 +150,8 @@ func levenshtein(a, b string) int {
 	return row[len(b)]
 }
 
-// text returns what the search found, or why there was none. It returns "" if all keys were seen
-// and there is nothing to report.
+// text says what the search found, or why there was no search. It returns "" if the search saw all
+// keys and found nothing.
 func (f *Similar) text(st *State) string {
 	var b strings.Builder
 	if len(f.Events) > 0 {
@@ -183,7 +183,8 @@ func (f *Similar) text(st *State) string {
 	return ""
 }
 
-// next returns the arguments of a command that inspects the most similar event, or nil.
+// next returns the arguments of a command that inspects the most similar event. If there is none,
+// it returns nil.
 func (f *Similar) next(flags []string, name string) []string {
 	if len(f.Events) == 0 {
 		return nil

@@ -13,47 +13,47 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// State represents the state of an event, as --json prints it. Durations are in milliseconds.
+// State represents the state of an event. --json prints it. Durations are in milliseconds.
 type State struct {
 	Limiter   string         `json:"limiter"`
 	Event     string         `json:"event"`
 	Key       string         `json:"key"`
 	Redis     string         `json:"redis"`
 	Estimator string         `json:"estimator"`
-	At        time.Time      `json:"at"`                 // by the clock of Redis
+	At        time.Time      `json:"at"`                 // by the Redis clock
 	Stored    bool           `json:"stored"`             // Redis holds the key
 	Override  *overrideState `json:"override,omitempty"` // of the event, if it has one
 	*Decision
 	*Turns
 	*Places
-	Limits  []*section `json:"limits"` // those of --limit, in order, then any others that Redis stores
+	Limits  []*section `json:"limits"` // first those given with --limit, in order, then any others that Redis stores
 	Similar *Similar   `json:"similar,omitempty"`
 
 	flags []string // flags that name the limiter, quoted for a shell
 }
 
-// Decision represents the decision on one more unit. With package pace, it is whether its turn
-// would come at once, and how long until then. It is missing without --limit.
+// Decision represents the decision on one more unit. For package pace, it says whether the next
+// turn would come at once and, if not, how long until then. It is omitted without --limit.
 type Decision struct {
 	Allowed    bool  `json:"allowed"`
 	RetryAfter int64 `json:"retry_after_ms"`
 }
 
-// Turns describes the turns of package pace, in addition to what the limits count. A duration is 0
-// if its end has passed.
+// Turns describes what package pace stores in addition to the limits' counts. A duration is 0 if it
+// ends in the past.
 type Turns struct {
 	Newest      time.Time `json:"newest,omitzero"`
 	NewestAfter int64     `json:"newest_after_ms"`
 	PausedUntil time.Time `json:"paused_until,omitzero"`
 	PausedFor   int64     `json:"paused_for_ms"`
 
-	wait int64 // ms until the next turn under the limits given
+	wait int64 // ms until the next turn under the given limits
 }
 
 // Places describes the leases of package inflight.
 type Places struct {
 	Token  int64   `json:"token"`  // the last token; 0 if none is known
-	Leases []lease `json:"leases"` // ordered by when they end
+	Leases []lease `json:"leases"` // in the order in which they end
 }
 
 type lease struct {
@@ -61,39 +61,39 @@ type lease struct {
 	Units  int64     `json:"units"`
 	Token  int64     `json:"token"`
 	Since  time.Time `json:"since"`
-	Until  time.Time `json:"until"` // unless it is renewed
+	Until  time.Time `json:"until"` // if the lease is not renewed
 }
 
-// section represents the state under one limit, or in one stored window that matches none of the
-// given limits. With package inflight there is one section, without a Per.
+// section represents the state under one limit, or that of a stored window that matches none of the
+// given limits. For package inflight there is a single section, without a Per.
 type section struct {
 	Per    int64 `json:"per_ms,omitzero"`
 	Stored bool  `json:"stored"`
 	*Bound
-	ResetAfter int64 `json:"reset_after_ms"` // until all units have come back
+	ResetAfter int64 `json:"reset_after_ms"` // until all units are back
 	*Counts
 	*Level
 
 	per time.Duration
-	now time.Time // by the clock of Redis, even if it stepped back
+	now time.Time // by the Redis clock, even if that has stepped back
 }
 
-// Bound describes how much of a limit is left. It is missing unless --limit supplies Max, because
-// Redis does not store it.
+// Bound describes how much of a limit is left. It is omitted unless --limit supplies Max, because
+// Redis does not store Max.
 type Bound struct {
 	Limit      string `json:"limit"`
 	Max        int64  `json:"max"`
 	Remaining  int64  `json:"remaining"`
-	RetryAfter int64  `json:"retry_after_ms"` // until the limit allows one unit
+	RetryAfter int64  `json:"retry_after_ms"` // until the limit would allow one unit
 }
 
-// Counts describes the units in a window.
+// Counts describes the units counted in a window.
 type Counts struct {
 	Used      int64    `json:"used"`
-	Ahead     *int64   `json:"ahead,omitempty"` // pace: units whose turns are still to come
+	Ahead     *int64   `json:"ahead,omitempty"` // pace: units whose turns have not come yet
 	NextUnits int64    `json:"next_units"`      // the units that come back first
 	NextAfter int64    `json:"next_after_ms"`
-	Buckets   []bucket `json:"buckets,omitzero"` // oldest first; empty for package inflight, which has leases
+	Buckets   []bucket `json:"buckets,omitzero"` // oldest first; empty for package inflight, which has leases instead
 }
 
 type bucket struct {
@@ -101,7 +101,7 @@ type bucket struct {
 	Units int64     `json:"units"`
 }
 
-// Level describes the level of ar1.
+// Level describes an ar1 level.
 type Level struct {
 	Level    float64 `json:"level"`
 	Rate     float64 `json:"rate_per_second"`
@@ -112,7 +112,7 @@ func (s *Subject) newState(key string, at time.Time) *State {
 	return &State{flags: s.flags(), Limiter: s.Name, Event: s.Event, Key: key, Redis: s.Redis.String(), Estimator: s.estimator().String(), At: at}
 }
 
-// windowState returns the state that a window.Limiter reports.
+// windowState converts a snapshot of a window.Limiter.
 func (s *Subject) windowState(snap window.Snapshot) *State {
 	st := s.newState(snap.Key, snap.At)
 	for _, l := range slices.Concat(snap.Limits, snap.Others) {
@@ -123,7 +123,7 @@ func (s *Subject) windowState(snap window.Snapshot) *State {
 	return st
 }
 
-// ar1State returns the state that an ar1.Limiter reports.
+// ar1State converts a snapshot of an ar1.Limiter.
 func (s *Subject) ar1State(snap ar1.Snapshot) *State {
 	st := s.newState(snap.Key, snap.At)
 	for _, l := range slices.Concat(snap.Limits, snap.Others) {
@@ -134,7 +134,7 @@ func (s *Subject) ar1State(snap ar1.Snapshot) *State {
 	return st
 }
 
-// paceState returns the state that a pace.Limiter reports.
+// paceState converts a snapshot of a pace.Limiter.
 func (s *Subject) paceState(snap pace.Snapshot) *State {
 	st := s.newState(snap.Key, snap.At)
 	after := func(t time.Time) int64 { return max(0, t.Sub(snap.At).Milliseconds()) }
@@ -153,7 +153,7 @@ func (s *Subject) paceState(snap pace.Snapshot) *State {
 	return st
 }
 
-// inflightState returns the state that an inflight.Limiter reports. A Max of 0 means unknown.
+// inflightState converts a snapshot of an inflight.Limiter. A Max of 0 means that Max is unknown.
 func (s *Subject) inflightState(snap inflight.Snapshot) *State {
 	st := s.newState(snap.Key, snap.At)
 	st.Estimator, st.Places, st.Limits = "inflight", &Places{snap.Token, []lease{}}, []*section{}
@@ -166,8 +166,8 @@ func (s *Subject) inflightState(snap inflight.Snapshot) *State {
 	return st
 }
 
-// heldSection returns the section of all leases. Its units come back as if no lease were renewed or
-// released.
+// heldSection returns a section that covers all leases. It assumes that no lease is renewed or
+// released before its end.
 func heldSection(snap inflight.Snapshot) *section {
 	l := window.LimitState{Usage: window.Usage{Limit: window.Limit{Max: snap.Max}, Used: snap.Used, Remaining: max(0, snap.Max-snap.Used)}}
 	for _, held := range snap.Leases {
@@ -183,7 +183,7 @@ func heldSection(snap inflight.Snapshot) *section {
 	return sec
 }
 
-// newSection returns a section without its counts. It has no Bound if Max is unknown.
+// newSection returns a section that has no counts yet. It has no Bound if Max is unknown.
 func newSection(u window.Usage, at time.Time, limit string) *section {
 	sec := &section{Per: u.Limit.Per.Milliseconds(), ResetAfter: u.ResetAfter.Milliseconds(), per: u.Limit.Per, now: at}
 	if u.Limit.Max > 0 {
@@ -192,14 +192,14 @@ func newSection(u window.Usage, at time.Time, limit string) *section {
 	return sec
 }
 
-// count adds the buckets, and computes when units come back. The newest bucket expires last.
+// count adds the buckets of l, and computes when units come back. The newest bucket expires last.
 func (sec *section) count(l window.LimitState) {
 	sec.Counts = &Counts{Used: l.Used, Buckets: []bucket{}}
 	if len(l.Buckets) == 0 {
 		return
 	}
 	sec.now = l.Buckets[len(l.Buckets)-1].Last.Add(sec.per - l.ResetAfter)
-	excess := int64(0) // units above Max: nothing is free until these have expired
+	excess := int64(0) // units above Max; nothing is free until they have expired
 	if sec.Bound != nil {
 		excess = max(0, l.Used-l.Limit.Max)
 	}
@@ -212,7 +212,7 @@ func (sec *section) count(l window.LimitState) {
 	}
 }
 
-// decide marks the sections that are stored, and decides on one more unit under the given limits.
+// decide marks the stored sections, and decides on one more unit under the given limits.
 func (st *State) decide(stored []*section) {
 	st.Stored = len(stored) > 0 || st.recorded()
 	for _, sec := range st.Limits {
@@ -230,18 +230,18 @@ func (st *State) decide(stored []*section) {
 	}
 }
 
-// recorded reports whether Redis holds the key although no unit may be counted.
+// recorded reports whether Redis holds the key, even if the key counts no units.
 func (st *State) recorded() bool {
 	return st.Turns != nil && (!st.Newest.IsZero() || !st.PausedUntil.IsZero()) || st.Places != nil && st.Token > 0
 }
 
-// dropPlaceholders keeps only the sections that Redis stores, if no limits were given.
+// dropPlaceholders keeps only the sections that Redis stores if no limits were given.
 func (st *State) dropPlaceholders() []*section {
 	st.Limits = slices.DeleteFunc(st.Limits, func(sec *section) bool { return sec.Bound != nil })
 	return st.Limits
 }
 
-// countingSections returns the sections that count something.
+// countingSections returns the sections that count at least one unit.
 func (st *State) countingSections() (counted []*section) {
 	for _, sec := range st.Limits {
 		if sec.ResetAfter > 0 {
@@ -251,7 +251,7 @@ func (st *State) countingSections() (counted []*section) {
 	return counted
 }
 
-// status returns the exit status of the state.
+// status returns the exit status for the state.
 func (st *State) status() cli.ExitStatus {
 	switch {
 	case st.Decision != nil && !st.Allowed && st.Turns == nil:
@@ -262,8 +262,8 @@ func (st *State) status() cli.ExitStatus {
 	return 0
 }
 
-// attemptTime returns the time that an attempt would have now: the earliest of all sections. Turns
-// of package pace can be later.
+// attemptTime returns the time that would be recorded for an attempt made now: the earliest time of
+// all sections. With package pace, turns can be later.
 func (st *State) attemptTime() time.Time {
 	earliest := st.At
 	if st.Turns != nil {
@@ -277,8 +277,8 @@ func (st *State) attemptTime() time.Time {
 	return earliest
 }
 
-// attemptTime returns the time that an attempt would have in this section: now, and never before
-// its last event.
+// attemptTime returns the time that this section would record for an attempt made now: the current
+// time, but never before the section's last event.
 func (sec *section) attemptTime() time.Time {
 	if sec.Counts != nil && len(sec.Buckets) > 0 {
 		if last := sec.Buckets[len(sec.Buckets)-1].Last; last.After(sec.now) {

@@ -18,8 +18,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Subject represents an event of a rate limiter in Redis, with the flags that say where its counts
-// are.
+// Subject represents an event of a rate limiter in Redis, and the flags that say where its counts
+// are stored.
 type Subject struct {
 	Redis      flags.Redis      `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"The Redis server, or nodes of a cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Default: 127.0.0.1:6379."`
 	RedisFiles flags.RedisFiles `embed:""`
@@ -28,14 +28,14 @@ type Subject struct {
 	Inflight   bool             `help:"The limiter is of package inflight, which grants leases."`
 	Secret     flags.Secret     `name:"secret-file" placeholder:"FILE" help:"A file with the Secret of a limiter that hides events in its keys. A newline at the end of the file is ignored."`
 
-	Name  string `kong:"-"` // of the limiter; commands set it from their arguments
+	Name  string `kong:"-"` // of the limiter; set by commands from their arguments
 	Event string `kong:"-"`
 }
 
-// localRedis is the address of Redis if no flag gives one.
+// localRedis is the address of Redis if no flag names another.
 const localRedis = "127.0.0.1:6379"
 
-// flags returns the flags that name the same limiter in another command. It replaces secrets by
+// flags returns flags that name the same limiter for another command. Secrets are replaced by
 // placeholders.
 func (s *Subject) flags() (flags []string) {
 	switch to := s.Redis.String(); {
@@ -54,7 +54,7 @@ func (s *Subject) flags() (flags []string) {
 	return flags
 }
 
-// kinds returns the flags that say which package the limiter is from: none for window.
+// kinds returns the flags that name the limiter's package. Package window needs no flag.
 func (s *Subject) kinds() (flags []string) {
 	for _, kind := range []struct {
 		flag  string
@@ -67,7 +67,7 @@ func (s *Subject) kinds() (flags []string) {
 	return flags
 }
 
-// checkKinds returns an error if the flags name several packages.
+// checkKinds returns an error if the flags name more than one package.
 func (s *Subject) checkKinds() error {
 	if flags := s.kinds(); len(flags) > 1 {
 		return fmt.Errorf("%s and %s cannot be combined: a limiter is from one package; leave out one of them", flags[0], flags[1])
@@ -75,8 +75,8 @@ func (s *Subject) checkKinds() error {
 	return nil
 }
 
-// limits parses comma-separated limits. For package inflight, it parses only Max, and returns it as
-// a limit without a Per.
+// limits parses comma-separated limits. For package inflight, text contains only Max, which is
+// returned as a limit without a Per.
 func (s *Subject) limits(text string) (flags.Limits, error) {
 	if !s.Inflight {
 		return flags.ParseLimits(text)
@@ -88,7 +88,7 @@ func (s *Subject) limits(text string) (flags.Limits, error) {
 	return flags.Limits{{Max: most}}, nil
 }
 
-// connect connects to the server or the cluster.
+// connect connects to the server or cluster.
 func (s *Subject) connect(ctx context.Context) (rueidis.Client, error) {
 	if len(s.Redis.InitAddress) == 0 {
 		s.Redis.InitAddress = []string{localRedis}
@@ -106,8 +106,8 @@ func (s *Subject) connect(ctx context.Context) (rueidis.Client, error) {
 	return client, s.userError(ctx, err)
 }
 
-// checkName returns an error if no limiter can have this name or secret. It needs no connection. An
-// empty name passes, because the page gets a name later.
+// checkName returns an error if a limiter cannot have this name or secret. It needs no connection.
+// An empty name is accepted, because the page receives the name later.
 func (s *Subject) checkName() error {
 	if s.Name == "" {
 		return nil
@@ -116,7 +116,7 @@ func (s *Subject) checkName() error {
 	return err
 }
 
-// userError returns the error of a call in a form for the user.
+// userError rewords an error of a Redis call for the user.
 func (s *Subject) userError(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
@@ -135,13 +135,13 @@ func (s *Subject) outage(err error) error {
 	return s.Redis.Failed(err, "try again when it works")
 }
 
-// placeholderLimits are for calls in which limits do not matter. No service has a window of a
-// millisecond.
+// placeholderLimits serve calls for which the limits do not matter. No real limiter has a window of
+// one millisecond.
 var placeholderLimits = flags.Limits{{Max: 1, Per: time.Millisecond}}
 
-// fetchState reads the state of the event under the given limits or those of its override, and
-// under all others that Redis stores. It calls Redis once without limits, again with limits if
-// there are any, and once for overrides.
+// fetchState reads the state of the event under the given limits, or under those of its override,
+// and under all other limits that Redis stores. It calls Redis once without limits, once more with
+// limits if there are any, and once for the override.
 func (s *Subject) fetchState(ctx context.Context, client rueidis.Client, given flags.Limits, now func() time.Time) (*State, error) {
 	override, given, err := s.addOverride(ctx, client, given, now)
 	if err != nil {
@@ -163,7 +163,7 @@ func (s *Subject) fetchState(ctx context.Context, client rueidis.Client, given f
 	return st, nil
 }
 
-// inspect reads the state under the given limits, with one call to Redis.
+// inspect reads the state of the event under the given limits, with one call to Redis.
 func (s *Subject) inspect(ctx context.Context, client rueidis.Client, limits flags.Limits, now func() time.Time) (*State, error) {
 	l, err := s.limiter(client, limits, now)
 	if err != nil {
@@ -172,7 +172,7 @@ func (s *Subject) inspect(ctx context.Context, client rueidis.Client, limits fla
 	return s.ask(ctx, l)
 }
 
-// ask returns the state that a limiter reports for the event.
+// ask converts the state that l reports for the event.
 func (s *Subject) ask(ctx context.Context, l limiter) (*State, error) {
 	switch l := l.(type) {
 	case *ar1.Limiter:
@@ -201,7 +201,7 @@ func (s *Subject) forget(ctx context.Context, client rueidis.Client) error {
 	return s.userError(ctx, err)
 }
 
-// limiter is a limiter of package window, ar1, pace or inflight.
+// limiter is a limiter of any of the packages window, ar1, pace and inflight.
 type limiter interface {
 	Reset(ctx context.Context, event string) error
 }
@@ -209,7 +209,7 @@ type limiter interface {
 // inflightLimiter is a limiter of package inflight.
 type inflightLimiter struct {
 	*inflight.Limiter
-	known bool // Max was given
+	known bool // whether Max was given
 }
 
 func (s *Subject) limiter(client rueidis.Client, limits flags.Limits, now func() time.Time) (limiter, error) {

@@ -23,9 +23,9 @@ type limiterID struct {
 	kind records.Kind
 }
 
-// usage describes what an event has used.
+// usage describes how much of its limits an event has used.
 type usage struct {
-	Event   string    `json:"event"` // the hash, if Hashed
+	Event   string    `json:"event"` // or its hash, if Hashed is set
 	Hashed  bool      `json:"hashed"`
 	Key     string    `json:"key"`
 	Last    time.Time `json:"last,omitzero"` // the last event; for pace, the newest turn; not set for inflight
@@ -35,9 +35,10 @@ type usage struct {
 	rank float64
 }
 
-// used describes what an event has used in a window. A level of ar1 is also in units.
+// used describes how many units an event has used in a window. For ar1, it describes the level,
+// which is in units too.
 type used struct {
-	Per   int64    `json:"per_ms,omitzero"` // 0 for inflight, which has no window
+	Per   int64    `json:"per_ms,omitzero"` // 0 for inflight, whose limits have no window
 	Used  float64  `json:"used"`
 	Limit string   `json:"limit,omitempty"` // of --limit
 	Max   int64    `json:"max,omitempty"`
@@ -46,17 +47,17 @@ type used struct {
 	per time.Duration
 }
 
-// ranking decides which events are the fullest. Without limits, these are the events with the most
-// units in any one window, because Redis does not store Max.
+// ranking determines which events are the fullest. If no limits are given, the fullest events are
+// those with the most units in any one window, because Redis does not store Max.
 type ranking struct {
 	limits flags.Limits
 	held   int64 // Max, for package inflight; 0 if not given
 }
 
-// mostFullest is how many of a limiter's fullest events are kept.
+// mostFullest is how many of the fullest events are kept per limiter.
 const mostFullest = 10
 
-// rate computes the share of each window, and the rank of the event.
+// rate computes how full each window of u is, and the rank of u.
 func (r ranking) rate(u *usage) {
 	given := len(r.limits) > 0 || r.held > 0
 	for _, w := range u.Windows {
@@ -70,7 +71,7 @@ func (r ranking) rate(u *usage) {
 	}
 }
 
-// limit adds the limit that was given for the window, if there is one.
+// limit sets the limit that was given for the window, if there is one.
 func (w *used) limit(r ranking) {
 	if w.per == 0 && r.held > 0 {
 		w.Limit, w.Max = strconv.FormatInt(r.held, 10), r.held
@@ -86,8 +87,8 @@ func (w *used) limit(r ranking) {
 	}
 }
 
-// insert adds an event to the fullest ones, sorted from the fullest down. Ties go to the newest. An
-// event that has used nothing is not added.
+// insert inserts u into the fullest events, which are sorted in descending order. Ties go to the
+// newest event. An event that has used nothing is not inserted.
 func (r ranking) insert(fullest []*usage, u *usage) []*usage {
 	order := func(a, b *usage) int {
 		return cmp.Or(cmp.Compare(b.rank, a.rank), b.Last.Compare(a.Last), cmp.Compare(a.Key, b.Key))
@@ -103,21 +104,21 @@ func (r ranking) insert(fullest []*usage, u *usage) []*usage {
 	return slices.Insert(fullest, i, u)
 }
 
-// counted describes what a master holds of a limiter.
+// counted describes what a master stores for a limiter.
 type counted struct {
 	events, hashed  int64
 	measured, bytes int64
 	fullest         []*usage
 }
 
-// tally counts the events on a master.
+// tally counts the events stored on a master.
 type tally struct {
 	client  rueidis.Client
 	name    string // the only limiter to count, or "" for all
 	ranking ranking
 	now     func() time.Time
 
-	known    map[uint64]struct{} // hashes of the candidates
+	known    map[uint64]struct{} // hashes of the candidates' keys
 	limiters map[limiterID]*counted
 	unread   int64
 	foreign  int64
@@ -128,29 +129,29 @@ func newTally(client rueidis.Client, name string, r ranking, now func() time.Tim
 	return &tally{client: client, name: name, ranking: r, now: now, known: map[uint64]struct{}{}, limiters: map[limiterID]*counted{}}
 }
 
-// candidate is a key that looks like that of a limiter.
+// candidate is a key that looks like a limiter's.
 type candidate struct {
 	key, tag string
 	id       limiterID
-	measure  bool // also read its size in bytes
+	measure  bool // whether to read its size in bytes too
 
 	replies []rueidis.RedisResult
 }
 
-// The size in bytes is measured for the first events of a limiter, and then for one of several. A
-// measurement costs the server about as much as reading the record.
+// The size in bytes is measured for a limiter's first events, and then for only some of the others.
+// Measuring the size costs the server about as much as reading the record.
 const (
 	measuredAtFirst = 200
 	measuredThen    = 16
 )
 
-// seed is the seed of the hashes of keys. A key that collides is not counted. Among five million
-// keys, the probability of a collision is 7 in ten million.
+// seed seeds the hashes of keys. If the hashes of two keys collide, the second key is not counted.
+// For five million keys, the probability of a collision is 7 in ten million.
 var seed = maphash.MakeSeed()
 
-// candidateOf returns the candidate of a key, if it looks like a key of a limiter to count, and has
-// not been seen before: SCAN can return a key twice. Tables of overrides and probe keys belong to
-// no limiter.
+// candidateOf returns the candidate for a key. ok is false if the key does not look like a key of a
+// limiter that is counted, or has been seen before (SCAN can return a key twice). Override tables
+// and probe keys belong to no limiter.
 func (t *tally) candidateOf(key string) (c candidate, ok bool) {
 	name, tag, letter, ok := keys.Split(key)
 	id := limiterID{name, records.Kind(letter)}
@@ -166,7 +167,7 @@ func (t *tally) candidateOf(key string) (c candidate, ok bool) {
 	return candidate{key: key, tag: tag, id: id, measure: l == nil || l.measured < measuredAtFirst || hash%measuredThen == 0}, true
 }
 
-// add counts a page of keys, and reads what they hold in one round trip.
+// add counts a page of keys. It reads their contents in one round trip.
 func (t *tally) add(ctx context.Context, page []string) error {
 	var found []candidate
 	for _, key := range page {
@@ -187,7 +188,7 @@ func (t *tally) add(ctx context.Context, page []string) error {
 	return nil
 }
 
-// read reads what candidates hold.
+// read reads the contents of the given candidates.
 func (t *tally) read(ctx context.Context, found []candidate, now time.Time) error {
 	var commands rueidis.Commands
 	ends := make([]int, len(found))
@@ -208,12 +209,13 @@ func (t *tally) read(ctx context.Context, found []candidate, now time.Time) erro
 	return nil
 }
 
-// longestRecord is how many bytes of a record are read, so that reading another program's value
-// never takes long. Only a record with many thousand buckets, under a small Resolution, is longer.
+// longestRecord is the maximum number of bytes read of a record. It bounds the time spent on values
+// of other programs. Only a record with many thousands of buckets, because of a small Resolution,
+// is longer.
 const longestRecord = 1 << 16
 
-// append appends the commands that read a candidate: the record or, for package inflight, the head
-// and the held units, and its size if that is measured.
+// append appends the commands that read a candidate: its record or, for package inflight, the head
+// and the units held, and the size if that is to be measured.
 func (t *tally) append(commands rueidis.Commands, c *candidate, now time.Time) rueidis.Commands {
 	b := t.client.B()
 	if c.id.kind == records.Inflight {
@@ -228,7 +230,8 @@ func (t *tally) append(commands rueidis.Commands, c *candidate, now time.Time) r
 	return commands
 }
 
-// count counts a candidate, unless it is foreign or has gone meanwhile.
+// count counts a candidate, unless it belongs to another program or has expired since SCAN returned
+// it.
 func (t *tally) count(c *candidate, now time.Time) {
 	u := &usage{Event: c.tag, Hashed: true, Key: c.key, Windows: []*used{}}
 	switch state, err := c.fill(u, now); {
@@ -247,7 +250,7 @@ func (t *tally) count(c *candidate, now time.Time) {
 	t.limiter(c.id).add(c, u, t.ranking)
 }
 
-// limiter returns what is counted of a limiter.
+// limiter returns the counts for the given limiter.
 func (t *tally) limiter(id limiterID) *counted {
 	if t.limiters[id] == nil {
 		t.limiters[id] = &counted{}
@@ -270,16 +273,16 @@ func (l *counted) add(c *candidate, u *usage, r ranking) {
 	l.fullest = r.insert(l.fullest, u)
 }
 
-// holding says what a candidate contains.
+// holding says what a candidate's key contains.
 type holding int
 
 const (
 	record  holding = iota
-	gone            // nothing: the key expired after SCAN returned it
-	foreign         // something of another program
+	gone            // nothing, because the key expired after SCAN returned it
+	foreign         // a value of another program
 )
 
-// fill adds what an event has used. It returns an error if the record could not be read.
+// fill sets in u what the event has used. It returns an error if the record could not be read.
 func (c *candidate) fill(u *usage, now time.Time) (holding, error) {
 	if c.id.kind == records.Inflight {
 		return c.fillHeld(u)
@@ -307,7 +310,7 @@ func (c *candidate) fill(u *usage, now time.Time) (holding, error) {
 	return record, nil
 }
 
-// fillHeld is like fill, for the leases of package inflight.
+// fillHeld is like fill, but for the leases of package inflight.
 func (c *candidate) fillHeld(u *usage) (holding, error) {
 	first, err := c.replies[0].AsStrSlice()
 	switch {
@@ -325,5 +328,5 @@ func (c *candidate) fillHeld(u *usage) (holding, error) {
 	return record, err
 }
 
-// isWrongType reports whether a key holds a value of another type.
+// isWrongType reports whether err means that a key holds a value of another type.
 func isWrongType(err error) bool { return err != nil && strings.HasPrefix(err.Error(), "WRONGTYPE") }

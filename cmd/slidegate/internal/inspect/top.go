@@ -3,7 +3,7 @@ package inspect
 import (
 	"cmp"
 	"context"
-	_ "embed" // for the help
+	_ "embed" // for the help text
 	"errors"
 	"fmt"
 	"maps"
@@ -20,7 +20,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/records"
 )
 
-// Top represents slidegate top with its flags. Run runs it.
+// Top represents "slidegate top" and its flags.
 type Top struct {
 	Redis      flags.Redis      `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"The Redis server, or nodes of a cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Default: 127.0.0.1:6379."`
 	RedisFiles flags.RedisFiles `embed:""`
@@ -62,7 +62,7 @@ func (c *Top) Run(ctx context.Context, s cli.Streams) error {
 	return show(ctx, look, s, c.JSON)
 }
 
-// ranking returns how to order events, or an error if the flags conflict.
+// ranking returns how to rank events, or an error if flags conflict.
 func (c *Top) ranking() (r ranking, err error) {
 	switch {
 	case c.MaxTime <= 0 || c.MaxKeys <= 0:
@@ -86,36 +86,36 @@ func (c *Top) ranking() (r ranking, err error) {
 	return r, err
 }
 
-// overview describes what Redis holds of limiters, as --json prints it. Durations are in
+// overview describes what Redis stores for limiters. --json prints it. Durations are in
 // milliseconds.
 type overview struct {
 	Name     string     `json:"name,omitempty"` // the only limiter to show
 	Redis    string     `json:"redis"`
-	At       time.Time  `json:"at"` // by the clock of Redis
+	At       time.Time  `json:"at"` // by the Redis clock
 	Masters  int        `json:"masters"`
 	Keys     int64      `json:"keys"`       // of all programs
-	Seen     int64      `json:"keys_seen"`  // within the budget
-	Complete bool       `json:"complete"`   // all keys were seen
-	Share    float64    `json:"share_seen"` // of the keys
+	Seen     int64      `json:"keys_seen"`  // keys seen within the budget
+	Complete bool       `json:"complete"`   // whether all keys were seen
+	Share    float64    `json:"share_seen"` // the share of keys seen
 	Unread   int64      `json:"unread"`     // events whose record could not be read
-	Foreign  int64      `json:"foreign"`    // keys that look like a limiter's, but do not contain a record
+	Foreign  int64      `json:"foreign"`    // keys that look like a limiter's but do not contain a record
 	Limiters []*limited `json:"limiters"`
 
-	flags   []string // flags that name the Redis, quoted for a shell
+	flags   []string // flags that name the Redis server, quoted for a shell
 	ranking ranking
 	cause   string // why an event could not be read
 }
 
-// limited describes what Redis holds of a limiter.
+// limited describes what Redis stores for a limiter.
 type limited struct {
 	Limiter   string   `json:"limiter"`
 	Estimator string   `json:"estimator"`
-	Events    int64    `json:"events"`      // estimated, unless all keys were seen
-	Seen      int64    `json:"events_seen"` // within the budget
-	Hashed    int64    `json:"hashed_seen"` // of these: the key contains a hash instead of the event
-	Bytes     int64    `json:"bytes"`       // of Events, estimated from those that were measured
+	Events    int64    `json:"events"`      // an estimate, unless all keys were seen
+	Seen      int64    `json:"events_seen"` // events seen within the budget
+	Hashed    int64    `json:"hashed_seen"` // those of Seen whose key contains a hash in place of the event
+	Bytes     int64    `json:"bytes"`       // of all Events, estimated from the keys that were measured
 	Measured  int64    `json:"events_measured"`
-	Fullest   []*usage `json:"fullest"` // of those seen
+	Fullest   []*usage `json:"fullest"` // among the events seen
 }
 
 // look scans the keys once.
@@ -151,7 +151,8 @@ func (c *Top) look(ctx context.Context, s *Subject, client rueidis.Client, r ran
 	return o, nil
 }
 
-// clockOf returns the clock of a server, or the one that tests set. It asks the server once.
+// clockOf returns the clock of the server, or the clock that tests set. It asks the server for its
+// time once.
 func clockOf(ctx context.Context, client rueidis.Client, now func() time.Time) (func() time.Time, error) {
 	if now != nil {
 		return now, nil
@@ -164,7 +165,7 @@ func clockOf(ctx context.Context, client rueidis.Client, now func() time.Time) (
 	return func() time.Time { return time.Unix(parts[0], 1000*parts[1]).UTC().Add(time.Since(asked)) }, nil
 }
 
-// lookError returns the error of a walk in a form for the user.
+// lookError rewords the error of a walk for the user.
 func (s *Subject) lookError(ctx context.Context, err error) error {
 	switch {
 	case err == nil, ctx.Err() != nil:
@@ -175,7 +176,7 @@ func (s *Subject) lookError(ctx context.Context, err error) error {
 	return s.outage(err)
 }
 
-// addMaster adds what a master holds. If not all keys of the master were seen, it estimates the
+// addMaster adds what a master stores. If not all of its keys were seen, addMaster estimates the
 // number of events from those seen.
 func (o *overview) addMaster(m *keyspace.Master, t *tally) {
 	o.Complete = o.Complete && m.Ended
@@ -195,7 +196,7 @@ func (o *overview) addMaster(m *keyspace.Master, t *tally) {
 	}
 }
 
-// limiter returns the entry of a limiter. It creates one if there is none.
+// limiter returns the entry of a limiter, and creates it if it does not exist.
 func (o *overview) limiter(id limiterID) *limited {
 	i := slices.IndexFunc(o.Limiters, func(l *limited) bool { return l.Limiter == id.name && l.Estimator == id.kind.String() })
 	if i < 0 {
@@ -212,7 +213,7 @@ func (o *overview) sort() {
 	})
 }
 
-// status returns the exit status.
+// status returns the exit status for the overview.
 func (o *overview) status() cli.ExitStatus {
 	if len(o.Limiters) == 0 {
 		return statusUnknown
@@ -220,7 +221,7 @@ func (o *overview) status() cli.ExitStatus {
 	return 0
 }
 
-// pers returns the windows of some events, the shortest first.
+// pers returns all windows of the given events, the shortest first.
 func pers(events []*usage) []time.Duration {
 	all := map[time.Duration]bool{}
 	for _, u := range events {
@@ -231,7 +232,7 @@ func pers(events []*usage) []time.Duration {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// flagOf returns the flag of inspect for a package.
+// flagOf returns the flag of inspect that names the given package.
 func flagOf(estimator string) []string {
 	if estimator == records.Window.String() {
 		return nil

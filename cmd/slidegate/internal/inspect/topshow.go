@@ -13,7 +13,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/records"
 )
 
-// head returns a table with the Redis, the time and the number of keys seen.
+// head returns a table that shows the Redis server, the time and the number of keys seen.
 func (o *overview) head() string {
 	var b strings.Builder
 	where := o.Redis
@@ -25,7 +25,7 @@ func (o *overview) head() string {
 	return b.String()
 }
 
-// seenText returns how many keys were seen.
+// seenText says how many keys were seen.
 func (o *overview) seenText() string {
 	if o.Complete {
 		return "all seen, about " + grouped(o.Keys)
@@ -33,8 +33,8 @@ func (o *overview) seenText() string {
 	return fmt.Sprintf("%s of about %s seen (%s); event counts and bytes are estimated", grouped(o.Seen), grouped(o.Keys), percent(o.Share))
 }
 
-// body returns the limiters or, for a single limiter, its fullest events. A brief body has fewer of
-// them.
+// body returns the table of limiters or, if there is only one limiter, its fullest events. A brief
+// body shows fewer of them.
 func (o *overview) body(screen output.Screen, brief bool) string {
 	var b strings.Builder
 	if o.Name == "" {
@@ -74,7 +74,7 @@ func (o *overview) writeLimiters(b *strings.Builder, screen output.Screen, brief
 	}
 }
 
-// estimated returns a number of events, marked if it is not exact.
+// estimated formats a number of events, and marks it if it is an estimate.
 func (o *overview) estimated(n int64) string {
 	if o.Complete {
 		return grouped(n)
@@ -82,7 +82,7 @@ func (o *overview) estimated(n int64) string {
 	return "~" + grouped(n)
 }
 
-// bytesText returns the bytes of a limiter, marked if not all were measured.
+// bytesText formats the size of a limiter's keys, and marks it if not all were measured.
 func (l *limited) bytesText() string {
 	switch {
 	case l.Measured == 0:
@@ -93,7 +93,7 @@ func (l *limited) bytesText() string {
 	return byteSize(l.Bytes)
 }
 
-// text returns what an event has used, in a few words.
+// text briefly says what the event has used.
 func (u *usage) text() string {
 	var parts []string
 	for _, w := range u.Windows {
@@ -108,8 +108,8 @@ func (u *usage) text() string {
 	return strings.Join(parts, ", ")
 }
 
-// name returns the event in a form that a terminal can show. It shortens a hash, because nobody
-// types one.
+// name returns the event in a form that a terminal can display. It shortens hashes, because nobody
+// types them.
 func (u *usage) name() string {
 	if u.Hashed {
 		return u.Event[:12] + "…"
@@ -117,7 +117,7 @@ func (u *usage) name() string {
 	return logs.Shown(u.Event)
 }
 
-// writeLimiter writes the fullest events of a limiter.
+// writeLimiter writes a table of a limiter's fullest events.
 func (o *overview) writeLimiter(b *strings.Builder, screen output.Screen, l *limited, brief bool) {
 	fmt.Fprintf(b, "%s of package %s: %s %s, %s\n", l.Limiter, l.Estimator, o.estimated(l.Events), eventWord(l.Events), l.bytesText())
 	shown := l.Fullest
@@ -136,7 +136,7 @@ func (o *overview) writeLimiter(b *strings.Builder, screen output.Screen, l *lim
 	writeTable(b, screen, rows)
 }
 
-// writeTable writes a table. On a terminal, it cuts off lines that do not fit.
+// writeTable writes a table. On a terminal, it truncates lines that do not fit.
 func writeTable(b *strings.Builder, screen output.Screen, rows [][]string) {
 	var table strings.Builder
 	output.Table(&table, 0, rows)
@@ -145,7 +145,8 @@ func writeTable(b *strings.Builder, screen output.Screen, rows [][]string) {
 	}
 }
 
-// underLimits returns a remark that only windows of the given limits count, if there are any.
+// underLimits returns a remark that only windows with a given limit count. It returns "" if no
+// limits were given.
 func (o *overview) underLimits() string {
 	if len(o.ranking.limits) == 0 && o.ranking.held == 0 {
 		return ""
@@ -153,7 +154,7 @@ func (o *overview) underLimits() string {
 	return " under the limits given"
 }
 
-// titles returns the titles of the columns for a limiter.
+// titles returns the column titles for a limiter.
 func (o *overview) titles(l *limited, windows []time.Duration) []string {
 	titles := []string{""}
 	if l.Fullest[0].Share != nil {
@@ -168,7 +169,7 @@ func (o *overview) titles(l *limited, windows []time.Duration) []string {
 	return append(titles, "event")
 }
 
-// title returns the title of the column of a window: its limit, if given.
+// title returns the column title for a window: its limit, if one was given.
 func (o *overview) title(per time.Duration) string {
 	for _, l := range o.ranking.limits {
 		if l.Per == per {
@@ -184,7 +185,7 @@ func (o *overview) title(per time.Duration) string {
 	return "held"
 }
 
-// row returns the columns of an event.
+// row returns the table row of an event.
 func (o *overview) row(l *limited, u *usage, windows []time.Duration) []string {
 	row := []string{""}
 	if u.Share != nil {
@@ -203,7 +204,7 @@ func (o *overview) row(l *limited, u *usage, windows []time.Duration) []string {
 	return append(row, u.name())
 }
 
-// writeNotes writes notes on how to read the numbers.
+// writeNotes writes notes that explain the numbers.
 func (o *overview) writeNotes(b *strings.Builder, screen output.Screen) {
 	var notes []string
 	if len(o.Limiters) == 0 {
@@ -234,7 +235,7 @@ func (o *overview) writeNotes(b *strings.Builder, screen output.Screen) {
 	}
 }
 
-// eventWord returns the noun after a number of events.
+// eventWord returns "event" in the singular or plural, to follow n.
 func eventWord(n int64) string {
 	if n == 1 {
 		return "event"
@@ -242,10 +243,10 @@ func eventWord(n int64) string {
 	return "events"
 }
 
-// eventsText returns a number of events.
+// eventsText formats a number of events.
 func eventsText(n int64) string { return grouped(n) + " " + eventWord(n) }
 
-// headline returns the result in one sentence.
+// headline returns the result as one sentence.
 func (o *overview) headline() string {
 	among := ""
 	if !o.Complete {
@@ -270,8 +271,8 @@ func (o *overview) headline() string {
 	return eventsText(events) + " of " + o.Name
 }
 
-// next returns the arguments of the command to try next: for the fullest event, or for the limiter
-// with the most events.
+// next returns the arguments of the command to try next: it inspects the fullest event, or shows
+// the limiter with the most events.
 func (o *overview) next() []string {
 	switch {
 	case len(o.Limiters) == 0 && !o.Complete:
@@ -291,7 +292,7 @@ func (o *overview) next() []string {
 	return []string{"help", "inspect"}
 }
 
-// limitFlags returns the limits that were given for the windows of an event.
+// limitFlags returns flags for the limits that were given for the event's windows.
 func limitFlags(u *usage) (flags []string) {
 	for _, w := range u.Windows {
 		if w.Limit != "" {
@@ -301,7 +302,7 @@ func limitFlags(u *usage) (flags []string) {
 	return flags
 }
 
-// words returns a name as the last words of a command, or none if it is empty.
+// words returns name as the last words of a command. If name is empty, it returns none.
 func words(name string) []string {
 	if name == "" {
 		return nil
@@ -313,7 +314,7 @@ func words(name string) []string {
 	return []string{word}
 }
 
-// amount formats units or a level. A level has two digits after the point.
+// amount formats a number of units or a level. A level has two decimal places.
 func amount(x float64) string {
 	if x == math.Trunc(x) {
 		return strconv.FormatFloat(x, 'f', 0, 64)
@@ -321,7 +322,8 @@ func amount(x float64) string {
 	return strconv.FormatFloat(x, 'f', 2, 64)
 }
 
-// percent formats a share, rounded down, so that a limit with a free unit is not shown at 100%.
+// percent formats a share as a percentage, rounded down, so that a limit with a free unit never
+// shows as 100%.
 func percent(share float64) string {
 	if share > 0 && share < 0.01 {
 		return "<1%"
@@ -329,7 +331,7 @@ func percent(share float64) string {
 	return fmt.Sprintf("%d%%", int64(share*100+1e-9))
 }
 
-// byteSize formats a number of bytes with a unit.
+// byteSize formats a number of bytes with a suitable unit.
 func byteSize(bytes int64) string {
 	switch {
 	case bytes < 1000:
@@ -342,7 +344,7 @@ func byteSize(bytes int64) string {
 	return fmt.Sprintf("%.1f GB", float64(bytes)/1e9)
 }
 
-// grouped formats a number with a comma before each group of three digits.
+// grouped formats n with commas between groups of three digits.
 func grouped(n int64) string {
 	text := strconv.FormatInt(n, 10)
 	for i := len(text) - 3; i > 0; i -= 3 {

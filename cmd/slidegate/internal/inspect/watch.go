@@ -17,8 +17,8 @@ type watcher struct {
 	json  bool
 }
 
-// watch shows the state until ctx ends, and then returns nil. It continues if Redis fails after the
-// first read. On a terminal, each state replaces the previous one.
+// watch shows the state until ctx is done, and then returns nil. After a successful first read,
+// failures of Redis do not end it. On a terminal, each state replaces the previous one.
 func (w watcher) watch(ctx context.Context, fetch func(context.Context) (result, error), s cli.Streams) error {
 	st, err := fetch(ctx)
 	if err != nil && ctx.Err() == nil {
@@ -41,7 +41,7 @@ func (w watcher) watch(ctx context.Context, fetch func(context.Context) (result,
 	return nil
 }
 
-// print prints a state, or an error, below the previous one.
+// print prints a state, or an error, below what was printed before.
 func (w watcher) print(s cli.Streams, st result, err error) error {
 	switch {
 	case err != nil:
@@ -54,8 +54,8 @@ func (w watcher) print(s cli.Streams, st result, err error) error {
 	return err
 }
 
-// draw draws the state at once, after each read, and when the size of the terminal changes. While
-// Redis fails, draw keeps the last state.
+// draw draws the state at the start, after each read, and whenever the terminal is resized. While
+// Redis fails, the last state remains visible.
 func (w watcher) draw(ctx context.Context, fetch func(context.Context) (result, error), live *output.Live, st result) (err error) {
 	for tick := time.Tick(w.every); ctx.Err() == nil; {
 		if err := w.drawOnce(live, st, err); err != nil {
@@ -75,7 +75,8 @@ func (w watcher) draw(ctx context.Context, fetch func(context.Context) (result, 
 	return nil
 }
 
-// drawOnce draws the last state below its headline, or below the error of the last read.
+// drawOnce draws the last state below its headline. If the last read failed, it draws the state
+// below the error instead.
 func (w watcher) drawOnce(live *output.Live, st result, err error) error {
 	screen := live.Screen()
 	last := screen.Bold(styledHeadline(screen, st))

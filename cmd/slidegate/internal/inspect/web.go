@@ -19,7 +19,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// checkWeb returns an error if a flag conflicts with --web, or requires it and --web is missing.
+// checkWeb returns an error if a flag conflicts with --web, or needs --web and that is missing.
 func (c *Command) checkWeb() error {
 	const more = "; slidegate help inspect shows what there is"
 	switch {
@@ -35,7 +35,7 @@ func (c *Command) checkWeb() error {
 	return nil
 }
 
-// serve serves the page until ctx ends, and then returns nil.
+// serve serves the page until ctx is done, and then returns nil.
 func (c *Command) serve(ctx context.Context, client rueidis.Client, s cli.Streams) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", string(c.Web))
 	if err != nil {
@@ -53,7 +53,7 @@ func (c *Command) serve(ctx context.Context, client rueidis.Client, s cli.Stream
 	return nil
 }
 
-// resetWarning returns the end of the warning about a page with a Reset button.
+// resetWarning returns the end of the warning that is printed if the page has a Reset button.
 func (c *Command) resetWarning() string {
 	if c.AllowReset {
 		return ", and can reset their counts"
@@ -61,7 +61,7 @@ func (c *Command) resetWarning() string {
 	return ""
 }
 
-// startQuery returns the query string of the page's URL, which says what to show first. Without an
+// startQuery returns the query string of the page's URL. It says what to show first. Without an
 // event, the page asks for one.
 func (c *Command) startQuery() string {
 	q := page.Query{Name: c.Name, Event: c.Event, Limits: strings.Join(c.Limits, ","), AR1: c.AR1, Pace: c.Pace, Inflight: c.Inflight, Login: c.Login}
@@ -92,14 +92,14 @@ type web struct {
 	now     func() time.Time
 }
 
-// subject returns the subject of a query.
+// subject returns the Subject that q names.
 func (w *web) subject(q page.Query) *Subject {
 	s := w.Subject
 	s.Name, s.Event, s.AR1, s.Pace, s.Inflight = q.Name, q.Event, q.AR1, q.Pace, q.Inflight
 	return &s
 }
 
-// open returns a function that reads the state of an event or an account.
+// open returns a function that reads the state of the event or account that q names.
 func (w *web) open(q page.Query) (page.Poll, error) {
 	switch {
 	case q.Name == "":
@@ -118,7 +118,7 @@ func (w *web) open(q page.Query) (page.Poll, error) {
 	return s.newPoll(w.client, given, w.now)
 }
 
-// openAccount returns a function that reads the state of an account of a login guard.
+// openAccount returns a function that reads the state of the account that q names.
 func (w *web) openAccount(q page.Query) (page.Poll, error) {
 	ip, err := queryAddress(q)
 	if err != nil {
@@ -134,7 +134,7 @@ func (w *web) openAccount(q page.Query) (page.Poll, error) {
 	}, err
 }
 
-// queryAddress returns the IP address in a query, or the zero address.
+// queryAddress returns the IP address in q, or the zero address if there is none.
 func queryAddress(q page.Query) (netip.Addr, error) {
 	if q.Address == "" {
 		return netip.Addr{}, nil
@@ -153,7 +153,7 @@ type webAccount struct {
 type webBudget struct {
 	*budgetState
 	Shown string `json:"shown"` // the event in printable form
-	Link  string `json:"link"`  // the query string that shows only this event
+	Link  string `json:"link"`  // the query string of a page that shows only this event
 }
 
 func newWebAccount(a *accountState) webAccount {
@@ -169,8 +169,8 @@ func newWebAccount(a *accountState) webAccount {
 	return webAccount{a, budgets, a.challengeText()}
 }
 
-// forget removes the counts of an event, or the failures of an account and of its pair with an IP
-// address.
+// forget removes the counts of an event or, for an account, its failures and those of its pair with
+// an IP address.
 func (w *web) forget(ctx context.Context, q page.Query) error {
 	s := w.subject(q)
 	if !q.Login {
@@ -193,7 +193,7 @@ func (s *Subject) State(ctx context.Context, l *window.Limiter) (*State, error) 
 }
 
 // pollState returns the state of the event under the limits of l, with one call to Redis. If given
-// is false, it returns the state under the limits that Redis stores.
+// is false, it uses the limits that Redis stores.
 func (s *Subject) pollState(ctx context.Context, l limiter, given bool) (*State, error) {
 	st, err := s.ask(ctx, l)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package keyspace scans the keys of a Redis server or a cluster, for a bounded time and without
+// Package keyspace scans the keys of a Redis server or cluster within a time budget and without
 // delaying other clients.
 package keyspace
 
@@ -12,24 +12,24 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Budget bounds a walk.
+// Budget limits how long a walk takes and how many keys it scans.
 type Budget struct {
 	Time time.Duration
-	Keys int64 // on all masters together. A walk can exceed it by a page
+	Keys int64 // on all masters together; a walk can exceed it by a page
 }
 
-// Master represents a server that owns its keys: a single server, or a master of a cluster.
+// Master represents a server that owns keys: a single server, or a master of a cluster.
 type Master struct {
 	Client rueidis.Client
 	Size   int64 // the number of keys before the walk
-	Seen   int64 // the number of keys that the walk has seen; a key can be seen twice
-	Ended  bool  // the walk has seen all keys that existed throughout
+	Seen   int64 // the number of keys that the walk has seen; it can count a key twice
+	Ended  bool  // whether the walk has seen all keys that existed throughout it
 
-	cursor uint64 // of the next SCAN
+	cursor uint64 // the cursor of the next SCAN
 	brake  brake
 }
 
-// Share returns the share of the keys that the walk has seen.
+// Share returns the share of the master's keys that the walk has seen.
 func (m *Master) Share() float64 {
 	if m.Ended {
 		return 1
@@ -49,7 +49,7 @@ func Share(masters []*Master) float64 {
 	return min(1, seen/max(1, all))
 }
 
-// Masters returns the masters that a client reaches, in the order of their addresses.
+// Masters returns the masters that client reaches, ordered by address.
 func Masters(ctx context.Context, client rueidis.Client) (masters []*Master, err error) {
 	nodes := client.Nodes()
 	for _, addr := range slices.Sorted(maps.Keys(nodes)) {
@@ -71,13 +71,13 @@ func Masters(ctx context.Context, client rueidis.Client) (masters []*Master, err
 	return masters, nil
 }
 
-// page is the COUNT of each SCAN. Other clients wait while a server runs SCAN, and while it reads a
-// page.
+// page is the COUNT argument of each SCAN. While a server runs SCAN or reads a page, its other
+// clients wait.
 const page = 200
 
-// Walk scans the keys of all masters, a page of each in turn, until it has seen all of them or the
-// budget is used up. It calls visit with each page of keys and the index of its master. visit can
-// read the values of the keys.
+// Walk scans the keys of all masters in turn, a page at a time, until it has seen all of them or
+// has used up the budget. It calls visit with each page of keys and the index of its master. visit
+// may read the values of the keys.
 func Walk(ctx context.Context, masters []*Master, budget Budget, visit func(master int, keys []string) error) error {
 	seen, end := int64(0), time.Now().Add(budget.Time)
 	for left := true; left; {
@@ -102,7 +102,8 @@ func Walk(ctx context.Context, masters []*Master, budget Budget, visit func(mast
 	return nil
 }
 
-// step visits the next page, and returns how many keys it has and how long to pause after it.
+// step visits the next page. It returns the number of keys in the page, and how long to pause
+// afterwards.
 func (m *Master) step(ctx context.Context, visit func(keys []string) error) (n int64, pause time.Duration, err error) {
 	began := time.Now()
 	got, err := m.Client.Do(ctx, m.Client.B().Scan().Cursor(m.cursor).Count(page).Build()).AsScanEntry()
@@ -121,16 +122,16 @@ func (m *Master) step(ctx context.Context, visit func(keys []string) error) (n i
 	return int64(len(got.Elements)), pause, nil
 }
 
-// brake decides how long to pause after a page, so that a walk leaves about three quarters of the
-// time to other clients, and more while a server is slow.
+// brake decides how long to pause after each page, so that a walk leaves about three quarters of a
+// server's time to other clients, and more if the server is slow.
 type brake struct{ quickest time.Duration }
 
 // maxPause is the longest pause.
 const maxPause = 100 * time.Millisecond
 
-// pause returns the pause after a page: three times the duration of all its calls, plus twice the
-// time by which its SCAN was slower than the quickest one. Normally, all SCANs cost a server about
-// the same.
+// pause returns how long to pause after a page: three times the duration of all calls for the page,
+// plus twice the time by which its SCAN was slower than the quickest one. Normally, all SCANs cost
+// a server about the same.
 func (b *brake) pause(scan, all time.Duration) time.Duration {
 	if b.quickest == 0 || scan < b.quickest {
 		b.quickest = scan
@@ -138,7 +139,7 @@ func (b *brake) pause(scan, all time.Duration) time.Duration {
 	return min(maxPause, 3*all+2*(scan-b.quickest))
 }
 
-// sleep waits, unless ctx ends first.
+// sleep waits for d. It returns ctx's error if ctx is done first.
 func sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

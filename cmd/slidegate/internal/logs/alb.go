@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// alb reads access logs of AWS application load balancers. This is one line:
+// alb reads the access logs of AWS Application Load Balancers. For example, this is one line:
 //
 //	https 2025-03-04T05:06:07.186641Z app/web/50dc6c495c0c9188 192.0.2.1:2817 10.0.0.1:80
 //	    0.086 0.048 0.037 200 200 0 57 "GET https://example.org:443/a HTTP/1.1" "curl/8.5.0" …
 //
-// The client controls nothing before its address.
+// The client does not control any field before its own address.
 type alb struct{}
 
 var errALB = errors.New("it does not begin like https 2025-03-04T05:06:07.186641Z app/web/50dc6c495c0c9188 192.0.2.1:2817")

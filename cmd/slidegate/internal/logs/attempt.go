@@ -7,30 +7,30 @@ import (
 	"time"
 )
 
-// file is one log that is being read.
+// file represents a log that is being read.
 type file struct {
-	source   // the source of its lines
-	wrapping // the envelope of each line
+	source   // where its lines come from
+	wrapping // the envelope around each line
 	r        *Reader
 
-	// begin sets these, from the first lines.
-	format   format    // nil until it is known
-	header   int       // the number of the line with the names of the columns, if there is one
-	start    time.Time // the time of the line that showed the format
-	yearless bool      // start has no year
-	waiting  []logLine // lines that were read but not yet taken
+	// Set by begin, from the first lines.
+	format   format    // nil until the format is known
+	header   int       // the number of the line that names the columns, if there is one
+	start    time.Time // the time of the line that revealed the format
+	yearless bool      // whether start has no year
+	waiting  []logLine // lines that were read but not yet used
 
-	// advance sets these.
+	// Set by advance.
 	next     Attempt
 	ended    bool
-	inQuotes bool // a quoted CSV field continues on the next line, whose text a client may have chosen
+	inQuotes bool // a quoted CSV field continues on the next line, whose text may come from a client
 }
 
 func newFile(name string, opened io.ReadCloser, r *Reader) *file {
 	return &file{source: newSource(name, opened, r.options.Progress), r: r}
 }
 
-// advance reads up to the next attempt in the file. It counts and skips other lines.
+// advance reads up to the next attempt in the file. It skips and counts other lines.
 func (f *file) advance() error {
 	for {
 		l, err := f.take()
@@ -48,7 +48,7 @@ func (f *file) advance() error {
 	}
 }
 
-// take returns the first waiting line. If there is none, it reads one.
+// take returns the first waiting line. If none is waiting, it reads one.
 func (f *file) take() (logLine, error) {
 	if len(f.waiting) == 0 {
 		return f.read()
@@ -89,7 +89,7 @@ func (f *file) attempt(l logLine) (Attempt, error) {
 	return l.dated(a), err
 }
 
-// dated returns an attempt with the time of the envelope, if there is one.
+// dated replaces the time of a with that of the envelope, if there is one.
 func (l logLine) dated(a Attempt) Attempt {
 	if !l.at.IsZero() {
 		a.At, a.Yearless = l.at, false

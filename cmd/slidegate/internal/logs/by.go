@@ -11,17 +11,18 @@ import (
 	"github.com/slidegate/slidegate/internal/subnet"
 )
 
-// By selects the event of a line. The zero By selects the default field of the log's format, such
-// as the address.
+// By selects the event of a line. The zero value selects the default field of the log's format,
+// such as the address.
 type By struct {
-	Field   string         // a field of the format, such as user; empty: the default field
-	Bits    int            // 1 to 128: the field is an address, and an IPv6 address counts as its network with this prefix length; 0: use the field unchanged
-	Pattern *regexp.Regexp // finds the event in the whole line with its one group; Field and Bits are then zero
+	Field   string         // a field of the format, such as user; empty means the default field
+	Bits    int            // 1 to 128: Field is an address, and IPv6 addresses are replaced by their network with this prefix length; 0: use the field unchanged
+	Pattern *regexp.Regexp // its single group finds the event in the whole line; Field and Bits are then zero
 }
 
-// ParseBy parses the value of --by. It is a field such as "user", an address field with a prefix
-// length such as "address/64", or a regular expression such as "rip=([0-9a-f.:]+)". A value with a
-// parenthesis is a regular expression. Whether a log has the field is checked when the log is read.
+// ParseBy parses the value of --by. This is a field such as "user", an address field with a prefix
+// length such as "address/64", or a regular expression such as "rip=([0-9a-f.:]+)". Any value that
+// contains a parenthesis is taken for a regular expression. Whether a log has the field is checked
+// later, when the log is read.
 func ParseBy(s string) (By, error) {
 	if strings.Contains(s, "(") {
 		return parsePattern(s)
@@ -51,12 +52,12 @@ func parsePattern(s string) (By, error) {
 
 const exampleBy = "rip=([0-9a-f.:]+)"
 
-// ParseTimeRegex parses a regular expression with one group around the time.
+// ParseTimeRegex parses a regular expression whose single group encloses the time.
 func ParseTimeRegex(s string) (*regexp.Regexp, error) {
 	return oneGroup(s, `write one group around the time, as in ^\[(.*?)\]`)
 }
 
-// oneGroup compiles a regular expression, and checks that it has one group.
+// oneGroup compiles a regular expression, and checks that it has exactly one group.
 func oneGroup(s, remedy string) (*regexp.Regexp, error) {
 	pattern, err := regexp.Compile(s)
 	if err != nil {
@@ -68,8 +69,8 @@ func oneGroup(s, remedy string) (*regexp.Regexp, error) {
 	return pattern, nil
 }
 
-// field returns the field that By selects in a log of the given format. If a log has a field
-// address but no field ip, ip selects address.
+// field returns the field that b selects in a log of the given format. If a log has a field
+// "address" but no field "ip", then "ip" selects "address".
 func (b By) field(f format, line string) string {
 	switch {
 	case b.Field == "":
@@ -80,7 +81,7 @@ func (b By) field(f format, line string) string {
 	return b.Field
 }
 
-// emptyFieldError says that a line is not an attempt, because this field is empty or missing.
+// emptyFieldError says that a line is not an attempt, because the named field is empty or missing.
 type emptyFieldError string
 
 func (field emptyFieldError) Error() string {
@@ -89,8 +90,8 @@ func (field emptyFieldError) Error() string {
 
 func (field emptyFieldError) Unwrap() error { return errNoAttempt }
 
-// event returns the attempt in a line. A line without an event is not an attempt. The event does
-// not keep the line in memory.
+// event returns the attempt in a line. A line without an event is not an attempt. The returned
+// event does not keep the line in memory.
 func (b By) event(f format, line string) (Attempt, error) {
 	if b.Pattern != nil {
 		return b.match(f, line)
@@ -112,8 +113,8 @@ func (b By) event(f format, line string) (Attempt, error) {
 	return a, err
 }
 
-// match returns the attempt in a line, as found by the pattern. It passes every line to the format,
-// so that the format sees all times. A line that does not match may have any content.
+// match returns the attempt in a line, whose event the pattern finds. It passes every line to the
+// format, so that the format sees all times. A line that does not match may have any content.
 func (b By) match(f format, line string) (Attempt, error) {
 	a, err := f.read(line, anyField)
 	m := b.Pattern.FindStringSubmatch(line)
@@ -125,7 +126,7 @@ func (b By) match(f format, line string) (Attempt, error) {
 }
 
 // withoutPort removes the port from an address such as 192.0.2.1:4022, because each connection has
-// a different port. It returns any other string unchanged.
+// its own port. It returns any other string unchanged.
 func withoutPort(event string) string {
 	colon := strings.LastIndexByte(event, ':')
 	if colon < 0 || event[0] != '[' && strings.IndexByte(event, ':') != colon {
@@ -137,8 +138,8 @@ func withoutPort(event string) string {
 	return event
 }
 
-// network returns the network of an IPv6 address, such as 2001:db8:1:2::/64. It returns an IPv4
-// address unchanged.
+// network returns the network that contains an IPv6 address, such as 2001:db8:1:2::/64. It returns
+// an IPv4 address unchanged.
 func network(event string, bits int) (string, error) {
 	address, err := netip.ParseAddr(withoutPort(event))
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// columns reads lines "time,event" or "time,event,units". A field may be quoted as in CSV, but
-// cannot span lines. Spaces around a field are ignored.
+// columns reads lines of the form "time,event" or "time,event,units". A field may be quoted as in
+// CSV, but cannot span lines. Spaces around a field are ignored.
 type columns struct{ *splitter }
 
 var columnFields = []string{defaultEvent}
@@ -51,8 +51,8 @@ var (
 	errOpen   = fmt.Errorf("%w; a field cannot hold the end of a line here", errQuotes)
 )
 
-// splitter splits CSV lines into their fields. It passes encoding/csv one line at a time, so that
-// no field can hide the lines after it. It splits lines without quotes itself, which is faster.
+// splitter splits CSV lines into fields. It gives encoding/csv one line at a time, so that a field
+// cannot hide the lines after it. It splits lines without quotes itself, because that is faster.
 type splitter struct {
 	from strings.Reader
 	csv  *csv.Reader
@@ -65,7 +65,7 @@ func newSplitter() *splitter {
 	return s
 }
 
-// split returns the fields of a line. The next call overwrites them.
+// split returns the fields of a line. The next call to split overwrites them.
 func (s *splitter) split(line string) ([]string, error) {
 	if !strings.Contains(line, `"`) {
 		return strings.Split(line, ","), nil
@@ -78,7 +78,7 @@ func (s *splitter) split(line string) ([]string, error) {
 	return fields, nil
 }
 
-// quoteError returns errOpen if encoding/csv missed a quote at the end of the line.
+// quoteError returns errOpen if encoding/csv found no closing quote at the end of the line.
 func quoteError(line string, err error) error {
 	if wrong := (*csv.ParseError)(nil); errors.As(err, &wrong) && wrong.Column > len(line) {
 		return errOpen
@@ -94,13 +94,14 @@ func parseUnits(s string) (int64, error) {
 	return n, nil
 }
 
-// isHeader reports whether a line contains the names of the columns instead of values.
+// isHeader reports whether a line contains column names instead of values.
 func isHeader(line string) bool {
 	first, _, found := strings.Cut(line, ",")
 	return found && !strings.ContainsAny(first, "0123456789")
 }
 
-// csvLines reads lines whose columns are named by a header, which is the first non-empty line.
+// csvLines reads CSV lines below a header, which names the columns. The header is the first
+// non-empty line.
 type csvLines struct {
 	named
 	*splitter
@@ -108,8 +109,8 @@ type csvLines struct {
 	header []string
 }
 
-// asCSV returns the format of a log that begins with this line, or nil unless the line is a header
-// with a column for the time.
+// asCSV returns the format of a log that begins with the given line. It returns nil unless the line
+// is a header with a column for the time.
 func asCSV(line string, o Options, dated bool) format {
 	c := newCSV(line, o)
 	if c == nil || dated {
@@ -124,7 +125,7 @@ func asCSV(line string, o Options, dated bool) format {
 	return c
 }
 
-// newCSV returns the format of a log that begins with this header, or nil if the line is not a
+// newCSV returns the format of a log that begins with the given header, or nil if line is not a
 // header. The time can be in any column.
 func newCSV(line string, o Options) *csvLines {
 	s := newSplitter()
@@ -142,7 +143,7 @@ func newCSV(line string, o Options) *csvLines {
 }
 
 // byDefault returns the first well-known name in the header. If there is none, it returns the first
-// column that is not the time.
+// column other than the time.
 func (c *csvLines) byDefault(string) string {
 	if c.event == "" {
 		c.event = firstOf(row{c.header, c.header}, eventNames)
@@ -170,7 +171,7 @@ func (c *csvLines) read(line, field string) (Attempt, error) {
 	return c.named.read(row{c.header, fields}, field)
 }
 
-// row is a line with its header. Missing columns at the end are empty.
+// row is a line together with its header. Missing columns at the end of the line are empty.
 type row struct{ header, fields []string }
 
 func (r row) field(name string) (string, bool, error) {

@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	maxUnknown = 20   // lines that are read to find the format of a file
-	maxAhead   = 1000 // lines, of at most 1 MiB in total, that are read to choose the event
+	maxUnknown = 20   // the number of lines read to detect the format of a file
+	maxAhead   = 1000 // the number of lines, of at most 1 MiB in total, read to choose the event field
 )
 
-// begin reads lines until the format is known, or the file ends.
+// begin reads lines until the format is known or the file ends.
 func (f *file) begin() error {
 	if err := f.unpack(); err != nil {
 		return err
@@ -30,7 +30,7 @@ func (f *file) begin() error {
 	return f.chooseEvent()
 }
 
-// detect finds the format in the first lines.
+// detect detects the format from the first lines.
 func (f *file) detect() error {
 	err := f.lookAhead(func(l logLine) bool { return f.recognised(l) || len(f.waiting) > maxUnknown })
 	if err == nil && f.format == nil {
@@ -39,7 +39,8 @@ func (f *file) detect() error {
 	return err
 }
 
-// lookAhead reads lines into waiting, up to the first one for which isLast returns true.
+// lookAhead reads lines into waiting, up to and including the first line for which isLast returns
+// true.
 func (f *file) lookAhead(isLast func(logLine) bool) error {
 	for {
 		l, err := f.read()
@@ -56,8 +57,8 @@ func (f *file) lookAhead(isLast func(logLine) bool) error {
 	}
 }
 
-// recognised tries to find the format with this line. It reports whether the format and the first
-// time of the file are now known.
+// recognised tries to detect the format from the given line. It reports whether the format and the
+// first time in the file are now known.
 func (f *file) recognised(l logLine) bool {
 	if f.format == nil {
 		f.format = recognise(l.text, f.r.options, f.envelope != nil)
@@ -71,8 +72,8 @@ func (f *file) recognised(l logLine) bool {
 	return err == nil
 }
 
-// findText treats a file of unknown format as free text, if --by is a regular expression. A date in
-// any of the first lines takes precedence over a number that could be a time.
+// findText treats a file of unknown format as free text, provided that --by is a regular
+// expression. A date in any of the first lines takes precedence over a number that could be a time.
 func (f *file) findText() {
 	if f.r.options.By.Pattern == nil || f.r.options.TimeRegex != nil {
 		return
@@ -86,8 +87,8 @@ func (f *file) findText() {
 	}
 }
 
-// findHeader looks for a header in the first non-empty line. If it names three or more columns, the
-// lines below are CSV, because the third column might not contain units.
+// findHeader looks for a header in the first non-empty line. If the header names three or more
+// columns, the file is read as CSV, because its third column need not contain units.
 func (f *file) findHeader() {
 	first := slices.IndexFunc(f.waiting, func(l logLine) bool { return !isEmpty(l.text) })
 	_, timed := f.format.(*columns)
@@ -101,8 +102,8 @@ func (f *file) findHeader() {
 	}
 }
 
-// chooseEvent chooses the event field by a vote of the first lines, unless --by names one. One line
-// is not enough, because the fields that a program logs at startup differ from later ones.
+// chooseEvent lets the first lines vote for the event field, unless --by names one. A single line
+// is not enough, because programs often log different fields at startup.
 func (f *file) chooseEvent() error {
 	format, ok := f.format.(voters)
 	if by := f.r.options.By; !ok || by.Field != "" || by.Pattern != nil {
@@ -119,8 +120,8 @@ func (f *file) chooseEvent() error {
 	return err
 }
 
-// mostVotes returns the name with the most votes, and their number. Ties go to the first in
-// eventNames.
+// mostVotes returns the name that gets the most votes, and their number. Ties go to the name that
+// comes first in eventNames.
 func mostVotes(format voters, lines []logLine) (name string, n int) {
 	votes := map[string]int{}
 	for _, l := range lines {

@@ -9,8 +9,8 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// envelope removes what a container engine writes around each line of a program: a time, and
-// sometimes more. The lines inside can have any format, and do not need their own times.
+// envelope removes what a container engine adds around each line of a program: a time, and
+// sometimes more. The inner lines can have any format, and do not need times of their own.
 type envelope func(line string) (c content, ok bool)
 
 // content is the line inside an envelope.
@@ -18,7 +18,7 @@ type content struct {
 	text   string
 	at     time.Time
 	stream string // stdout or stderr, if the envelope says so
-	cut    bool   // the next line of this stream continues this line
+	cut    bool   // the next line of this stream continues this one
 }
 
 var (
@@ -26,13 +26,14 @@ var (
 	errContinues = fmt.Errorf("%w: it continues a line that was too long for Docker", errNoAttempt)
 )
 
-// wrapping is the envelope of a log. If the first lines have one, all lines must have the same one.
+// wrapping is the envelope of the lines of a log. If the first lines have an envelope, all lines
+// must have the same kind.
 type wrapping struct {
-	envelope envelope        // nil if there is none
-	cut      map[string]bool // the streams whose last line was cut
+	envelope envelope        // nil if the lines have no envelope
+	cut      map[string]bool // the streams whose last line was cut off
 }
 
-// unwrap removes the envelope of a line.
+// unwrap removes the envelope from a line.
 func (w *wrapping) unwrap(l logLine) logLine {
 	if w.envelope == nil || l.err != nil {
 		return l
@@ -51,7 +52,7 @@ func (w *wrapping) unwrap(l logLine) logLine {
 	return l
 }
 
-// setCut records whether the next line of a stream continues this one.
+// setCut records whether the next line of the same stream continues c.
 func (w *wrapping) setCut(c content) {
 	if w.cut == nil {
 		w.cut = map[string]bool{}
@@ -59,7 +60,7 @@ func (w *wrapping) setCut(c content) {
 	w.cut[c.stream] = c.cut
 }
 
-// envelopeOf returns the envelope of a line, or nil if it has none.
+// envelopeOf returns the kind of envelope that a line has, or nil if it has none.
 func envelopeOf(line string) envelope {
 	for _, open := range []envelope{openDockerFile, openCRI} {
 		if _, ok := open(line); ok {
@@ -72,9 +73,9 @@ func envelopeOf(line string) envelope {
 	return nil
 }
 
-// openDockerFile unwraps a line of Docker's json-file driver: {"log":"a
-// line\n","stream":"stdout","time":"2025-03-04T05:06:07.089Z"}. Docker splits lines of more than 16
-// KiB. Only the last part contains the end of the line.
+// openDockerFile unwraps a line written by Docker's json-file driver, such as {"log":"a
+// line\n","stream":"stdout","time":"2025-03-04T05:06:07.089Z"}. Docker splits lines longer than 16
+// KiB. Only the last part then has a newline at its end.
 func openDockerFile(line string) (c content, ok bool) {
 	if !strings.HasPrefix(line, `{"log":`) || !gjson.Valid(line) {
 		return c, false
@@ -85,8 +86,8 @@ func openDockerFile(line string) (c content, ok bool) {
 	return c, ok && v[0].Type == gjson.String && v[1].Type == gjson.String
 }
 
-// openCRI unwraps a line as stored by Kubernetes: a time, the stream, F or P for a full or partial
-// line, and the line.
+// openCRI unwraps a line stored by Kubernetes. It consists of a time, the stream, F or P for a full
+// or partial line, and the program's own line.
 func openCRI(line string) (c content, ok bool) {
 	stamp, rest, _ := strings.Cut(line, " ")
 	stream, rest, _ := strings.Cut(rest, " ")
@@ -98,8 +99,8 @@ func openCRI(line string) (c content, ok bool) {
 	return content{text, at, stream, tag == "P"}, ok
 }
 
-// isDockerLogs reports whether a line has the format of docker logs -t: a time with nine digits
-// after the second, and the line.
+// isDockerLogs reports whether a line looks like the output of docker logs -t: a time with nine
+// decimal places, followed by the program's line.
 func isDockerLogs(line string) bool {
 	const width = len("2025-03-04T05:06:07.089000000Z")
 	if len(line) < width || line[19] != '.' || line[width-1] != 'Z' || len(line) > width && line[width] != ' ' {
@@ -109,8 +110,8 @@ func isDockerLogs(line string) bool {
 	return ok
 }
 
-// openStamped unwraps a line that begins with a time. Programs that write such times themselves
-// omit trailing zeros.
+// openStamped unwraps a line that begins with a time as container engines write it. Programs that
+// log such times themselves omit trailing zeros.
 func openStamped(line string) (c content, ok bool) {
 	stamp, text, _ := strings.Cut(line, " ")
 	at, ok := parseRFC3339(stamp)

@@ -11,20 +11,21 @@ import (
 
 // record is a line with named fields.
 type record interface {
-	// field returns the value of a field. If the value is an object or an array, err says so.
+	// field returns the value of the named field. If the value is an object or an array, it returns
+	// an error.
 	field(name string) (text string, found bool, err error)
-	// names returns the names of the fields.
+	// names returns the names of all fields.
 	names() []string
 }
 
-// named is a format that reads lines with named fields. Loggers choose different names. The first
-// line that has a field with a well-known name for the time determines the time field. The event is
-// the field with the well-known name that most of the first lines have.
+// named is a format whose lines have named fields. Loggers choose different names. The time field
+// is determined by the first line that has a field with a well-known name for the time. The event
+// field is the well-known name that most of the first lines have.
 type named struct {
-	timeField string // empty until it is known
-	event     string // empty until it is known
-	layout    string // the layout of the time; empty means one of the known formats
-	dated     bool   // the envelope has the times of the lines, so no field is needed
+	timeField string // empty until known
+	event     string // empty until known
+	layout    string // the layout of the time; empty means any known format
+	dated     bool   // times come from the envelope, so no time field is needed
 }
 
 var (
@@ -47,7 +48,7 @@ func newNamed(o Options, dated bool) named {
 
 func (*named) fields() []string { return nil }
 
-// firstOf returns the first of the names for which a record has a value, or "".
+// firstOf returns the first of the given names for which r has a value, or "" if there is none.
 func firstOf(r record, names []string) string {
 	for _, name := range names {
 		if _, found, err := r.field(name); found && err == nil {
@@ -60,10 +61,10 @@ func firstOf(r record, names []string) string {
 // setEvent sets the event field.
 func (n *named) setEvent(name string) { n.event = name }
 
-// eventField returns the event field, or "" if no line has had one yet.
+// eventField returns the event field, or "" if no line so far has had one.
 func (n *named) eventField() string { return n.event }
 
-// eventOf returns the event field of a record, for use if --by names none.
+// eventOf returns the event field of r. It is used if --by does not name a field.
 func (n *named) eventOf(r record) string {
 	if n.event == "" {
 		n.event = firstOf(r, eventNames)
@@ -118,7 +119,7 @@ func (n *named) at(r record) (at time.Time, err error) {
 	return parseLayout(n.layout, text)
 }
 
-// parseLayout parses a time in a layout of package time. If the layout is empty, it accepts the
+// parseLayout parses a time in a layout of package time. If the layout is empty, it accepts all
 // known formats.
 func parseLayout(layout, text string) (time.Time, error) {
 	if layout == "" {
@@ -131,7 +132,7 @@ func parseLayout(layout, text string) (time.Time, error) {
 	return at.UTC(), nil
 }
 
-// missingTime returns an error that lists the fields that could contain the time.
+// missingTime returns an error that lists the fields that might contain the time.
 func missingTime(r record, name string) error {
 	names := r.names()
 	if names == nil {
@@ -143,15 +144,15 @@ func missingTime(r record, name string) error {
 	return fmt.Errorf("it has no field %q; choose one with --time-field: %s", name, shorten(names))
 }
 
-// holdsTime reports whether a field contains a time from 1990 to 2099. Smaller numbers are probably
-// not times.
+// holdsTime reports whether the named field contains a time from 1990 to 2099. Smaller numbers are
+// unlikely to be times.
 func holdsTime(r record, name string) bool {
 	text, _, err := r.field(name)
 	at, errTime := parseAnyTime(text)
 	return err == nil && errTime == nil && at.Year() >= 1990 && at.Year() < 2100
 }
 
-// missingFieldError says that a line is not an attempt, because it lacks the field of --by.
+// missingFieldError says that a line is not an attempt, because it lacks the field that --by names.
 type missingFieldError struct {
 	name   string
 	record record
@@ -177,7 +178,7 @@ func shorten(names []string) string {
 	return text
 }
 
-// logfmt reads lines of key=value pairs, as written by slog's TextHandler:
+// logfmt reads lines of key=value pairs, as slog's TextHandler writes them:
 // time=2025-03-04T05:06:07Z level=INFO msg="log in" ip=192.0.2.1.
 type logfmt struct{ named }
 
@@ -187,8 +188,8 @@ func (l *logfmt) vote(line string) string { return firstOf(pairs(line), eventNam
 
 func (l *logfmt) read(line, field string) (Attempt, error) { return l.named.read(pairs(line), field) }
 
-// asLogfmt returns the format of a line with its time in a pair. If an envelope has the time, the
-// line needs at least two pairs.
+// asLogfmt returns the format of a line that has its time in a pair. If the time is in an envelope,
+// the line must have at least two pairs.
 func asLogfmt(line string, o Options, dated bool) format {
 	l := ifRead(&logfmt{newNamed(o, dated)}, line)
 	if l == nil || len(pairs(line).names()) < 2 {
@@ -197,9 +198,9 @@ func asLogfmt(line string, o Options, dated bool) format {
 	return l
 }
 
-// goLog reads the output of package log: a time such as 2025/03/04 05:06:07.089, and a message. The
-// message may end in pairs, as with slog's default handler. The message is not quoted, so goLog
-// rejects a line with a duplicate pair.
+// goLog reads the output of package log: a time such as 2025/03/04 05:06:07.089, followed by a
+// message. The message may end in pairs, as slog's default handler writes them. Because the message
+// is not quoted, goLog rejects lines with duplicate pairs.
 type goLog struct{ logfmt }
 
 var errGoLog = errors.New("it does not begin with a time such as 2025/03/04 05:06:07")
@@ -221,11 +222,12 @@ func asGoLog(line string, _ Options, _ bool) format {
 	return ifRead(&goLog{logfmt{named{dated: true}}}, line)
 }
 
-// pairs holds the key=value pairs of a line. Quoted values have the format of strconv.Quote. Other
-// words are ignored.
+// pairs holds the key=value pairs of a line. Values may be quoted as by strconv.Quote. Other words
+// are ignored.
 type pairs string
 
-// next splits off the first pair, with its raw value. A word without = has no key.
+// next splits off the first pair. The value is returned in its raw form. A word without = has an
+// empty key.
 func (p pairs) next() (key, value string, rest pairs) {
 	s := strings.TrimLeft(string(p), " ")
 	end := strings.IndexAny(s, "= ")
@@ -269,7 +271,7 @@ func (p pairs) names() (all []string) {
 	return all
 }
 
-// unquote returns the content of a quoted value. A value that was cut off stays unchanged.
+// unquote returns the content of a quoted value. It returns a truncated value unchanged.
 func unquote(value string) string {
 	if !strings.HasPrefix(value, `"`) {
 		return value

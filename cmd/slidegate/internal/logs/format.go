@@ -7,38 +7,38 @@ import (
 	"strings"
 )
 
-// format reads lines of one kind of log. It can keep state from line to line, so it serves one
-// file.
+// format reads lines of one kind of log. It can keep state between lines, so each file needs its
+// own format.
 type format interface {
-	// fields returns the names that By may have in this format, or nil if it may have any.
+	// fields returns the names that By may use with this format, or nil if By may use any name.
 	fields() []string
-	// byDefault returns the event field for use if By names none.
+	// byDefault returns the event field to use if By does not name one.
 	byDefault(line string) string
-	// read parses a line. Event is the value of the field, which may be empty: the caller checks that.
-	// Account is set if the format knows who logs in. With the field anyField, every line that has a
-	// time is an attempt. For a line that is not an attempt, the error wraps errNoAttempt. Any other
-	// error says why the line cannot be read.
+	// read parses a line. Event is the value of the given field. It may be empty; the caller checks
+	// that. Account is set if the format knows who logs in. If field is anyField, every line that
+	// has a time is an attempt. If the line is not an attempt, the error wraps errNoAttempt. Any
+	// other error says why the line cannot be read.
 	read(line, field string) (Attempt, error)
 }
 
-// voters is a format whose first lines choose the event field. Each line votes for the first
+// voters is a format whose event field is chosen by the first lines. Each line votes for the first
 // well-known name that it has.
 type voters interface {
 	vote(line string) string
 	setEvent(field string)
 }
 
-// anyField makes a format parse only the time.
+// anyField makes a format parse nothing but the time.
 const anyField = ""
 
 var errNoAttempt = errors.New("no attempt")
 
-// formats holds the known formats, in the order in which they are tried. Each function returns nil
-// if the line has another format. dated means that an envelope has the times of the lines.
+// formats lists the known formats in the order in which they are tried. Each function returns nil
+// if the line has a different format. If dated is set, the time of each line is in an envelope.
 var formats = []func(line string, o Options, dated bool) format{asJSON, asSyslog, asWeb, asALB, asLogfmt, asGoLog, asColumns, asCSV}
 
-// recognise returns the format of a file with the given line, or nil if the line does not reveal
-// it.
+// recognise returns the format of a file that contains the given line, or nil if the line does not
+// reveal the format.
 func recognise(line string, o Options, dated bool) format {
 	if o.TimeRegex != nil {
 		return asText(line, o, dated)
@@ -51,7 +51,7 @@ func recognise(line string, o Options, dated bool) format {
 	return nil
 }
 
-// ifRead returns a format if it can read the line, or nil.
+// ifRead returns f if it can read the line, or nil otherwise.
 func ifRead(f format, line string) format {
 	if _, err := f.read(line, anyField); err != nil {
 		return nil
@@ -59,12 +59,12 @@ func ifRead(f format, line string) format {
 	return f
 }
 
-// has reports whether By may name a field.
+// has reports whether By may use the given field with f.
 func has(f format, field string) bool {
 	return f.fields() == nil || slices.Contains(f.fields(), field)
 }
 
-// checkOptions returns an error for options that the format of the file does not support.
+// checkOptions returns an error if the file's format does not support the options.
 func (o Options) checkOptions(name string, f format) error {
 	_, named := f.(interface{ eventField() string })
 	_, isText := f.(*freeText)
@@ -80,7 +80,7 @@ func (o Options) checkOptions(name string, f format) error {
 	return o.checkField(name, f, isText)
 }
 
-// checkField returns an error for a field that no line can have.
+// checkField returns an error if By uses a field that no line can have.
 func (o Options) checkField(name string, f format, isText bool) error {
 	switch field := o.By.field(f, ""); {
 	case o.By.Pattern != nil || o.By.Field == "" && !isText:
@@ -93,8 +93,8 @@ func (o Options) checkField(name string, f format, isText bool) error {
 	return nil
 }
 
-// account returns the account of an attempt, if Options.Accounts is set. It does not keep the line
-// in memory.
+// account returns the account of an attempt if Options.Accounts is set. The result does not keep
+// the line in memory.
 func (o Options) account(a Attempt) string {
 	if !o.Accounts {
 		return ""

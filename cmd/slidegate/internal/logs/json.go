@@ -9,9 +9,9 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// jsonLines reads logs with one JSON object per line. A field is looked up by its name at the top
-// level, and then as a path into nested objects, such as request.remote_ip. A field named units
-// contains the units of the attempt.
+// jsonLines reads logs with one JSON object per line. The name of a field is looked up at the top
+// level first, and then interpreted as a path into nested objects, such as request.remote_ip. A
+// field "units" contains the units of the attempt.
 type jsonLines struct{ named }
 
 var errNoObject = errors.New("it is not a JSON object")
@@ -44,7 +44,7 @@ func (j *jsonLines) read(line, field string) (a Attempt, err error) {
 	return j.named.read(jsonObject{gjson.Parse(line)}, field)
 }
 
-// jsonObject is a line with a JSON object.
+// jsonObject is a line that consists of a JSON object.
 type jsonObject struct{ gjson.Result }
 
 func (o jsonObject) field(name string) (string, bool, error) {
@@ -58,7 +58,8 @@ func (o jsonObject) field(name string) (string, bool, error) {
 
 func (o jsonObject) names() []string { return namesIn(o.Result, "") }
 
-// namesIn returns the paths of the fields with a single value, in an object and its nested objects.
+// namesIn returns the paths of all fields that hold a single value, in object and the objects
+// nested in it.
 func namesIn(object gjson.Result, path string) (names []string) {
 	for key, value := range object.ForEach {
 		if name := path + key.Str; value.IsObject() {
@@ -83,8 +84,8 @@ func lookUp(object gjson.Result, name string) gjson.Result {
 	return v
 }
 
-// member finds a name in an object, even if it contains characters that are special to gjson. If
-// the name occurs twice, the first one wins.
+// member returns the value of name in an object, even if name contains characters that are special
+// to gjson. If the name occurs twice, the first occurrence counts.
 func member(v gjson.Result, name string) gjson.Result {
 	if !v.IsObject() {
 		return gjson.Result{}
@@ -92,7 +93,7 @@ func member(v gjson.Result, name string) gjson.Result {
 	return v.Get(gjson.Escape(name))
 }
 
-// text returns the value of a field without quotes. It returns "" for null.
+// text returns the value of the named field without quotes, or "" for null.
 func text(v gjson.Result, name string) (string, error) {
 	switch {
 	case v.IsObject():
@@ -105,7 +106,7 @@ func text(v gjson.Result, name string) (string, error) {
 	return literal(v), nil
 }
 
-// literal returns a value as a string. Numbers keep their spelling.
+// literal returns a value as a string. Numbers are spelled as in the input.
 func literal(v gjson.Result) string {
 	if v.Type == gjson.String {
 		return v.Str
@@ -113,7 +114,8 @@ func literal(v gjson.Result) string {
 	return v.Raw
 }
 
-// wholeNumber returns 3.0 as 3, and 1e2 as 100.
+// wholeNumber rewrites a whole number without decimals or an exponent: 3.0 becomes 3, and 1e2
+// becomes 100.
 func wholeNumber(s string) string {
 	s = withoutExponent(s)
 	if whole, fraction, _ := strings.Cut(s, "."); strings.Trim(fraction, "0") == "" {
@@ -122,8 +124,9 @@ func wholeNumber(s string) string {
 	return s
 }
 
-// withoutExponent returns 1.741064767e9 as 1741064767, exactly. It returns a string unchanged if it
-// is not such a number, or is far beyond all times and units.
+// withoutExponent rewrites a number without its exponent and without loss: 1.741064767e9 becomes
+// 1741064767. It returns a string unchanged if it is not such a number or is far larger than any
+// time or number of units.
 func withoutExponent(s string) string {
 	e := strings.IndexAny(s, "eE")
 	if e < 0 {

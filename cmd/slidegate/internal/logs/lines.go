@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	maxLine = 1 << 20 // the longest line in bytes, without its newline; longer lines are skipped, and counted as unreadable
+	maxLine = 1 << 20 // the longest line in bytes, without its newline; longer lines are skipped and counted as unreadable
 	buffer  = 1 << 16
 )
 
-// source reads the lines of one file, which may be compressed with gzip.
+// source reads the lines of a file, which may be compressed with gzip.
 type source struct {
 	name    string
 	in      *bufio.Reader
 	opened  io.Closer
-	stop    func() bool // keeps the end of the context from closing the file
+	stop    func() bool // keeps the file from being closed when the context is done
 	gzipped bool
-	lines   int // the number of lines read
+	lines   int // the number of lines read so far
 }
 
 // logLine is one line of a log.
@@ -32,7 +32,8 @@ type logLine struct {
 	err    error     // why the line cannot be read
 }
 
-// newSource returns a source for an open file. If progress is not nil, every byte is copied to it.
+// newSource returns a source for an open file. If progress is not nil, all bytes read are also
+// written to it.
 func newSource(name string, opened io.ReadCloser, progress io.Writer) source {
 	var in io.Reader = opened
 	if progress != nil {
@@ -43,11 +44,11 @@ func newSource(name string, opened io.ReadCloser, progress io.Writer) source {
 
 func (s *source) close() {
 	s.stop()
-	_ = s.opened.Close() // it was only read
+	_ = s.opened.Close() // the file was only read
 }
 
-// readLine returns the next line without its newline, or io.EOF. Any other error is one sentence
-// for the user.
+// readLine returns the next line without its newline. At the end, it returns io.EOF. Any other
+// error is a sentence for the user.
 func (s *source) readLine() (logLine, error) {
 	text, err := s.in.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
@@ -66,8 +67,8 @@ func (s *source) readLine() (logLine, error) {
 	return l, err
 }
 
-// readLong reads the rest of a line that does not fit into the buffer. It discards a line that is
-// too long.
+// readLong reads the rest of a line that does not fit into the buffer. If the line is too long,
+// readLong discards it.
 func (s *source) readLong(text []byte) ([]byte, error) {
 	for {
 		more, err := s.in.ReadSlice('\n')

@@ -1,13 +1,13 @@
-// Package logs reads the attempts in logs, in chronological order. It reads:
+// Package logs reads attempts from logs, in chronological order. It can read:
 //
-//   - messages of sshd and of other programs in a syslog
+//   - messages of sshd and other programs in a syslog
 //   - access logs of web servers and load balancers
 //   - lines with named fields: JSON, logfmt, CSV
 //   - the output of Go's package log
-//   - lines time,event
-//   - any other lines with a time
+//   - lines of the form time,event
+//   - any other lines that contain a time
 //
-// The lines can be wrapped as Docker or Kubernetes stores them.
+// Docker and Kubernetes may have wrapped the lines.
 package logs
 
 import (
@@ -24,61 +24,61 @@ import (
 	"unicode/utf8"
 )
 
-// Attempt represents an attempt recorded by one line of a log, with its repetitions.
+// Attempt represents the attempt that a line of a log records, possibly repeated.
 type Attempt struct {
 	At        time.Time
 	Event     string
-	Account   string // the account of a login; empty unless Options.Accounts is true
-	Units     int64  // 1 or more
+	Account   string // the account of a login; empty unless Options.Accounts is set
+	Units     int64  // at least 1
 	Times     int    // repetitions: syslog writes "message repeated 5 times"
-	Succeeded bool   // the log says that the password or key was right
-	HasResult bool   // the log says whether it was
+	Succeeded bool   // according to the log, the password or key was right
+	HasResult bool   // the log says whether the password or key was right
 	Yearless  bool   // the line has no year, so one was assumed
 }
 
-// Options sets how logs are read.
+// Options configures how logs are read.
 type Options struct {
 	By         By
-	TimeField  string         // the field with the time, in lines with named fields; empty: the first with a well-known name, and files may have any format
-	TimeRegex  *regexp.Regexp // finds the time with its one group, in lines of any format; nil means that lines have a known format
+	TimeField  string         // the field with the time, for lines with named fields; if empty, the first with a well-known name, and files may have any format
+	TimeRegex  *regexp.Regexp // its single group finds the time in lines of any format; nil means that lines have a known format
 	TimeFormat string         // the layout of the time in TimeField or TimeRegex, as in package time; empty means a known format
-	Accounts   bool           // also set the account of each attempt; the files must then be logs of sshd
-	Sort       bool           // sort all attempts by time first; otherwise only the files are merged
+	Accounts   bool           // also set the account of each attempt; all files must then be logs of sshd
+	Sort       bool           // sort all attempts by time; if not set, the files are only merged
 	Stdin      io.Reader      // read for the file name "-"
-	Progress   io.Writer      // receives every byte that is read from files; may be nil
+	Progress   io.Writer      // receives every byte read from the files; may be nil
 }
 
-// Stats counts what has been read so far.
+// Stats describes what has been read so far.
 type Stats struct {
 	Lines           int
-	NoAttempt       int    // readable lines without an attempt, including empty ones
-	FirstNoEvent    string // where the first line is that could be an attempt but has no event, and why; or empty
+	NoAttempt       int    // readable lines that are not attempts, including empty lines
+	FirstNoEvent    string // where the first line is that could be an attempt but has no event, and why; empty if there is none
 	Unreadable      int
-	FirstUnreadable string // where the first unreadable line is, and why; or empty
+	FirstUnreadable string // where the first unreadable line is, and why it is unreadable; empty if there is none
 	Attempts        int
-	WithResult      int           // attempts with a result in the log: success or failure
+	WithResult      int           // attempts for which the log says whether they succeeded
 	Succeeded       int           // attempts that succeeded
-	Yearless        int           // attempts in lines without a year
-	OutOfOrder      int           // attempts dated before an earlier line
-	FurthestBack    time.Duration // the furthest that any is dated before an earlier line
-	From, To        time.Time     // the earliest and the latest attempt
+	Yearless        int           // attempts from lines without a year
+	OutOfOrder      int           // attempts with an earlier time than a line before them
+	FurthestBack    time.Duration // the largest difference between the time of such an attempt and that of a line before it
+	From, To        time.Time     // the times of the earliest and the latest attempt
 }
 
-// Reader merges the attempts of several files in chronological order: it always takes the file
-// whose next attempt is the earliest. Within a file, it keeps the order of the lines, so clock
-// steps in a log remain visible. It holds one attempt per file in memory, or all if Options.Sort is
-// true.
+// Reader merges the attempts of several files in chronological order, by always taking the file
+// whose next attempt is the earliest. Within a file, the order of the lines is kept, so that clock
+// steps in a log remain visible. A Reader holds one attempt per file in memory, or all attempts if
+// Options.Sort is set.
 type Reader struct {
 	Stats
 
 	options Options
 	files   []*file
-	begun   bool      // every file has its next attempt
+	begun   bool      // the next attempt of every file has been read
 	sorted  []Attempt // the remaining attempts, if Options.Sort is set
 }
 
-// Open opens the logs and detects their formats. The name "-" means standard input. When the
-// context ends, Open stops waiting for a pipe. Every error is one sentence for the user.
+// Open opens the named logs and detects their formats. The name "-" means standard input. When ctx
+// is done, Open no longer waits for a pipe. Every error is a sentence for the user.
 func Open(ctx context.Context, names []string, o Options) (*Reader, error) {
 	if err := checkNames(names); err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func Open(ctx context.Context, names []string, o Options) (*Reader, error) {
 	return r, nil
 }
 
-// OpenText returns a Reader of one log in memory.
+// OpenText returns a Reader for a single log, given as text.
 func OpenText(name, text string, o Options) (*Reader, error) {
 	r := &Reader{options: o}
 	f := newFile(name, io.NopCloser(strings.NewReader(text)), r)
@@ -114,8 +114,8 @@ func (r *Reader) Close() {
 	}
 }
 
-// Next returns the next attempt, or io.EOF. Any other error is one sentence for the user, and
-// final.
+// Next returns the next attempt. At the end, it returns io.EOF. Any other error is a sentence for
+// the user, and final.
 func (r *Reader) Next() (a Attempt, err error) {
 	switch {
 	case !r.options.Sort:
@@ -133,7 +133,7 @@ func (r *Reader) Next() (a Attempt, err error) {
 	return a, err
 }
 
-// merge returns the earliest of the files' next attempts. Ties go to the file that begins first.
+// merge returns the earliest of the files' next attempts. Ties go to the file that starts first.
 func (r *Reader) merge() (Attempt, error) {
 	if err := r.begin(); err != nil {
 		return Attempt{}, err
@@ -164,7 +164,7 @@ func (r *Reader) begin() error {
 	return nil
 }
 
-// sort reads all attempts, and sorts them by time.
+// sort reads all attempts and sorts them by time.
 func (r *Reader) sort() error {
 	held := map[string]string{}
 	for {
@@ -182,7 +182,7 @@ func (r *Reader) sort() error {
 	return nil
 }
 
-// intern returns the string from held, so that equal strings share one copy in memory.
+// intern returns the copy of text in held, so that equal strings share their memory.
 func intern(held map[string]string, text string) string {
 	if first, ok := held[text]; ok {
 		return first
@@ -221,12 +221,12 @@ func (s *Stats) count(a Attempt) {
 	}
 }
 
-// skip counts a line without an attempt, or one that cannot be read.
+// skip counts a line that is not an attempt or cannot be read.
 func (s *Stats) skip(name string, number int, why error) {
 	switch {
 	case errors.Is(why, errNoAttempt):
 		s.NoAttempt++
-		if s.FirstNoEvent == "" && why != errNoAttempt { //nolint:errorlint // if wrapped, it gives a reason
+		if s.FirstNoEvent == "" && why != errNoAttempt { //nolint:errorlint // if wrapped, the error states a reason
 			s.FirstNoEvent = fmt.Sprintf("line %d of %s: %v", number, Shown(name), why)
 		}
 	default:
@@ -237,8 +237,8 @@ func (s *Stats) skip(name string, number int, why error) {
 	}
 }
 
-// anyAttempt returns io.EOF, or an error if the logs contain no attempt at all, which probably
-// means that they are the wrong logs.
+// anyAttempt returns io.EOF. If the logs contain no attempt at all, it returns an error instead,
+// because they are probably the wrong logs.
 func (r *Reader) anyAttempt() error {
 	switch names := r.names(); {
 	case r.Attempts > 0 || len(r.sorted) > 0:
@@ -257,8 +257,7 @@ func (r *Reader) anyAttempt() error {
 	}
 }
 
-// Field returns the event field of the first log with named fields. It returns "" if By names the
-// event.
+// Field returns the event field of the first log with named fields, or "" if By names the event.
 func (r *Reader) Field() string {
 	if r.options.By.Field != "" || r.options.By.Pattern != nil {
 		return ""
@@ -279,8 +278,8 @@ func (r *Reader) names() string {
 	return strings.Join(s, ", ")
 }
 
-// Shown returns a string in a form that is safe on a terminal: quoted if it contains control
-// characters or is not UTF-8.
+// Shown returns text in a form that is safe to print on a terminal. It quotes text that contains
+// control characters or is not valid UTF-8.
 func Shown(text string) string {
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return strconv.Quote(text)
@@ -288,8 +287,8 @@ func Shown(text string) string {
 	return text
 }
 
-// ShellQuoted quotes a string for a shell. It uses single quotes unless none are needed, so that a
-// regular expression appears as it was typed.
+// ShellQuoted quotes text for a shell. It uses single quotes if quotes are needed, so that a
+// regular expression looks the way it was typed.
 func ShellQuoted(text string) string {
 	const plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.,:/@%+"
 	if text != "" && strings.Trim(text, plain) == "" {
@@ -305,10 +304,11 @@ func lines(n int) string {
 	return fmt.Sprintf("%d lines", n)
 }
 
-// assumeYears chooses years for the files without years. Such a file starts in the year that brings
-// it nearest to the last-starting file with years. If no file has years, their starts lie on a
-// circle of one year, and the first file is the one after the largest gap. So rotated logs follow
-// each other across New Year, whatever the order of their names.
+// assumeYears assigns years to files whose lines have none. If some files have years, each other
+// file starts in the year that brings it closest to whichever of those files starts last. If no
+// file has years, all starts are placed on a circle of one year, and the first file is the one
+// after the largest gap. Rotated logs therefore follow each other across New Year, whatever the
+// order of their names.
 func (r *Reader) assumeYears() {
 	var dated time.Time
 	var yearless []*file
@@ -328,7 +328,7 @@ func (r *Reader) assumeYears() {
 	}
 }
 
-// startsAt makes a file without years start at t.
+// startsAt makes a file whose lines have no year start at t.
 func (f *file) startsAt(t time.Time) {
 	f.start = t
 	if c, ok := f.format.(interface{ startAt(time.Time) }); ok {
@@ -356,13 +356,13 @@ func (r *Reader) chain(files []*file) {
 	}
 }
 
-// inYear returns the time since the start of the year, as in a leap year.
+// inYear returns the time elapsed since the start of t's year, counted as in a leap year.
 func inYear(t time.Time) time.Duration {
 	const leap = 2000
 	return time.Date(leap, t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC).Sub(time.Date(leap, 1, 1, 0, 0, 0, 0, time.UTC))
 }
 
-// nearest moves t to the year that brings it nearest to other.
+// nearest moves t into the year that brings it closest to other.
 func nearest(t, other time.Time) (best time.Time) {
 	for year := other.Year() - 8; year <= other.Year()+8; year++ { // a leap day may be 8 years away
 		c := sameDate(t, year)

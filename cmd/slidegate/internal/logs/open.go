@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// checkNames returns an error if one of the files cannot be read. Open calls it before it reads any
+// checkNames returns an error if any of the files cannot be read. Open calls it before reading any
 // of them.
 func checkNames(names []string) error {
 	for i, name := range names {
@@ -31,8 +31,8 @@ func checkNames(names []string) error {
 	return nil
 }
 
-// Size returns the number of bytes of all files, or -1 if one is not a regular file, whose size is
-// unknown.
+// Size returns the total size of the files in bytes. It returns -1 if any of them is not a regular
+// file, because its size is unknown.
 func Size(names []string) (bytes int64) {
 	for _, name := range names {
 		info, err := os.Stat(name)
@@ -44,10 +44,10 @@ func Size(names []string) (bytes int64) {
 	return bytes
 }
 
-// unreadable returns an error that says why a file cannot be read, and what to do.
+// unreadable returns an error that says why the named file cannot be read, and what to do about it.
 func unreadable(name string, err error) error {
 	if path := (*fs.PathError)(nil); errors.As(err, &path) {
-		err = path.Err // does not repeat the name of the file
+		err = path.Err // does not repeat the file name
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -69,7 +69,7 @@ func (r *Reader) open(ctx context.Context, name string) (*file, error) {
 		return nil, unreadable(name, err)
 	}
 	f := newFile(name, opened, r)
-	f.stop = context.AfterFunc(ctx, func() { _ = opened.Close() }) // an interrupt stops the wait for a pipe
+	f.stop = context.AfterFunc(ctx, func() { _ = opened.Close() }) // an interrupt must end the wait for a pipe
 	if err := f.begin(); err != nil {
 		f.close()
 		return nil, err
@@ -77,8 +77,8 @@ func (r *Reader) open(ctx context.Context, name string) (*file, error) {
 	return f, nil
 }
 
-// openFile opens a file. When the context ends, it stops waiting for a program that writes to a
-// pipe.
+// openFile opens the named file. When ctx is done, it no longer waits for a program that writes to
+// a pipe.
 func openFile(ctx context.Context, name string) (*os.File, error) {
 	type opened struct {
 		*os.File
@@ -97,8 +97,8 @@ func openFile(ctx context.Context, name string) (*os.File, error) {
 	}
 }
 
-// interruptible returns a reader of the input that ends with the context. Closing a terminal would
-// not stop a pending read.
+// interruptible returns a reader of in that ends when ctx is done. Closing a terminal would not
+// interrupt a pending read.
 func interruptible(ctx context.Context, in io.Reader) io.ReadCloser {
 	r, w := io.Pipe()
 	context.AfterFunc(ctx, func() { w.CloseWithError(ctx.Err()) })

@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// syslog reads the log of sshd, in one of the syslog formats: a time, a host, a program, a message.
-// An attempt is a message "Failed <method> for <user> from <address> port <port>", or the same with
-// Accepted, from sshd or one of its processes. With anyField, every line of any program is an
-// attempt.
+// syslog reads the log of sshd in any of the syslog formats: a time, a host, a program and a
+// message. A message is an attempt if it comes from sshd or one of its processes and reads "Failed
+// <method> for <user> from <address> port <port>", or the same with Accepted. With anyField, every
+// line of any program is an attempt.
 type syslog struct{ calendar }
 
 var (
 	errHeader = errors.New("the header before sshd has an unknown format; write the log with journalctl -u ssh -o short-iso")
 	errTime   = errors.New("it does not begin with a time in a known format; write the log with journalctl -o short-iso")
 
-	// saidBySSHD matches the header of an sshd message, in any format, up to the message.
+	// saidBySSHD matches the header of an sshd message in any of the formats, up to the message.
 	saidBySSHD = regexp.MustCompile(`\bsshd(?:-session|-auth)?(?:(?:\[\d+\])?:| \d+ - -) +`)
 )
 
@@ -55,7 +55,7 @@ func (s *syslog) read(line, field string) (Attempt, error) {
 	return a.login(message, field)
 }
 
-// login returns the attempt with the account, address and result from an sshd message.
+// login adds the account, the address and the result from an sshd message to the attempt.
 func (a Attempt) login(message, field string) (Attempt, error) {
 	user, from, err := cutLogin(message)
 	if err != nil {
@@ -72,7 +72,7 @@ func (a Attempt) login(message, field string) (Attempt, error) {
 	return a, nil
 }
 
-// cutTag splits the part after the time: the host, the facility and level (on some systems), the
+// cutTag splits what follows the time: the host, on some systems the facility and level, the
 // program with its process ID, and the message.
 func cutTag(rest string) (program, message string, ok bool) {
 	host, rest, _ := strings.Cut(rest, " ")
@@ -98,8 +98,8 @@ func isNumber(s string) bool {
 	return s != ""
 }
 
-// cutRepeated unpacks "message repeated 5 times: [ … ]". It returns the message and the number of
-// repetitions.
+// cutRepeated unpacks "message repeated 5 times: [ … ]". It returns the inner message and the
+// number of repetitions.
 func cutRepeated(message string) (string, int) {
 	rest, ok := strings.CutPrefix(message, "message repeated ")
 	if !ok {
@@ -114,8 +114,8 @@ func cutRepeated(message string) (string, int) {
 	return inner, n
 }
 
-// headerError returns the error for a line with an unknown header. An sshd attempt is unreadable;
-// any other line is not an attempt.
+// headerError returns the error for a line with an unknown header. If the line is an sshd attempt,
+// it is unreadable. Any other line is not an attempt.
 func headerError(line string) error {
 	if said := saidBySSHD.FindStringIndex(line); said != nil {
 		message, _ := cutRepeated(line[said[1]:])
@@ -126,10 +126,10 @@ func headerError(line string) error {
 	return errNoAttempt
 }
 
-// cutLogin returns who attempts a login, and from where. The client chooses the user name, which
+// cutLogin returns who attempted a login, and from where. The client chooses the user name, which
 // can imitate the rest of the line, and strings in a certificate, which can imitate another end of
-// the line. Therefore, an origin counts only if everything after it could have been written by
-// sshd. A line with two such origins is unreadable.
+// the line. Therefore, cutLogin accepts an origin only if sshd could have written everything after
+// it. A line with two acceptable origins is unreadable.
 func cutLogin(message string) (user, from string, err error) {
 	method, rest, ok := strings.Cut(message, " for ")
 	_, method, spaced := strings.Cut(method, " ")
@@ -157,13 +157,14 @@ func cutLogin(message string) (user, from string, err error) {
 var (
 	errTwoOrigins = errors.New("it names two addresses, and a client may have invented one")
 
-	// keyInfo matches what sshd writes after the port if an attempt uses a key: its type and
-	// fingerprint, its certificate, and the names that a host vouches for. With GSSAPI, it matches the
-	// principal.
+	// keyInfo matches what sshd writes after the port if an attempt uses a key: the key's type and
+	// fingerprint, its certificate, and the names for which a host vouches. With GSSAPI, it matches
+	// the principal.
 	keyInfo = regexp.MustCompile(`^: (?:\S+|\S+ \S+|\S+-CERT (?:\S+ )?ID .* \(serial \d+\) CA \S+ \S+)(?:, client user ".*", client host ".*")?$`)
 )
 
-// cutOrigin parses "<address> port <port>". The protocol, [preauth] and the key may follow.
+// cutOrigin parses "<address> port <port>", optionally followed by the protocol, [preauth] and the
+// key.
 func cutOrigin(s string) (address string, ok bool) {
 	address, s, _ = strings.Cut(s, " port ")
 	port := len(s) - len(strings.TrimLeft(s, "0123456789"))
@@ -178,8 +179,8 @@ func cutOrigin(s string) (address string, ok bool) {
 	return address, s == "" || isKeyInfo(s)
 }
 
-// isKeyInfo reports whether keyInfo matches. It checks the usual format, a type and a fingerprint,
-// without the regular expression, which is faster.
+// isKeyInfo reports whether keyInfo matches s. It recognizes the most common form, a type and a
+// fingerprint, without the regular expression, because that is faster.
 func isKeyInfo(s string) bool {
 	key, ok := strings.CutPrefix(s, ": ")
 	kind, fingerprint, _ := strings.Cut(key, " ")
@@ -189,8 +190,8 @@ func isKeyInfo(s string) bool {
 	return keyInfo.MatchString(s)
 }
 
-// isSSHD reports whether a program is a process of OpenSSH's server. The names with a dash came
-// with versions 9.8 and 10.
+// isSSHD reports whether program is a process of the OpenSSH server. The names with a dash were
+// introduced in versions 9.8 and 10.
 func isSSHD(program string) bool {
 	return program == "sshd" || program == "sshd-session" || program == "sshd-auth"
 }

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// freeText reads lines of any format that have a time somewhere. --by must be a regular expression.
+// freeText reads lines of any format that contain a time. --by must be a regular expression.
 type freeText struct {
 	calendar
-	where  *regexp.Regexp // finds the time with its one group; nil means the first time in a line
-	layout string         // the layout of the time; empty: one of the known forms
-	unix   bool           // times are numbers, because none of the first lines has a date
-	dated  bool           // the envelope has the times of the lines
+	where  *regexp.Regexp // its single group finds the time; nil means the first time in the line
+	layout string         // the layout of the time; empty means any known format
+	unix   bool           // times are numbers, because none of the first lines contains a date
+	dated  bool           // times come from the envelope
 }
 
 var (
@@ -22,12 +22,12 @@ var (
 	errByGroup = errors.New("its lines have no fields, so --by has to be a regular expression with a group, as in " + exampleBy)
 )
 
-// asText returns the format of any line that has a date, or a time that --time-regex finds.
+// asText returns the format for a line that contains a date, or a time that --time-regex finds.
 func asText(line string, o Options, dated bool) format {
 	return ifRead(&freeText{where: o.TimeRegex, layout: o.TimeFormat, dated: dated}, line)
 }
 
-// asUnixText returns the format of any line that has a number as a time.
+// asUnixText returns the format for a line that contains a number that can be a time.
 func asUnixText(line string, _ Options, dated bool) format {
 	return ifRead(&freeText{unix: true, dated: dated}, line)
 }
@@ -60,7 +60,7 @@ func (t *freeText) at(line string) (time.Time, error) {
 	return at, nil
 }
 
-// byRegex parses the time matched by the group of --time-regex.
+// byRegex parses the time that --time-regex finds.
 func (t *freeText) byRegex(line string) (time.Time, error) {
 	m := t.where.FindStringSubmatch(line)
 	if m == nil {
@@ -77,7 +77,7 @@ func (t *freeText) byRegex(line string) (time.Time, error) {
 	return parseLayout(t.layout, m[1])
 }
 
-// isYearless reports whether a layout has a month but no year.
+// isYearless reports whether a layout contains a month but no year.
 func isYearless(layout string) bool {
 	in := func(month time.Month) string { return time.Date(2000, month, 1, 0, 0, 0, 0, time.UTC).Format(layout) }
 	return !strings.Contains(layout, "06") && in(time.January) != in(time.February)

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// calendar parses the times of syslog lines, as UTC. Traditional syslog writes no year, so calendar
-// keeps the log moving forward: a line gets the earliest year in which it is at most 30 days before
-// the newest line so far. So the year goes up from December to January, and a smaller step back
-// counts as a clock step. The first line gets 2001, whatever today's date is, or 2004 if it is
-// dated 29 February. If a later line is dated 29 February in a year without one, that year gets an
-// extra day. From then on, times are a day later than their dates, so that the spans between them
-// are right.
+// calendar parses the times of syslog lines as UTC. Traditional syslog omits the year, so calendar
+// assumes one that keeps the log moving forward: a line gets the earliest year in which it is at
+// most 30 days older than the newest line so far. The year therefore increases from December to
+// January, and a smaller step back is taken for a clock step. The first line gets the year 2001,
+// whatever today's date is, or 2004 if its date is 29 February. If a later line is dated 29
+// February in a year that lacks this day, the day is added to that year. From then on, times are a
+// day later than the dates in the log, so that the intervals between them are right.
 type calendar struct {
-	newest  time.Time // the newest time of all lines, attempts or not
+	newest  time.Time // the newest time of any line, whether it is an attempt or not
 	assumed bool      // the current line has no year
 	leap    int       // the year with an extra day, or 0
 }
@@ -26,7 +26,8 @@ const (
 	stepBack      = 30 * 24 * time.Hour
 )
 
-// cut splits a line at the space after its time. A priority such as <38> may precede the time.
+// cut splits a line at the space after its time. The time may be preceded by a priority such as
+// <38>.
 func (c *calendar) cut(line string) (at time.Time, rest string, ok bool) {
 	if strings.HasPrefix(line, "<") {
 		_, line, _ = strings.Cut(line, ">")
@@ -60,7 +61,7 @@ func (c *calendar) withYear(at time.Time) time.Time {
 	}
 }
 
-// inYear returns the time of a date in a year. In a year without 29 February, it returns 1 March
+// inYear moves a time to the given year. If that year has no 29 February, it returns 1 March
 // instead.
 func (c *calendar) inYear(at time.Time, year int) time.Time {
 	t := sameDate(at, year)
@@ -79,7 +80,7 @@ func firstTime(at time.Time) time.Time {
 	return sameDate(at, year)
 }
 
-// sameDate moves a time to another year.
+// sameDate moves a time to the given year.
 func sameDate(at time.Time, year int) time.Time {
 	return time.Date(year, at.Month(), at.Day(), at.Hour(), at.Minute(), at.Second(), at.Nanosecond(), time.UTC)
 }
@@ -91,10 +92,11 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// startAt dates the next line without a year near t.
+// startAt makes the next line without a year get a time near t.
 func (c *calendar) startAt(t time.Time) { c.newest = t }
 
-// cutStamp parses a time such as "Mar 4 05:06:07.25" at the start of s, in the year 0.
+// cutStamp parses a time such as "Mar 4 05:06:07.25" at the start of s. The result is in the year
+// 0.
 func cutStamp(s string) (at time.Time, rest string, ok bool) {
 	const shortest = len("Mar 4 05:06:07")
 	if len(s) < shortest || s[3] != ' ' {
@@ -110,8 +112,8 @@ func cutStamp(s string) (at time.Time, rest string, ok bool) {
 }
 
 // cutDateTime parses a time such as 2025-03-04T05:06:07.089+01:00 at the start of s. The date may
-// have slashes, and a space may replace the T. A time without a zone is in UTC. It rejects a time
-// that continues with AM or PM.
+// contain slashes, and a space may replace the T. A time without a zone is taken as UTC. A time
+// followed by AM or PM is rejected.
 func cutDateTime(s string) (at time.Time, rest string, ok bool) {
 	const shortest = len("2025-03-04T05:06:07")
 	if len(s) < shortest || s[4] != s[7] || s[4] != '-' && s[4] != '/' || s[10] != 'T' && s[10] != ' ' && s[10] != '\t' || s[13] != ':' || s[16] != ':' {
@@ -138,14 +140,14 @@ func cutWebTime(s string) (at time.Time, rest string, ok bool) {
 	return at, s[26:], ok && hasZone && inRange(at)
 }
 
-// parseWebTime parses a time that is all of s.
+// parseWebTime is like cutWebTime, but the time must be all of s.
 func parseWebTime(s string) (time.Time, bool) {
 	at, rest, ok := cutWebTime(s)
 	return at, ok && rest == ""
 }
 
-// date returns the time of a clock such as 05:06:07 on a day, in UTC. It rejects dates such as 31
-// February, which time.Date turns into 3 March.
+// date returns the time on the given day in UTC, with a clock such as 05:06:07. It rejects dates
+// such as 31 February, which time.Date would change to 3 March.
 func date(year int, month time.Month, day int, clock string) (time.Time, bool) {
 	hour, minute, second := digits(clock[:2]), digits(clock[3:5]), digits(clock[6:8])
 	at := time.Date(year, month, day, hour, minute, second, 0, time.UTC)
@@ -153,7 +155,7 @@ func date(year int, month time.Month, day int, clock string) (time.Time, bool) {
 	return at, at.Month() == month && at.Day() == day && h == hour && m == minute && s == second
 }
 
-// monthOf returns the month of a name such as Mar, or 0.
+// monthOf returns the month for a name such as Mar, or 0 if there is none.
 func monthOf(name string) time.Month {
 	n := strings.Index("JanFebMarAprMayJunJulAugSepOctNovDec", name)
 	if n%3 != 0 {
@@ -162,8 +164,8 @@ func monthOf(name string) time.Month {
 	return time.Month(n/3 + 1)
 }
 
-// cutFraction parses the fraction of a second, to the nanosecond. After a comma, as written by
-// Python, it must have three digits.
+// cutFraction parses a fraction of a second with up to nanosecond precision. After a comma, which
+// Python writes, there must be exactly three digits.
 func cutFraction(s string) (fraction time.Duration, rest string) {
 	if s == "" || s[0] != '.' && s[0] != ',' {
 		return 0, s
@@ -215,7 +217,7 @@ func parseZone(s string) (east time.Duration, ok bool) {
 	return east, s[0] == '-' || s[0] == '+'
 }
 
-// digits returns the value of a number without a sign, or -1 if s is not one.
+// digits parses an unsigned number. It returns -1 if s is not one.
 func digits(s string) (n int) {
 	for i := range len(s) {
 		if s[i] < '0' || s[i] > '9' {
@@ -226,18 +228,19 @@ func digits(s string) (n int) {
 	return n
 }
 
-// parseRFC3339 also accepts a zone without a colon, as written by journalctl -o short-iso.
+// parseRFC3339 parses a time in RFC 3339 format. It also accepts a zone without a colon, which
+// journalctl -o short-iso writes.
 func parseRFC3339(s string) (time.Time, bool) {
 	at, rest, ok := cutDateTime(s)
 	ok = ok && rest == "" && s[4] == '-' && s[10] == 'T' && (s[len(s)-1] == 'Z' || strings.LastIndexAny(s, "+-") >= len(s)-len("+01:00"))
 	return at, ok && !strings.Contains(s, " ")
 }
 
-// inRange reports whether the limiter can decide at the given time.
+// inRange reports whether a limiter can decide at the given time.
 func inRange(at time.Time) bool { return at.UnixMilli() >= 0 && at.UnixMilli() < maxMS }
 
 const (
-	maxMS      = 1 << 47 // in the year 6429
+	maxMS      = 1 << 47 // a time in the year 6429
 	maxSeconds = maxMS/1000 + 1
 )
 
@@ -266,7 +269,8 @@ func parseTime(s string) (time.Time, error) {
 	return at, nil
 }
 
-// parseAnyTime parses what parseTime parses, and the other date formats in log fields.
+// parseAnyTime parses what parseTime accepts, as well as the other date formats found in log
+// fields.
 func parseAnyTime(s string) (time.Time, error) {
 	if at, rest, ok := cutDateTime(s); ok && rest == "" {
 		return at, nil
@@ -277,7 +281,7 @@ func parseAnyTime(s string) (time.Time, error) {
 	return parseTime(withoutExponent(s))
 }
 
-// findTime returns the first date and time anywhere in a line.
+// findTime returns the first date with a time anywhere in a line.
 func (c *calendar) findTime(line string) (at time.Time, ok bool) {
 	c.assumed = false
 	for i := range len(line) {
@@ -298,8 +302,8 @@ func (c *calendar) findTime(line string) (at time.Time, ok bool) {
 	return at, false
 }
 
-// dated returns a stamp with the year that follows it, as in "Mar 4 05:06:07 2025", or with a year
-// that fits the previous lines.
+// dated adds a year to a stamp: the year that follows it in rest, as in "Mar 4 05:06:07 2025", or
+// else one that fits the previous lines.
 func (c *calendar) dated(stamp time.Time, rest string) time.Time {
 	if year, ok := strings.CutPrefix(rest, " "); ok && len(year) >= 4 && digits(year[:4]) >= 1970 && (len(year) == 4 || !isWordByte(year[4])) {
 		return sameDate(stamp, digits(year[:4]))
@@ -307,8 +311,8 @@ func (c *calendar) dated(stamp time.Time, rest string) time.Time {
 	return c.withYear(stamp)
 }
 
-// findUnix returns the first number in a line that could be seconds since 1970, with ten digits and
-// optionally a fraction, or milliseconds.
+// findUnix returns the first number in a line that could be a time since 1970: seconds with ten
+// digits and an optional fraction, or milliseconds.
 func findUnix(line string) (at time.Time, ok bool) {
 	const seconds, millis = 10, 13
 	for i := 0; i < len(line); {

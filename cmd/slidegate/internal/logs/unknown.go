@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// anyLines names the flags that read lines of any format.
+// anyLines names the flags for reading lines of any format.
 const anyLines = `to read lines of any format, write --by 'from ([0-9a-f.:]+)' with a group around what to limit by, ` +
 	`and, if their time is not found, --time-regex '^\[(.*?)\]' --time-format '02.01.2006 15:04:05'`
 
-// unrecognised returns an error for a file of unknown format, and nil for an empty file.
+// unrecognised returns an error for a file of unknown format. It returns nil for an empty file.
 func (f *file) unrecognised() error {
 	f.findHeader()
 	i := slices.IndexFunc(f.waiting, func(l logLine) bool { return l.number != f.header && !isEmpty(l.text) || l.err != nil })
@@ -26,7 +26,7 @@ func (f *file) unrecognised() error {
 	return f.unknown(f.waiting[i])
 }
 
-// unknown returns an error that shows a line of an unknown format.
+// unknown returns an error that quotes a line of unknown format.
 func (f *file) unknown(l logLine) error {
 	if l.err != nil {
 		return fmt.Errorf("%q has an unknown format: its line %d cannot be read: %w; name a log with one line for each attempt", f.name, l.number, l.err)

@@ -10,7 +10,7 @@ import (
 	"io/fs"
 )
 
-// compressed are the first bytes of compressed files, with the programs that decompress them.
+// compressed lists the first bytes of compressed files, with the program that decompresses each.
 var compressed = []struct{ start, program string }{
 	{"\x1f\x8b", "gzip -dc"},
 	{"\xfd7zXZ\x00", "xz -dc"},
@@ -19,7 +19,7 @@ var compressed = []struct{ start, program string }{
 	{"PK\x03\x04", "unzip -p"},
 }
 
-// unpack decompresses gzip, and returns an error for a file that is certainly not a plain text log.
+// unpack decompresses gzip. It returns an error for a file that is certainly not a plain-text log.
 func (s *source) unpack() error {
 	if start, _ := s.in.Peek(2); string(start) == compressed[0].start {
 		s.gzipped = true
@@ -45,14 +45,14 @@ func (s *source) checkText(start []byte) error {
 	switch {
 	case bytes.IndexByte(start, 0) >= 0:
 		return fmt.Errorf("%q is a binary file; name a log in plain text (UTF-8), or one compressed with gzip", s.name)
-	case bytes.HasPrefix(start, []byte("\ufeff")): // some editors write this first
+	case bytes.HasPrefix(start, []byte("\ufeff")): // a byte order mark, which some editors write
 		_, err := s.in.Discard(len("\ufeff"))
 		return err
 	}
 	return nil
 }
 
-// failed returns an error that says why reading stopped in the middle of the file.
+// failed returns an error that says why reading stopped before the end of the file.
 func (s *source) failed(err error) error {
 	switch {
 	case s.gzipped && errors.Is(err, io.ErrUnexpectedEOF):

@@ -7,19 +7,20 @@ import (
 	"strings"
 )
 
-// web reads access logs in the common or combined format of Apache, nginx and others:
+// web reads access logs in the common or combined format of Apache, nginx and other servers:
 //
 //	192.0.2.1 - alice [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.1" 200 23 "http://ref/" "curl/8"
 //
-// Apache's vhost_combined format has the virtual host and its port before the address, as in
-// example.org:443.
+// In Apache's vhost_combined format, the address is preceded by the virtual host and its port, as
+// in example.org:443.
 //
-// The client chooses the user, the request, the referer and the agent, which can imitate any part
-// of the line. But servers escape quotes in them, as \" or \x22. So the first bare quote after a
-// bracket begins the request. The time precedes it, and the address precedes the first space.
-// Nothing after that quote can change or hide either of them.
+// The client chooses the user, the request, the referer and the user agent, each of which can
+// imitate any part of the line. But servers escape quotes in them, as \" or \x22. The first
+// unescaped quote after a bracket therefore begins the request. The time is before that quote, and
+// the address is before the first space, so nothing after the quote can change or hide either of
+// them.
 //
-// The event is the text in the log, including its escapes. Only addresses are normalized.
+// The event is taken from the log as written, including escapes. Only addresses are normalized.
 type web struct{}
 
 var errWeb = errors.New(`it does not begin like 192.0.2.1 - alice [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1"`)
@@ -70,11 +71,11 @@ func cutWeb(line string) (host, ident, user, stamp, request string, ok bool) {
 	if !quoted || start < 0 || head[start:start+len(" [")] != " [" {
 		return "", "", "", "", "", false
 	}
-	ident, user, ok = strings.Cut(head[:start], " ") // ident is the response of identd, nearly always -
+	ident, user, ok = strings.Cut(head[:start], " ") // ident is the response of identd, which is nearly always "-"
 	return host, ident, user, head[start+len(" ["):], request, ok
 }
 
-// isVirtualHost reports whether a word is a host with a port, and not an address.
+// isVirtualHost reports whether a word is a host with a port rather than an address.
 func isVirtualHost(word string) bool {
 	colon := strings.LastIndexByte(word, ':')
 	if colon < 0 || !isNumber(word[colon+1:]) {
@@ -84,8 +85,8 @@ func isVirtualHost(word string) bool {
 	return err != nil
 }
 
-// withoutDash returns the value of a field, or an empty string for what servers write if there is
-// none: a dash or, in Apache, "" for a user without a name.
+// withoutDash returns the value of a field. It returns "" for what servers write if there is no
+// value: a dash or, in Apache, two quotes for a user without a name.
 func withoutDash(field string) string {
 	if field == "-" || field == `""` {
 		return ""
@@ -94,8 +95,8 @@ func withoutDash(field string) string {
 }
 
 // webAddress normalizes an address, and returns a host name unchanged. Anything else is an error,
-// because it begins the lines of formats that only resemble this one. A word before the whole line,
-// such as Docker Compose adds, is also an error: the - of identd does not follow it.
+// because it means that the line only resembles this format. A word in front of the whole line,
+// such as Docker Compose adds, is also an error: it is not followed by identd's "-".
 func webAddress(host, ident string) (string, error) {
 	address, err := netip.ParseAddr(host)
 	switch {
@@ -122,8 +123,8 @@ func isWord(s string) bool {
 	return s != ""
 }
 
-// webPath returns the path of a request, or "" if there is none. It drops the fragment, as servers
-// do. A target may contain spaces, and an HTTP/0.9 request line has no version.
+// webPath returns the path of a request, or "" if there is none. Like servers, it drops the
+// fragment. A target may contain spaces, and an HTTP/0.9 request line has no version.
 func webPath(rest string) string {
 	request, _ := cutQuoted(rest)
 	method, target, _ := strings.Cut(request, " ")
@@ -146,8 +147,8 @@ func webPath(rest string) string {
 	return ""
 }
 
-// webAgent returns the user agent: the second quoted string after the status and the size. The
-// common format has none.
+// webAgent returns the user agent, which is the second quoted string after the status and the size.
+// The common format has none.
 func webAgent(rest string) string {
 	_, rest = cutQuoted(rest)
 	for range 3 { // " 200 2326 "
@@ -163,8 +164,8 @@ func webAgent(rest string) string {
 	return agent
 }
 
-// cutQuoted splits the text after an opening quote at the closing quote: the first one not escaped
-// by a backslash. A truncated line has none.
+// cutQuoted splits s after an opening quote at the closing quote, which is the first quote not
+// escaped by a backslash. A truncated line has no closing quote.
 func cutQuoted(s string) (quoted, rest string) {
 	for end := 0; ; end++ {
 		next := strings.IndexByte(s[end:], '"')

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Write writes text to a file in a directory of the test, and returns the file name.
+// Write writes text to a file in a temporary directory of the test, and returns the file's name.
 func Write(tb testing.TB, text string) string {
 	tb.Helper()
 	f, err := os.CreateTemp(tb.TempDir(), "*.log")
@@ -24,7 +24,7 @@ func Write(tb testing.TB, text string) string {
 	return f.Name()
 }
 
-// Packed returns text compressed with gzip.
+// Packed compresses text with gzip.
 func Packed(tb testing.TB, text string) string {
 	tb.Helper()
 	var b bytes.Buffer

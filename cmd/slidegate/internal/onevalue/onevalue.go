@@ -1,6 +1,6 @@
-// Package onevalue provides Keys for headers and cookies that return no key for a request in which
-// servers could read different values. For example, a request can spell the name in two ways, and
-// the server behind the proxy could then use the value that the limiter does not count.
+// Package onevalue provides httplimit.Keys for headers and cookies. They return no key if servers
+// could read different values from a request. For example, a request can spell a name in two ways,
+// so that the server behind the proxy uses a value other than the one that the limiter counts.
 package onevalue
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/slidegate/slidegate/internal/keyless"
 )
 
-// Header returns the Key that is the value of a header. The key is "" if the request does not have
-// exactly one such field. Header returns nil if the name is invalid.
+// Header returns a Key whose value is that of the given header. The key is "" unless the request
+// has exactly one such field. Header returns nil if name is not a valid header name.
 func Header(name string) httplimit.Key {
 	key := httplimit.Header(name)
 	if key == nil {
@@ -31,9 +31,9 @@ func Header(name string) httplimit.Key {
 	}
 }
 
-// Cookie returns the Key that is the value of a cookie, with percent signs decoded. The key is ""
-// if the request does not have exactly one such cookie, or if servers could read only part of the
-// value. Cookie returns nil if the name is invalid.
+// Cookie returns a Key whose value is that of the given cookie, with percent-encodings decoded. The
+// key is "" unless the request has exactly one such cookie, or if servers could read only a part of
+// its value. Cookie returns nil if name is not a valid cookie name.
 func Cookie(name string) httplimit.Key {
 	key, start := httplimit.Cookie(name), "cookie "+name+" "
 	if key == nil {
@@ -47,7 +47,7 @@ func Cookie(name string) httplimit.Key {
 		value, found := strings.CutPrefix(key(r), start)
 		switch {
 		case !found:
-			return "" // the reason has been noted
+			return "" // the reason has been recorded
 		case n == 0 || isAmbiguous(value):
 			return keyless.Note(r.Context(), "servers could read only part of the cookie "+name)
 		}
@@ -55,22 +55,23 @@ func Cookie(name string) httplimit.Key {
 	}
 }
 
-// isTrimmed reports whether some servers trim a character at the ends of a value: a Unicode space,
-// or a byte that is a space in Latin-1, because Python decodes headers as Latin-1.
+// isTrimmed reports whether some servers trim a character from the start or the end of value: a
+// Unicode space, or a byte that is a space in Latin-1, because Python decodes headers as Latin-1.
 func isTrimmed(value string) bool {
 	const latin1 = "\x1c\x1d\x1e\x1f\x85\xa0"
 	return value != strings.TrimSpace(value) || value != "" &&
 		(strings.IndexByte(latin1, value[0]) >= 0 || strings.IndexByte(latin1, value[len(value)-1]) >= 0)
 }
 
-// isAmbiguous reports whether servers could read different values in a cookie. Perl and Ruby end it
-// at an &. After j:, Express parses JSON, which has many spellings.
+// isAmbiguous reports whether servers could read different values from the same cookie. Perl and
+// Ruby end a value at an &. After the prefix j:, Express parses JSON, which can spell a value in
+// many ways.
 func isAmbiguous(value string) bool {
 	return strings.ContainsAny(value, separators+"&") || strings.HasPrefix(decode(value), "j:")
 }
 
-// fields returns how often a request names a field. Trailers count, because some servers add them
-// to the headers. So do the names in Connection, because the proxy drops those fields.
+// fields returns how often a request names the given field. Trailers count, because some servers
+// add them to the headers. So do names listed in Connection, because the proxy drops those fields.
 func fields(r *http.Request, name string) (n int) {
 	for field, values := range r.Header {
 		if sameField(field, name) {
@@ -91,8 +92,8 @@ func fields(r *http.Request, name string) (n int) {
 }
 
 // sameField reports whether a server could treat two names as the same field. CGI turns a name into
-// a variable in upper case, with _ for each hyphen. Some servers write _ for every character that
-// is neither a letter nor a digit.
+// an upper-case variable, with _ for each hyphen. Some servers write _ for every character that is
+// neither a letter nor a digit.
 func sameField(a, b string) bool {
 	return len(a) == len(b) && strings.EqualFold(strings.Map(variable, a), strings.Map(variable, b))
 }
@@ -104,12 +105,12 @@ func variable(r rune) rune {
 	return '_'
 }
 
-// separators are the characters other than ; that end a cookie for some servers: a comma in RFC
+// separators are the characters other than ";" that end a cookie on some servers: a comma in RFC
 // 2109, and a space or a tab in Python.
 const separators = ", \t"
 
-// cookies returns how many cookies with a name a server could read in a Cookie field. Quotes do not
-// matter, because servers disagree about what they quote.
+// cookies returns how many cookies with the given name a server could read in a Cookie header. It
+// ignores quotes, because servers disagree on what they quote.
 func cookies(line, name string) (n int) {
 	name = plain(decode(name))
 	for part := range strings.SplitSeq(line, ";") {
@@ -117,7 +118,7 @@ func cookies(line, name string) (n int) {
 		if isCookie(texts[0], name) {
 			n++
 		}
-		for _, text := range texts[:len(texts)-1] { // before each =
+		for _, text := range texts[:len(texts)-1] { // the text before each =
 			text = strings.TrimRight(text, " \t")
 			if i := strings.LastIndexAny(text, separators); i >= 0 && isCookie(text[i+1:], name) {
 				n++
@@ -127,17 +128,17 @@ func cookies(line, name string) (n int) {
 	return n
 }
 
-// isCookie reports whether a server could treat a string as the cookie's name, which is in plain
-// form. PHP treats name[x] as part of the cookie, and its old versions read names only up to a zero
-// byte.
+// isCookie reports whether a server could read text as the given cookie name, which must be in
+// plain form. PHP treats name[x] as part of the cookie, and its old versions read names only up to
+// a zero byte.
 func isCookie(text, name string) bool {
 	text, _, _ = strings.Cut(decode(text), "\x00")
 	array, _, _ := strings.Cut(text, "[")
 	return plain(text) == name || plain(array) == name
 }
 
-// plain maps all cookie names that servers treat as the same to one spelling. PHP writes _ for
-// spaces, dots and brackets, others remove Unicode spaces, and ASP.NET ignores case.
+// plain maps all cookie names that some server treats as equal to one spelling. PHP replaces
+// spaces, dots and brackets by _, other servers remove Unicode spaces, and ASP.NET ignores case.
 func plain(name string) string {
 	name = strings.TrimLeftFunc(name, isSpace)
 	name = strings.TrimRightFunc(name, func(r rune) bool { return isSpace(r) || strings.ContainsRune("_.[", r) })
@@ -148,7 +149,7 @@ func isSpace(r rune) bool { return r <= ' ' || r > '~' || r == '+' }
 
 var underscores = strings.NewReplacer(" ", "_", "+", "_", ".", "_", "[", "_")
 
-// decode returns a string with valid percent-encodings decoded.
+// decode decodes the valid percent-encodings in text.
 func decode(text string) string {
 	return escape.ReplaceAllStringFunc(text, func(e string) string {
 		b, _ := hex.DecodeString(e[1:])

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Live is a terminal whose alternate screen shows one text after another. Close restores the
-// previous content.
+// Live shows one text after another on a terminal's alternate screen. Close restores the previous
+// content of the terminal.
 type Live struct {
-	Signals chan os.Signal // pass each to Obey before the next Draw
+	Signals chan os.Signal // pass each signal to Obey before the next Draw
 
 	out *os.File
 }
@@ -30,13 +30,13 @@ func (l *Live) Close() {
 	l.leave()
 }
 
-// enter switches to the alternate screen and hides the cursor. The sequences are those of xterm,
+// enter switches to the alternate screen and hides the cursor. It uses xterm's escape sequences,
 // which all current terminals support.
 func (l *Live) enter() { _, _ = l.out.WriteString("\x1b[?1049h\x1b[?25l") }
 func (l *Live) leave() { _, _ = l.out.WriteString("\x1b[?25h\x1b[?1049l") }
 
-// Obey handles a signal. It restores the terminal while the program is stopped. A new size requires
-// nothing here, because Draw reads the size each time.
+// Obey handles a signal. While the program is suspended, the terminal is restored. A change of size
+// needs no action, because Draw always reads the current size.
 func (l *Live) Obey(s os.Signal) {
 	if suspends(s) {
 		l.leave()
@@ -45,15 +45,15 @@ func (l *Live) Obey(s os.Signal) {
 	}
 }
 
-// Screen returns the current state of the screen.
+// Screen describes the terminal as it is now.
 func (l *Live) Screen() Screen { return ScreenOf(l.out) }
 
-// Draw shows a head, a blank line, and the body. If the body does not fit, it shows as many lines
-// of the shorter form, brief, as fit.
+// Draw shows head, a blank line, and body. If body does not fit, Draw shows as many lines of brief,
+// its shorter form, as fit.
 func (l *Live) Draw(head, body, brief string) error {
 	s := l.Screen()
 	lines := slices.Collect(strings.Lines(head))
-	room := max(1, s.Height-len(lines)-1) // with a blank line between them
+	room := max(1, s.Height-len(lines)-1) // with a blank line between head and body
 	rest := slices.Collect(strings.Lines(body))
 	if len(rest) > room {
 		rest = slices.Collect(strings.Lines(brief))

@@ -4,7 +4,8 @@ package output
 
 import "os"
 
-// notify does nothing: there is no signal for a new size, but the next Draw reads it.
+// notify does nothing, because no signal announces a new terminal size here. The next Draw reads
+// the size.
 func notify(chan os.Signal) {}
 
 func suspends(os.Signal) bool { return false }

@@ -12,18 +12,18 @@ import (
 	"golang.org/x/term"
 )
 
-// Screen describes the output for which a text is laid out: a terminal, or a file or pipe. A file
-// or pipe accepts text of any height, but no escape sequences.
+// Screen describes where a text is displayed: on a terminal, or in a file or pipe, which accepts
+// text of any height but no escape sequences.
 type Screen struct {
-	Width    int // in columns, at least 40; 80 if unknown
+	Width    int // in columns, at least 40; 80 if the width is unknown
 	Height   int // in lines; 0 if unlimited
 	Terminal bool
-	Live     bool // a terminal that can redraw the screen
-	Colours  bool // a terminal that can show colours, and whose user wants them
+	Live     bool // whether it is a terminal that can be redrawn
+	Colours  bool // whether it is a terminal that can show colours, and the user wants them
 }
 
-// ScreenOf returns the screen behind a stream. It has no colours if NO_COLOR is set
-// (https://no-color.org).
+// ScreenOf describes the screen to which out writes. The screen has no colours if NO_COLOR is set
+// (see https://no-color.org).
 func ScreenOf(out io.Writer) Screen {
 	s := Screen{Width: 80}
 	f, ok := out.(*os.File)
@@ -38,8 +38,8 @@ func ScreenOf(out io.Writer) Screen {
 	return s
 }
 
-// Fit returns the text with the most rows, up to most, that leaves one line of the screen for a
-// shell prompt. If even one row does not fit, Fit removes blank lines as well.
+// Fit returns the text with as many rows as fit, up to most, while one line of the screen is left
+// for a shell prompt. If not even one row fits, Fit also removes blank lines.
 func (s Screen) Fit(most int, text func(rows int) string) string {
 	for rows := most; rows > 0; rows-- {
 		if t := text(rows); s.Height == 0 || s.lines(t) < s.Height {
@@ -50,7 +50,7 @@ func (s Screen) Fit(most int, text func(rows int) string) string {
 	return strings.Replace(t, "\n\n", "\n", s.lines(t)-s.Height+1)
 }
 
-// lines returns the number of screen lines that a text takes.
+// lines returns how many lines of the screen a text occupies.
 func (s Screen) lines(text string) (n int) {
 	for line := range strings.Lines(text) {
 		n += max(1, (columns(line)+s.Width-1)/s.Width)
@@ -58,12 +58,12 @@ func (s Screen) lines(text string) (n int) {
 	return n
 }
 
-// End writes the last two lines of a report: its verdict, and a command to try next.
+// End writes the last two lines of a report: the verdict, and a command to try next.
 func (s Screen) End(b *strings.Builder, verdict string, next ...string) {
 	b.WriteString("\n" + s.Bold(verdict) + "\n" + s.Command("next: slidegate", next) + "\n")
 }
 
-// Command returns a command line, with shell line continuations where the words do not fit.
+// Command formats a command line. Where the words do not fit, it inserts shell line continuations.
 func (s Screen) Command(begin string, words []string) string {
 	text, width := begin, columns(begin)
 	for _, word := range words {
@@ -75,8 +75,8 @@ func (s Screen) Command(begin string, words []string) string {
 	return text
 }
 
-// Wrap breaks a sentence between words if it is too long for the terminal. A file or pipe gets one
-// line.
+// Wrap breaks text between words where it is too long for the terminal. For a file or pipe, it
+// returns a single line.
 func (s Screen) Wrap(text string) string {
 	if !s.Terminal {
 		return text
@@ -84,7 +84,7 @@ func (s Screen) Wrap(text string) string {
 	return strings.Join(Wrapped(strings.Split(text, " "), " ", s.Width), "\n")
 }
 
-// Wrapped joins words into lines of at most width columns. A wider word gets its own line.
+// Wrapped joins words into lines of at most width columns. A wider word gets a line of its own.
 func Wrapped(words []string, separator string, width int) (lines []string) {
 	line := words[0]
 	for _, word := range words[1:] {
@@ -98,19 +98,19 @@ func Wrapped(words []string, separator string, width int) (lines []string) {
 	return append(lines, line)
 }
 
-// Bold returns a text in bold.
+// Bold formats text in bold.
 func (s Screen) Bold(text string) string { return s.paint(text, color.Bold) }
 
-// Faint returns a less important text.
+// Faint formats text that is less important.
 func (s Screen) Faint(text string) string { return s.paint(text, color.Faint) }
 
-// Good returns a text in the colour for good news.
+// Good formats text in the colour for good news.
 func (s Screen) Good(text string) string { return s.paint(text, color.FgGreen) }
 
-// Warn returns a text in the colour for warnings.
+// Warn formats text in the colour for warnings.
 func (s Screen) Warn(text string) string { return s.paint(text, color.FgYellow) }
 
-// Bad returns a text in the colour for denials and errors.
+// Bad formats text in the colour for denials and errors.
 func (s Screen) Bad(text string) string { return s.paint(text, color.FgRed) }
 
 func (s Screen) paint(text string, as ...color.Attribute) string {
@@ -124,11 +124,11 @@ func (s Screen) paint(text string, as ...color.Attribute) string {
 // sequence matches the escape sequences that paint adds.
 var sequence = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
-// columns returns the width of a text on a terminal.
+// columns returns the width of text on a terminal.
 func columns(text string) int { return uniseg.StringWidth(sequence.ReplaceAllString(text, "")) }
 
-// Crop cuts a line, which may end in a newline, at the width of a terminal. A file or pipe gets the
-// whole line.
+// Crop truncates a line to the width of the terminal. The line may end in a newline. For a file or
+// pipe, Crop returns the whole line.
 func (s Screen) Crop(line string) string {
 	if text, ended := strings.CutSuffix(line, "\n"); s.Terminal && ended {
 		return crop(text, s.Width) + "\n"
@@ -136,8 +136,8 @@ func (s Screen) Crop(line string) string {
 	return line
 }
 
-// crop cuts a line to width columns. It keeps all escape sequences, because those after the cut
-// reset the colours.
+// crop truncates a line to width columns. It keeps all escape sequences, because those after the
+// cut reset the colours.
 func crop(line string, width int) string {
 	var b strings.Builder
 	for line != "" {

@@ -2,8 +2,8 @@
 // rate limiters, and updates it as it changes.
 //
 // The page (files/index.html) takes the event to watch from its own URL, and opens a stream of
-// server-sent events for it. All streams of one event share a poller (watch.go), which polls Redis
-// twice a second, however many browsers watch.
+// server-sent events for it. All streams of the same event share a poller (watch.go), which polls
+// Redis twice a second, however many browsers are watching.
 package page
 
 import (
@@ -22,32 +22,32 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 )
 
-// Config configures what a page shows, and what its users may do.
+// Config configures what a page shows and what its users may do.
 type Config struct {
 	Title      string   // of the page
-	Named      bool     // users enter the limiter and its limits; otherwise the page has one limiter
-	Accounts   bool     // users can look up accounts of login guards
-	Challenged bool     // these guards have challenges
-	Links      []string // paths of the same server, for the end of the page
+	Named      bool     // users enter a limiter and its limits; if not set, the page is for a single limiter
+	Accounts   bool     // users can look up accounts in login guards
+	Challenged bool     // the login guards have challenges
+	Links      []string // paths on the same server, to link at the end of the page
 
-	Open     func(Query) (Poll, error)          // prepares to poll an event or an account
+	Open     func(Query) (Poll, error)          // prepares to poll the event or account in the query
 	Forget   func(context.Context, Query) error // nil means that the page has no Reset button
-	Overview func() any                         // returns the overview of all events, for JSON; nil means none
+	Overview func() any                         // returns the overview of all events, to be encoded as JSON; nil means none
 }
 
-// Query is the event or account to watch.
+// Query names the event or account to watch.
 type Query struct {
 	Name     string // of the limiter or the guard
-	Event    string // or an account; any bytes
+	Event    string // or the account, if Login is set; any bytes
 	Limits   string // as in 5/1h,20/1d
 	AR1      bool   // the limiter is from package ar1
 	Pace     bool   // the limiter is from package pace
 	Inflight bool   // the limiter is from package inflight
-	Login    bool   // Name is that of a login guard, and Event an account
+	Login    bool   // Name is the name of a login guard, and Event an account
 	Address  string // the IP address from which the account is used, or empty
 }
 
-// Poll reads a state, which is sent to the page as JSON.
+// Poll reads a state, which the page receives as JSON.
 type Poll func(context.Context) (any, error)
 
 //go:embed files
@@ -55,14 +55,14 @@ var files embed.FS
 
 var index = template.Must(template.ParseFS(files, "files/index.html"))
 
-// page is the handler of New.
+// page is the handler that New returns.
 type page struct {
 	Config
 	hub hub
 }
 
-// New returns the handler of the page and of the files that it loads. Its paths start at the root
-// of the server.
+// New returns a handler that serves the page and the files that it loads. Its paths start at the
+// root of the server.
 func New(cfg Config) http.Handler {
 	p := &page{Config: cfg}
 	mux := http.NewServeMux()
@@ -80,8 +80,8 @@ func New(cfg Config) http.Handler {
 	return Guard(http.NewCrossOriginProtection().Handler(mux))
 }
 
-// Guard returns a handler that refuses requests from other sites with status 403. It adds headers
-// that make a browser load and run nothing from elsewhere.
+// Guard returns a handler that rejects requests from other sites with status 403. It also adds
+// headers that keep a browser from loading or running anything from elsewhere.
 func Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range map[string]string{
@@ -106,17 +106,17 @@ func Guard(next http.Handler) http.Handler {
 	})
 }
 
-// crossSite reports whether a browser sends a request on behalf of another site's page. That site
-// could not read the response, but each stream that it opens causes load on Redis. A link from
-// another site is fine.
+// crossSite reports whether a browser sends the request on behalf of a page from another site. That
+// site could not read the response, but every stream that it opens would cause load on Redis.
+// Following a link from another site is fine.
 func crossSite(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
 	return (site == "cross-site" || site == "same-site") && r.Header.Get("Sec-Fetch-Dest") != "document"
 }
 
-// reboundHost reports whether a request to a loopback address names another host. A browser sends
-// such a request after DNS rebinding: a site makes its own name resolve to this machine, so that
-// the browser treats both as the same site.
+// reboundHost reports whether a request to a loopback address names a different host. Browsers send
+// such requests in a DNS rebinding attack: a site makes its own name resolve to this machine, so
+// that the browser treats the two as the same site.
 func reboundHost(r *http.Request) bool {
 	if local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr); !OnLoopback(local) {
 		return false
@@ -126,7 +126,7 @@ func reboundHost(r *http.Request) bool {
 	return err != nil && host != "localhost"
 }
 
-// OnLoopback reports whether only this machine can reach an address.
+// OnLoopback reports whether the given address can be reached only from this machine.
 func OnLoopback(a net.Addr) bool {
 	tcp, ok := a.(*net.TCPAddr)
 	return ok && tcp.IP.IsLoopback()
@@ -138,8 +138,8 @@ func (p *page) index(w http.ResponseWriter, r *http.Request) {
 	_ = index.Execute(w, map[string]any{"Page": p, "Query": p.queryOf(r), "Watching": r.URL.Query().Has("event")}) // the browser may be gone
 }
 
-// queryOf returns the query in the URL of a request. It keeps each byte of the event, even if the
-// event is not valid UTF-8.
+// queryOf returns the query in the request's URL. The event is kept byte for byte, even if it is
+// not valid UTF-8.
 func (p *page) queryOf(r *http.Request) Query {
 	v := r.URL.Query()
 	if !p.Named {
@@ -151,7 +151,7 @@ func (p *page) queryOf(r *http.Request) Query {
 	}
 }
 
-// Encode returns the query as the query string of a URL.
+// Encode returns q as the query string of a URL.
 func (q Query) Encode() string {
 	v := url.Values{}
 	for name, value := range map[string]string{"event": q.Event, "name": q.Name, "limit": q.Limits, "ip": q.Address} {
@@ -167,14 +167,14 @@ func (q Query) Encode() string {
 	return v.Encode()
 }
 
-// update is one message of a stream: a state or an error.
+// update is a message of a stream: a state or an error.
 type update struct {
 	Shown string `json:"shown,omitempty"` // the event in printable form
 	State any    `json:"state,omitempty"`
 	Error string `json:"error,omitempty"`
 }
 
-// watch streams the state of an event.
+// watch streams the state of an event or account.
 func (p *page) watch(w http.ResponseWriter, r *http.Request) {
 	q := p.queryOf(r)
 	poll, err := p.Open(q)
@@ -193,7 +193,7 @@ func (p *page) watch(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// errorText returns the text of an error without the prefix of the library.
+// errorText returns an error message without the library's prefix.
 func errorText(err error) string { return strings.TrimPrefix(err.Error(), "slidegate: ") }
 
 // overview streams the overview of all events.
@@ -201,7 +201,7 @@ func (p *page) overview(w http.ResponseWriter, r *http.Request) {
 	p.hub.serve(w, r, "overview", func(context.Context) []byte { return encoded(update{State: p.Overview()}) })
 }
 
-// encoded returns an update as JSON, which has no line breaks.
+// encoded returns u as JSON without line breaks.
 func encoded(u update) []byte {
 	text, err := json.Marshal(u)
 	if err != nil {
@@ -210,10 +210,10 @@ func encoded(u update) []byte {
 	return text
 }
 
-// resetTimeout is the longest time that a Reset may take.
+// resetTimeout is how long a reset may take.
 const resetTimeout = 10 * time.Second
 
-// reset removes the counts of an event.
+// reset removes the counts of an event or account.
 func (p *page) reset(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), resetTimeout)
 	defer cancel()

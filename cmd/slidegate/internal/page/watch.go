@@ -9,28 +9,28 @@ import (
 )
 
 const (
-	pollInterval = 500 * time.Millisecond // the minimum time from the start of one poll of an event to the next
-	pollTimeout  = 2 * time.Second        // for one poll
-	sendTimeout  = 10 * time.Second       // for sending one update to a browser
-	maxWatched   = 100                    // maximum number of events at once
+	pollInterval = 500 * time.Millisecond // the minimum time between the starts of two polls of the same event
+	pollTimeout  = 2 * time.Second        // for a single poll
+	sendTimeout  = 10 * time.Second       // for sending a single update to a browser
+	maxWatched   = 100                    // the maximum number of events watched at the same time
 )
 
-// hub holds a poller for each watched event. Its zero value has none.
+// hub holds the pollers of all events that are being watched. The zero value is ready to use.
 type hub struct {
 	mu      sync.Mutex
-	pollers map[any]*poller // by what is watched
+	pollers map[any]*poller // keyed by what is being watched
 }
 
-// poller polls one event for all browsers that watch it.
+// poller polls one event for all browsers that are watching it.
 type poller struct {
 	poll     func(context.Context) []byte
 	watchers map[chan []byte]bool
-	last     []byte // the last update that was sent to them
+	last     []byte // the last update sent to the browsers
 }
 
 // serve streams the results of poll to a browser until the browser disconnects. All browsers that
-// watch the same event share one poller. If maxWatched events are already being watched, serve
-// sends an error, and the browser retries after a few seconds.
+// watch the same event share a poller. If maxWatched events are already being watched, serve sends
+// an error, and the browser retries after a few seconds.
 func (h *hub) serve(w http.ResponseWriter, r *http.Request, of any, poll func(context.Context) []byte) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	updates, ok := h.join(of, poll)
@@ -54,14 +54,14 @@ func (h *hub) serve(w http.ResponseWriter, r *http.Request, of any, poll func(co
 // send writes one server-sent event.
 func send(w http.ResponseWriter, text []byte) error {
 	c := http.NewResponseController(w)
-	_ = c.SetWriteDeadline(time.Now().Add(sendTimeout)) // not every connection supports it
+	_ = c.SetWriteDeadline(time.Now().Add(sendTimeout)) // some connections do not support deadlines
 	if _, err := fmt.Fprintf(w, "data: %s\n\n", text); err != nil {
 		return err
 	}
 	return c.Flush()
 }
 
-// join adds a watcher, and starts a poller if it is the first.
+// join adds a watcher. It starts a poller if nobody else is watching the event.
 func (h *hub) join(of any, poll func(context.Context) []byte) (updates chan []byte, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -84,16 +84,16 @@ func (h *hub) join(of any, poll func(context.Context) []byte) (updates chan []by
 	return updates, true
 }
 
-// leave removes a watcher. If it was the last one, its poller ends only after pollInterval. So
-// browsers that reconnect repeatedly cannot make it poll more often.
+// leave removes a watcher. If it was the last, the poller continues until pollInterval has passed,
+// so that browsers that keep reconnecting cannot make it poll more often.
 func (h *hub) leave(of any, updates chan []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.pollers[of].watchers, updates)
 }
 
-// run polls until nobody watches. It does not use a ticker, because a ticker would start the next
-// poll immediately after a slow one.
+// run polls until nobody is watching. It does not use a ticker, because a ticker would start the
+// next poll immediately after a slow one.
 func (h *hub) run(of any, p *poller) {
 	for !h.ended(of, p) {
 		next := time.After(pollInterval)
@@ -109,7 +109,7 @@ func (p *poller) pollOnce() []byte {
 	return p.poll(ctx)
 }
 
-// ended removes a poller that nobody watches, and reports whether it did.
+// ended removes the poller if nobody is watching, and reports whether it did so.
 func (h *hub) ended(of any, p *poller) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -120,7 +120,7 @@ func (h *hub) ended(of any, p *poller) bool {
 	return true
 }
 
-// publish sends an update to all watchers. A slow watcher misses the updates in between.
+// publish sends an update to all watchers. A slow watcher receives only the latest update.
 func (h *hub) publish(p *poller, text []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

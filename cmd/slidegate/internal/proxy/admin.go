@@ -12,7 +12,8 @@ import (
 )
 
 // Admin returns the handler for operators. It serves Page, /healthz, /metrics and /over. Page and
-// /over show who is limited, so other sites in a browser on this machine cannot read them.
+// /over show who is being limited, so other sites must not be able to read them through a browser
+// on this machine.
 func (p *Proxy) Admin() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(p.metrics.registry, promhttp.HandlerOpts{}))
@@ -26,8 +27,8 @@ func (p *Proxy) Admin() http.Handler {
 
 // health is the response of /healthz.
 type health struct {
-	Status string `json:"status"` // ok, or draining with the status 503
-	Redis  string `json:"redis"`  // none, connecting, up, or out (as of the last requests)
+	Status string `json:"status"` // ok, or draining with HTTP status 503
+	Redis  string `json:"redis"`  // none, connecting, up or out, as of the last requests
 }
 
 func (p *Proxy) healthz(w http.ResponseWriter, _ *http.Request) {
@@ -38,7 +39,7 @@ func (p *Proxy) healthz(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, status, h)
 }
 
-// redisState returns what /healthz reports about Redis.
+// redisState returns the state of Redis for /healthz.
 func (p *Proxy) redisState() string {
 	switch {
 	case p.cfg.Redis == nil:

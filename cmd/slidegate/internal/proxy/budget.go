@@ -12,19 +12,19 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// budget is the limiter in the middleware of a route. It decides on requests, and records the
+// budget is the limiter that a route's middleware uses. It decides on requests, and records the
 // outcome.
 type budget struct {
 	Route
 	p       *Proxy
-	limiter *window.Limiter // in Redis, or local
-	local   *window.Limiter // in the memory of this instance
+	limiter *window.Limiter // in Redis or in memory
+	local   *window.Limiter // in this instance's memory
 
-	outages           atomic.Int64 // the number of parts of Redis that are out
-	usedBeforeConnect atomic.Bool  // requests arrived before there was a connection
+	outages           atomic.Int64 // how many parts of Redis are out
+	usedBeforeConnect atomic.Bool  // requests have arrived before there was a connection
 }
 
-// denialCacheSize is how many denied events an instance caches for each route.
+// denialCacheSize is how many denied events an instance caches per route.
 const denialCacheSize = 10_000
 
 func (p *Proxy) newBudget(rt Route) (b *budget, err error) {
@@ -43,7 +43,7 @@ func (p *Proxy) newBudget(rt Route) (b *budget, err error) {
 	return b, err
 }
 
-// outageCount returns how many parts of Redis are out. It returns 1 before the first connection.
+// outageCount returns how many parts of Redis are out. Before the first connection, it returns 1.
 func (b *budget) outageCount() float64 {
 	if !b.p.connected() {
 		return 1
@@ -51,7 +51,7 @@ func (b *budget) outageCount() float64 {
 	return float64(b.outages.Load())
 }
 
-// observe records what an observation says about Redis.
+// observe records what an observation reveals about Redis.
 func (b *budget) observe(_ context.Context, o window.Observation) {
 	b.p.metrics.countFailure(b.Pattern, o)
 	if b.beforeConnect(o.Kind) {
@@ -72,9 +72,9 @@ func (b *budget) observe(_ context.Context, o window.Observation) {
 	}
 }
 
-// beforeConnect reports whether an observation is about the time before the first connection. That
-// time does not count as an outage in the metrics, and the log needs no cause. The first request
-// after it observes its end.
+// beforeConnect reports whether an observation of kind k falls in the time before the first
+// connection. The metrics do not count that time as an outage, and the log needs no cause for it.
+// The first request afterwards observes its end.
 func (b *budget) beforeConnect(k window.Kind) bool {
 	if k == window.KindOutageEnded {
 		return b.usedBeforeConnect.CompareAndSwap(true, false)
@@ -88,9 +88,10 @@ func (b *budget) beforeConnect(k window.Kind) bool {
 	return true
 }
 
-// key returns the event: the pattern, and who is limited. Two budgets never share an event, because
-// only the host and path of a pattern have a slash. It counts a request without a key, which the
-// middleware refuses, but only once, although the middleware calls it again for the log.
+// key returns the event for a request: the route's pattern, and who is limited. Two budgets never
+// share an event, because in a pattern only the host and the path contain a slash. key also counts
+// a request without a key, which the middleware rejects. It counts the request only once, although
+// the middleware calls key again for the log.
 func (b *budget) key(r *http.Request) string {
 	who := b.Key(r)
 	if who == "" {
@@ -118,7 +119,7 @@ func (b *budget) decide(ctx context.Context, event string, n int64) (window.Deci
 	if err == nil || b.p.cfg.Redis == nil || b.p.cfg.Outage != Local || ctx.Err() != nil {
 		return d, err
 	}
-	// The fallback does not cover this error: the key of the event holds a foreign value.
+	// The fallback does not cover this error: the event's Redis key holds a foreign value.
 	b.p.logThrottled("memory decides on an event, because Redis cannot", "route", b.Pattern, "err", err)
 	d, err = b.local.AllowN(ctx, event, n)
 	d.Degraded = true
@@ -146,7 +147,7 @@ func (b *budget) outcome(ctx context.Context, d window.Decision, err error) (dec
 	return decision, by
 }
 
-// Refund gives back the units that a decision of AllowN counted.
+// Refund gives back the units that AllowN counted for d.
 func (b *budget) Refund(ctx context.Context, event string, d window.Decision) error {
 	return b.limiter.Refund(ctx, event, d)
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // newTransport returns a transport that keeps up to 1024 idle connections to the server. It does
-// not change requests or responses.
+// not modify requests or responses.
 func newTransport() http.RoundTripper {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.Proxy = nil
@@ -27,9 +27,9 @@ func newTransport() http.RoundTripper {
 	return t
 }
 
-// forwarder returns a handler that forwards the requests of a route to the server. It allows only
-// upgrades to websockets. After an upgrade to HTTP/2, a client could send requests that the proxy
-// does not count.
+// forwarder returns a handler that forwards the requests of a route to the server. It allows
+// connections to be upgraded only to websockets. After an upgrade to HTTP/2, a client could send
+// requests that the proxy does not count.
 func (p *Proxy) forwarder(pattern string, t http.RoundTripper) http.Handler {
 	forward := &httputil.ReverseProxy{
 		Rewrite: p.rewrite, Transport: t, BufferPool: &buffers, ErrorLog: log.New(copyErrorLog{p}, "", 0),
@@ -54,8 +54,8 @@ func (p *Proxy) forwarder(pattern string, t http.RoundTripper) http.Handler {
 
 var noAnswer = problem.Details{Title: "Bad Gateway", Status: http.StatusBadGateway, Detail: "The server does not answer. The request still counts."}
 
-// responseWriter keeps the header fields of the limiter. ReverseProxy clears them after a 1xx
-// response of the server.
+// responseWriter preserves the limiter's header fields, because ReverseProxy clears them after a
+// 1xx response of the server.
 type responseWriter struct {
 	http.ResponseWriter
 	limitHeaders http.Header
@@ -65,7 +65,7 @@ type responseWriter struct {
 // Unwrap returns the wrapped writer, for http.ResponseController.
 func (a *responseWriter) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// WriteHeader adds the fields of the limiter to those of the server.
+// WriteHeader adds the limiter's header fields to those of the server.
 func (a *responseWriter) WriteHeader(status int) {
 	if status < http.StatusOK {
 		a.cleared = true
@@ -77,15 +77,15 @@ func (a *responseWriter) WriteHeader(status int) {
 	a.ResponseWriter.WriteHeader(status)
 }
 
-// body is the body of a client's request. It records a failure to read it, so that the proxy does
-// not count a broken request as a failure of the server.
+// body wraps the body of a client's request. It records a failure to read the body, so that the
+// proxy does not blame the server for a broken request.
 type body struct {
 	io.ReadCloser
 	in, out *http.Request
 	failed  atomic.Bool
 }
 
-// Read records a failure. At the end of the body, it copies the trailers.
+// Read reads from the body and records failures. At the end of the body, it copies the trailers.
 func (b *body) Read(to []byte) (int, error) {
 	n, err := b.ReadCloser.Read(to)
 	if err == io.EOF {
@@ -98,20 +98,21 @@ func (b *body) Read(to []byte) (int, error) {
 	return n, err
 }
 
-// failed counts a request that the server did not answer, and logs it at most once a second.
+// failed counts a request that the server did not answer. It logs such failures at most once a
+// second.
 func (p *Proxy) failed(pattern string, err error) {
 	p.metrics.failures.WithLabelValues(pattern).Inc()
 	p.logThrottled("the server does not answer, so requests get 502", "to", p.cfg.To.Host, "route", pattern, "err", err)
 }
 
-// logThrottled logs an error. It logs the same message at most once a second.
+// logThrottled logs an error, but the same message at most once a second.
 func (p *Proxy) logThrottled(message string, attributes ...any) {
 	if d, _ := p.logLimiter.Allow(context.Background(), message); d.Allowed {
 		p.cfg.Log.Error(message, attributes...)
 	}
 }
 
-// copyErrorLog receives the log lines of ReverseProxy about responses that are cut off.
+// copyErrorLog receives the log lines that ReverseProxy writes about truncated responses.
 type copyErrorLog struct{ p *Proxy }
 
 // Write logs a line with logThrottled.
@@ -120,12 +121,12 @@ func (b copyErrorLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// forwardedHeaders are the fields, in addition to X-Forwarded-For, that a trusted proxy sets about
-// the request that it received.
+// forwardedHeaders lists the header fields, in addition to X-Forwarded-For, in which a trusted
+// proxy describes the request that it received.
 var forwardedHeaders = []string{"X-Forwarded-Host", "X-Forwarded-Proto"}
 
-// rewrite prepares the request to the server: the client's request, with forwarding fields only
-// from this proxy and the trusted proxies in front of it.
+// rewrite prepares the request to the server. It is the client's request, but its forwarding fields
+// come only from this proxy and the trusted proxies in front of it.
 func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	pr.SetURL(p.cfg.To)
 	pr.Out.URL.RawQuery = pr.In.URL.RawQuery
@@ -137,7 +138,7 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	maps.DeleteFunc(pr.Out.Trailer, ofProxies)
 	trusted := p.fromTrustedProxy(pr.In.RemoteAddr)
 	if trusted {
-		pr.Out.Header["X-Forwarded-For"] = pr.In.Header["X-Forwarded-For"] // SetXForwarded adds to it
+		pr.Out.Header["X-Forwarded-For"] = pr.In.Header["X-Forwarded-For"] // SetXForwarded appends to this field
 	}
 	pr.SetXForwarded()
 	for _, name := range forwardedHeaders {
@@ -148,7 +149,7 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 }
 
 // ofProxies reports whether a server could mistake a field for one that only proxies set.
-// Underscores count as hyphens, because CGI does not distinguish them.
+// Underscores count as hyphens, because CGI does not distinguish the two.
 func ofProxies(name string, _ []string) bool {
 	switch strings.ToLower(strings.ReplaceAll(name, "_", "-")) {
 	case "forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto":
@@ -157,13 +158,13 @@ func ofProxies(name string, _ []string) bool {
 	return false
 }
 
-// fromTrustedProxy reports whether a connection comes from a proxy of Config.Behind.
+// fromTrustedProxy reports whether a connection comes from one of the proxies in Config.Behind.
 func (p *Proxy) fromTrustedProxy(remote string) bool {
 	peer, err := netip.ParseAddrPort(remote)
 	return err == nil && slices.ContainsFunc(p.cfg.Behind, func(n netip.Prefix) bool { return n.Contains(peer.Addr().Unmap().WithZone("")) })
 }
 
-// buffers holds parts of bodies while they are copied.
+// buffers holds the buffers through which bodies are copied.
 var buffers bufferPool
 
 type bufferPool struct{ pool sync.Pool }

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// hourlyTally counts the outcomes of the requests of each route in each of the last 60 minutes. Its
-// zero value is empty.
+// hourlyTally counts, for each route and each of the last 60 minutes, the outcomes of requests. The
+// zero value is ready to use.
 type hourlyTally struct {
 	mu      sync.Mutex
-	minutes [60]minute // each at the index of its number modulo 60
+	minutes [60]minute // each at its number modulo 60
 }
 
 // minute holds the counts of one minute.
@@ -18,12 +18,12 @@ type minute struct {
 	routes map[string]tally
 }
 
-// tally counts requests by their outcome. In shadow mode, the outcome is the one without shadow
+// tally counts requests by outcome. In shadow mode, the outcome is what it would be without shadow
 // mode.
 type tally struct {
 	Allowed int64 `json:"allowed"`
 	Denied  int64 `json:"denied"`
-	Refused int64 `json:"refused"` // no decision was made
+	Refused int64 `json:"refused"` // no decision could be made
 }
 
 func (t tally) plus(u tally) tally {
@@ -49,7 +49,7 @@ func (h *hourlyTally) add(pattern, decision string, now time.Time) {
 	m.routes[pattern] = m.routes[pattern].plus(one)
 }
 
-// sums returns the requests of each minute, oldest first, and of each route.
+// sums returns the number of requests by minute, oldest first, and by route.
 func (h *hourlyTally) sums(now time.Time) (minutes [60]tally, routes map[string]tally) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -9,25 +9,25 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// The outcomes of requests, used as labels. Each request has one. In shadow mode, it is the outcome
-// that the request would have without it.
+// The outcomes of requests, used as labels. Each request has exactly one. In shadow mode, it is the
+// outcome that the request would have without shadow mode.
 const (
 	admitted  = "admitted"
 	denied    = "denied"    // over a limit: 429
 	refused   = "refused"   // no decision was possible: 503
 	noKey     = "keyless"   // the request has no key, so the client is unknown: 400
 	ambiguous = "ambiguous" // servers can read its path or method in two ways: 400
-	gone      = "gone"      // the client hung up before there was a decision
+	gone      = "gone"      // the client disconnected before a decision was made
 )
 
-// The values of the label by, which says who decided.
+// The values of the label "by", which says who decided.
 const (
 	byRedis  = "redis"
 	byMemory = "memory"
 	byNobody = "nobody"
 )
 
-// metrics are the metrics of /metrics.
+// metrics holds what /metrics exports.
 type metrics struct {
 	registry  *prometheus.Registry
 	requests  *prometheus.CounterVec
@@ -41,7 +41,7 @@ type metrics struct {
 }
 
 // newMetrics returns metrics without routes. At each scrape, they call connected, which reports
-// whether Redis has been connected.
+// whether Redis has ever been connected.
 func newMetrics(inShadow bool, connected func() bool) *metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "slidegate", Name: name, Help: help}, labels)
@@ -76,7 +76,8 @@ func newMetrics(inShadow bool, connected func() bool) *metrics {
 	return m
 }
 
-// initRoute creates the metrics of a route, so that /metrics shows them before the first request.
+// initRoute creates the metrics of a route, so that /metrics shows them even before the first
+// request.
 func (m *metrics) initRoute(rt Route, shared bool) {
 	m.failures.WithLabelValues(rt.Pattern)
 	if len(rt.Limits) == 0 {
@@ -98,8 +99,8 @@ func (m *metrics) initRoute(rt Route, shared bool) {
 	}
 }
 
-// registerOutages registers the gauge of outages of a route. now returns how many parts of Redis
-// are out.
+// registerOutages registers a route's gauge of outages. now returns how many parts of Redis are
+// out.
 func (m *metrics) registerOutages(pattern string, now func() float64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "slidegate", Name: "outages", ConstLabels: prometheus.Labels{"route": pattern},
@@ -113,7 +114,7 @@ func (m *metrics) count(pattern, decision, by string) {
 	m.hour.add(pattern, decision, time.Now())
 }
 
-// deny counts the limits that denied a request.
+// deny counts each limit that denied a request.
 func (m *metrics) deny(pattern string, d window.Decision) {
 	for _, u := range d.Usage {
 		if u.RetryAfter > 0 {
@@ -129,12 +130,12 @@ func (m *metrics) observe(pattern string, o window.Observation) {
 		m.outages.WithLabelValues(pattern).Inc()
 	case window.KindAllowed, window.KindDenied, window.KindOutage, window.KindUncertain:
 		m.seconds.WithLabelValues(pattern, string(o.Kind)).Observe(o.Took.Seconds())
-	case window.KindOutageChanged, window.KindOutageEnded, window.KindRefused, window.KindPeeked, window.KindCacheOff: // not about Redis
+	case window.KindOutageChanged, window.KindOutageEnded, window.KindRefused, window.KindPeeked, window.KindCacheOff: // does not concern Redis
 	}
 }
 
-// countFailure counts a request on which Redis did not decide, even before the first connection,
-// which may fail because of a wrong password.
+// countFailure counts a request on which Redis did not decide. It does so even before the first
+// connection, which may fail because of a wrong password.
 func (m *metrics) countFailure(pattern string, o window.Observation) {
 	if isRequest := o.Units > 0; isRequest && o.Reason != "" {
 		m.undecided.WithLabelValues(pattern, string(o.Reason)).Inc()

@@ -12,13 +12,13 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// overview is the content of the page for operators.
+// overview holds the content of the operators' page.
 type overview struct {
 	At      time.Time       `json:"at"`
 	Redis   string          `json:"redis"` // as in /healthz
 	Shadow  bool            `json:"shadow"`
 	Minutes [60]tally       `json:"minutes"` // oldest first
-	Routes  []traffic       `json:"routes"`  // of the last hour
+	Routes  []traffic       `json:"routes"`  // in the last hour
 	Most    []overviewEvent `json:"most"`    // denied events, as in /over
 	Outages []outage        `json:"outages"` // newest first
 }
@@ -30,14 +30,14 @@ type traffic struct {
 	tally
 }
 
-// overviewEvent is a denied event with its link.
+// overviewEvent represents a denied event with a link to it.
 type overviewEvent struct {
 	mostdenied.Entry
 	Shown string `json:"shown"`          // the event in printable form
-	Link  string `json:"link,omitempty"` // the query string that shows the event; empty if it is hidden
+	Link  string `json:"link,omitempty"` // the query string that shows the event; empty if the event is hidden
 }
 
-// Overview returns the last hour of this instance, for the page to encode as JSON.
+// Overview describes the last hour of this instance. The page encodes the result as JSON.
 func (p *Proxy) Overview() any {
 	now := time.Now()
 	minutes, routes := p.metrics.hour.sums(now)
@@ -57,7 +57,8 @@ func (p *Proxy) Overview() any {
 	return o
 }
 
-// link returns the query string that shows an event, or "" if only its hash is known.
+// link returns the query string that shows the event of e, or "" if only a hash of the event is
+// known.
 func (*Proxy) link(e mostdenied.Entry) string {
 	if e.Hashed {
 		return ""
@@ -65,8 +66,8 @@ func (*Proxy) link(e mostdenied.Entry) string {
 	return page.Query{Event: e.Event}.Encode()
 }
 
-// Limiter returns the limiter that decides on an event. An event begins with the pattern of its
-// route. Limiter returns nil if no route with limits has such a pattern.
+// Limiter returns the limiter that decides on the given event. An event begins with its route's
+// pattern. If no route with limits has that pattern, Limiter returns nil.
 func (p *Proxy) Limiter(event string) *window.Limiter {
 	var l *window.Limiter
 	longest := -1
@@ -78,7 +79,7 @@ func (p *Proxy) Limiter(event string) *window.Limiter {
 	return l
 }
 
-// texts returns limits as text, separated by commas.
+// texts formats limits as text, separated by commas.
 func texts(limits []window.Limit) string {
 	all := make([]string, len(limits))
 	for i, l := range limits {
@@ -87,10 +88,11 @@ func texts(limits []window.Limit) string {
 	return strings.Join(all, ", ")
 }
 
-// mostOutages is how many outages history keeps, over all routes.
+// mostOutages is how many outages history keeps across all routes.
 const mostOutages = 20
 
-// outage is a period in which Redis, or a part of a cluster, did not answer a route.
+// outage represents a period in which Redis, or a part of a cluster, did not answer a route's
+// requests.
 type outage struct {
 	Route string     `json:"route"`
 	Began time.Time  `json:"began"`
@@ -110,7 +112,7 @@ func (h *history) began(route string, now time.Time) {
 	h.outages = h.outages[max(0, len(h.outages)-mostOutages):]
 }
 
-// ended records the end of the last outage of a route.
+// ended records that a route's last outage has ended.
 func (h *history) ended(route string, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -123,7 +125,7 @@ func (h *history) ended(route string, now time.Time) {
 	}
 }
 
-// newestFirst returns the outages for the page.
+// newestFirst returns the outages in the order in which the page shows them.
 func (h *history) newestFirst() []outage {
 	h.mu.Lock()
 	defer h.mu.Unlock()

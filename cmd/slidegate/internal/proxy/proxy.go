@@ -1,8 +1,8 @@
-// Package proxy is a rate-limiting reverse proxy. It limits requests with package httplimit. Each
-// route has its own limits, and instances that use the same Redis share their budgets.
+// Package proxy is a rate-limiting reverse proxy based on package httplimit. Each route has its own
+// limits, and instances that use the same Redis share their budgets.
 //
-// ServeHTTP finds the route of a request. The middleware of the route consults the route's budget.
-// If the budget allows the request, the proxy forwards it to the server.
+// ServeHTTP finds the route of a request. The route's middleware consults the route's budget. If
+// the budget allows the request, the proxy forwards it to the server.
 package proxy
 
 import (
@@ -23,49 +23,49 @@ import (
 // Config configures a Proxy.
 type Config struct {
 	To      *url.URL           // the server; its path is prepended to the paths of requests
-	Routes  []Route            // with different Patterns; requests that match none are not limited
+	Routes  []Route            // each with a different Pattern; requests that match none are not limited
 	Behind  []netip.Prefix     // trusted proxies, whose X-Forwarded-For, -Host and -Proto are passed to the server
-	Name    string             // of the limiters, in their keys
+	Name    string             // of the limiters, as used in their keys
 	Secret  []byte             // hides events in keys, logs and pages
-	Redis   *window.Connection // holds the budgets; nil means in memory
-	Timeout time.Duration      // longest wait for Redis, for one request
-	Outage  httplimit.Outage   // what to do while Redis does not answer: Local, or httplimit.FailOpen or FailClosed
+	Redis   *window.Connection // stores the budgets; nil means in memory
+	Timeout time.Duration      // how long a request may wait for Redis
+	Outage  httplimit.Outage   // what to do while Redis does not answer: Local, httplimit.FailOpen or httplimit.FailClosed
 	Shadow  bool               // every request reaches the server; denials are only counted and logged
 	Log     *slog.Logger
 }
 
-// Route is a set of requests with their own limits.
+// Route is a set of requests that have their own limits.
 type Route struct {
-	Pattern string         // as in http.ServeMux; a request has the most specific one that it matches
+	Pattern string         // as in http.ServeMux; the most specific pattern that matches a request applies
 	Limits  []window.Limit // empty means not limited
 	Key     httplimit.Key  // who is limited
 }
 
-// Local is a value of Config.Outage, in addition to httplimit.FailOpen and httplimit.FailClosed:
-// each instance decides in its memory.
+// Local is a value for Config.Outage, in addition to httplimit.FailOpen and httplimit.FailClosed.
+// It makes each instance decide in its own memory.
 const Local httplimit.Outage = "local"
 
-// Proxy limits requests, and forwards those that it allows. It is safe for concurrent use.
+// Proxy limits requests and forwards those that it allows. It is safe for concurrent use.
 type Proxy struct {
-	Page http.Handler // Admin serves it at /, in addition to its own paths; nil means none. Set it before Serve
+	Page http.Handler // Admin serves it at /, in addition to its own paths; nil means none; set it before calling Serve
 
 	cfg        Config
-	mux        *http.ServeMux          // finds patterns; it serves nothing
-	routes     map[string]http.Handler // by pattern
-	forwarders map[string]http.Handler // the same without limits
-	budgets    []*budget               // of the routes with limits
+	mux        *http.ServeMux          // only finds patterns; it serves nothing
+	routes     map[string]http.Handler // keyed by pattern
+	forwarders map[string]http.Handler // the same, but without limits
+	budgets    []*budget               // of those routes that have limits
 	metrics    *metrics
 	denied     *mostdenied.List
 	history    history
 	logLimiter *window.Limiter // limits how often each error is logged
 
-	draining atomic.Bool // the proxy accepts no more requests
+	draining atomic.Bool // the proxy no longer accepts requests
 
-	grace time.Duration // for requests under way at shutdown
+	grace time.Duration // for requests in progress at shutdown
 }
 
-// New validates the configuration, and returns a proxy. Until Config.Redis has connected, the proxy
-// behaves as in an outage.
+// New validates cfg and returns a proxy. Until Config.Redis has connected, the proxy behaves as in
+// an outage.
 func New(cfg Config) (p *Proxy, err error) {
 	p = &Proxy{
 		cfg: cfg, mux: http.NewServeMux(), denied: mostdenied.New(), grace: 30 * time.Second,
@@ -87,10 +87,10 @@ func New(cfg Config) (p *Proxy, err error) {
 	return p, nil
 }
 
-// catchAll is the pattern of requests that match no other.
+// catchAll is the pattern for requests that match no other pattern.
 const catchAll = "/"
 
-// add adds a route to a server.
+// add adds a route whose requests are forwarded to server.
 func (p *Proxy) add(rt Route, server http.Handler) error {
 	if err := p.register(rt.Pattern); err != nil {
 		return err
@@ -116,7 +116,7 @@ func (p *Proxy) add(rt Route, server http.Handler) error {
 	return nil
 }
 
-// unlimited returns a handler that counts requests, and forwards them.
+// unlimited returns a handler that counts requests and forwards them.
 func (p *Proxy) unlimited(pattern string, server http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.metrics.count(pattern, admitted, byNobody)
@@ -124,7 +124,7 @@ func (p *Proxy) unlimited(pattern string, server http.Handler) http.Handler {
 	})
 }
 
-// middlewareOutage returns what the middleware does if not even memory decides.
+// middlewareOutage returns what the middleware does if not even memory can decide.
 func (cfg Config) middlewareOutage() httplimit.Outage {
 	if cfg.Outage == httplimit.FailOpen {
 		return httplimit.FailOpen
@@ -135,14 +135,14 @@ func (cfg Config) middlewareOutage() httplimit.Outage {
 // connected reports whether Redis has been connected.
 func (p *Proxy) connected() bool { return p.cfg.Redis != nil && p.cfg.Redis.Wait(canceled) == nil }
 
-// canceled is a context that has ended, to query a Connection without waiting.
+// canceled is a context that is already done. It serves to query a Connection without waiting.
 var canceled = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }()
 
-// ServeHTTP forwards a request, or refuses it.
+// ServeHTTP forwards the request or refuses it.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodConnect {
 		http.Error(w, "This proxy does not support CONNECT.", http.StatusMethodNotAllowed)
@@ -157,7 +157,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // ambiguous refuses a request that servers can interpret in two ways. In shadow mode, it forwards
-// the request, unless its path leaves the path of --to.
+// the request, unless that would leave the path of --to.
 func (p *Proxy) ambiguous(w http.ResponseWriter, r *http.Request, pattern string) {
 	p.metrics.count("", ambiguous, byNobody)
 	if server := p.forwarders[pattern]; p.cfg.Shadow && server != nil {

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// register adds a pattern to the mux. If the mux panics, register returns an error.
+// register adds a pattern to the mux. It returns an error if the mux panics.
 func (p *Proxy) register(pattern string) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -29,7 +29,8 @@ func (p *Proxy) register(pattern string) (err error) {
 	return nil
 }
 
-// whyNeverMatches returns why no request can match a pattern that net/http accepts, or "".
+// whyNeverMatches says why no request can match a pattern that net/http accepts. It returns "" if a
+// request can.
 func whyNeverMatches(pattern string) string {
 	begin, rest, _ := strings.Cut(pattern, "/")
 	method, host, found := strings.Cut(begin, " ")
@@ -50,7 +51,7 @@ func whyNeverMatches(pattern string) string {
 	return ""
 }
 
-// patternError returns what net/http says about a pattern, without the position in the source.
+// patternError returns net/http's message about a pattern, without the position in the source.
 func patternError(pattern, text string) string {
 	if _, after, found := strings.Cut(text, "conflicts with pattern "); found {
 		other, _, _ := strings.Cut(after, " (registered at ")
@@ -60,9 +61,9 @@ func patternError(pattern, text string) string {
 	return "is not a pattern (" + why + "); write one such as POST /login, /api/ or GET api.example.com/items/{id}"
 }
 
-// route returns the pattern of a request's route. It matches the path without // and without dot
-// segments, as most servers do. ok is false if another server could interpret the path or the
-// method as those of another route. It is also false if the target is not a path, or if the path
+// route returns the pattern of the request's route. Like most servers, it matches the path after
+// removing duplicate slashes and dot segments. ok is false if another server could interpret the
+// path or the method as belonging to a different route, if the target is not a path, or if the path
 // leaves the root.
 func (p *Proxy) route(r *http.Request) (pattern string, ok bool) {
 	escaped := cmp.Or(r.URL.EscapedPath(), "/")
@@ -70,7 +71,7 @@ func (p *Proxy) route(r *http.Request) (pattern string, ok bool) {
 		return "", false
 	}
 	pattern = p.match(r.Host, r.Method, escaped)
-	method := strings.ToUpper(r.Method) // as some servers read it
+	method := strings.ToUpper(r.Method) // as some servers interpret it
 	if method == r.Method && !strings.Contains(escaped, "//") && !strings.Contains(escaped, "/.") && !strings.ContainsAny(escaped, "%;") {
 		return pattern, true
 	}
@@ -83,7 +84,7 @@ func (p *Proxy) route(r *http.Request) (pattern string, ok bool) {
 	})
 }
 
-// match returns the pattern that an escaped path matches.
+// match returns the pattern that matches an escaped path.
 func (p *Proxy) match(host, method, escaped string) string {
 	u := &url.URL{RawPath: escaped}
 	u.Path, _ = url.PathUnescape(escaped)
@@ -91,7 +92,7 @@ func (p *Proxy) match(host, method, escaped string) string {
 	return pattern
 }
 
-// hostname returns a host as spelled in patterns: lower case, without a port and without a trailing
+// hostname returns a host in the form used in patterns: in lower case, without a port or a trailing
 // dot.
 func hostname(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
@@ -100,16 +101,16 @@ func hostname(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// leavesRoot reports whether an escaped path has more .. segments than it needs to reach the root.
+// leavesRoot reports whether an escaped path has more .. segments than it takes to reach the root.
 func leavesRoot(escaped string) bool {
 	inside := path.Clean(strings.TrimLeft(unescape(escaped), "/"))
 	return inside == ".." || strings.HasPrefix(inside, "../")
 }
 
-// pathVariants returns the escaped paths that servers may see, given the readings of a path. They
+// pathVariants returns the escaped paths that servers may see, given the readings of a path. These
 // are all combinations of:
 //   - a reading;
-//   - // at the start followed by a host, or not;
+//   - // and a host at the start removed, or not;
 //   - // and dot segments removed, only dot segments removed, or neither.
 func pathVariants(readings []string) (all []string) {
 	for _, path := range readings {
@@ -125,25 +126,26 @@ func pathVariants(readings []string) (all []string) {
 	return all
 }
 
-// readings returns an escaped path unchanged, and decoded. It also returns both without the
-// parameters of segments, dropped before decoding, after it, or both.
+// readings returns the ways in which servers may read an escaped path: unchanged and decoded, and
+// each of these also without the segments' parameters, which may be dropped before decoding, after
+// it, or both.
 func readings(escaped string) []string {
 	dropped, decoded := dropParameters(escaped), reescape(escaped)
 	return []string{escaped, dropped, decoded, dropParameters(decoded), reescape(dropped), dropParameters(reescape(dropped))}
 }
 
-// reescape returns an escaped path with only the necessary percent-encodings.
+// reescape returns an escaped path with only those percent-encodings that are necessary.
 func reescape(escaped string) string { return (&url.URL{Path: unescape(escaped)}).EscapedPath() }
 
-// unescape decodes a path. Its percent-encodings are valid, because net/http has parsed it.
+// unescape decodes a path. All of its percent-encodings are valid, because net/http has parsed it.
 func unescape(escaped string) string {
 	decoded, _ := url.PathUnescape(escaped)
 	return decoded
 }
 
-// dropParameters returns an escaped path without the parameters of segments that are empty or dot
-// segments before their first semicolon. Servlet containers drop parameters before they remove dot
-// segments, so that /x/..;/login is /login. They never decode parameters.
+// dropParameters removes the parameters of those segments that are empty or dot segments up to
+// their first semicolon. Servlet containers drop parameters before they remove dot segments, so
+// /x/..;/login means /login. They never decode parameters.
 func dropParameters(escaped string) string {
 	parts := strings.Split(escaped, "/")
 	for i, part := range parts {
@@ -153,14 +155,14 @@ func dropParameters(escaped string) string {
 		case "", ".", "..":
 			parts[i] = name
 		default:
-			parts[i] = name + strings.ReplaceAll(part[len(name):], "%", "%25") // stays encoded
+			parts[i] = name + strings.ReplaceAll(part[len(name):], "%", "%25") // must stay encoded
 		}
 	}
 	return strings.Join(parts, "/")
 }
 
-// nameSegments returns a path in which the given segments are replaced by a name, so that the mux
-// does not remove them.
+// nameSegments replaces the given segments of a path by a name, so that the mux does not remove
+// them.
 func nameSegments(path string, segments ...string) string {
 	parts := strings.Split(path, "/")
 	last := len(parts) - 1
@@ -171,7 +173,7 @@ func nameSegments(path string, segments ...string) string {
 		}
 	}
 	if parts[last] == "." || parts[last] == ".." {
-		parts = append(parts, "") // RFC 3986, section 5.2.4, keeps a slash
+		parts = append(parts, "") // RFC 3986, section 5.2.4, keeps the slash
 	}
 	return strings.Join(parts, "/")
 }

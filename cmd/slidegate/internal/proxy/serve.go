@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	headerTimeout     = 10 * time.Second // for a client to send the headers of a request
-	idleTimeout       = 2 * time.Minute  // for a connection without requests
+	headerTimeout     = 10 * time.Second // how long a client may take to send the header
+	idleTimeout       = 2 * time.Minute  // how long a connection may be idle
 	denialLogInterval = time.Minute      // between two log lines about denials
 )
 
-// Serve serves clients and operators until ctx ends, and then finishes the requests under way. It
-// closes both listeners before it returns.
+// Serve serves clients and operators until ctx is done, and then finishes the requests in progress.
+// It closes both listeners before it returns.
 func (p *Proxy) Serve(ctx context.Context, public, admin net.Listener) error {
 	clients, operators := p.server(p), p.server(p.Admin())
 	failed := make(chan error, 2)
@@ -46,8 +46,8 @@ func (p *Proxy) server(h http.Handler) *http.Server {
 	return &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, ErrorLog: slog.NewLogLogger(p.cfg.Log.Handler(), slog.LevelWarn)}
 }
 
-// drain stops accepting requests, and waits for those under way. After the grace period, it cuts
-// them off.
+// drain stops accepting requests, and waits for those in progress. After the grace period, it
+// aborts them.
 func (p *Proxy) drain(ctx context.Context, clients *http.Server) error {
 	p.draining.Store(true)
 	p.cfg.Log.Info("accepting no more requests; finishing those under way", "grace", p.grace)
@@ -62,8 +62,8 @@ func (p *Proxy) drain(ctx context.Context, clients *http.Server) error {
 	return err
 }
 
-// logDenials logs the denials since the last call, if there are any. It returns the number of all
-// denials.
+// logDenials logs how many requests have been denied since the previous call, if any. It returns
+// the total number of denials.
 func (p *Proxy) logDenials(before int64) int64 {
 	r := p.denied.Report()
 	if r.Denied > before {

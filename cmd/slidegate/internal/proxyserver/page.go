@@ -11,7 +11,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// page returns the configuration of a proxy's page.
+// page returns the configuration of p's page.
 func (c *Command) page(p *proxy.Proxy) page.Config {
 	w := &web{c, p}
 	cfg := page.Config{Title: "slidegate proxy", Links: []string{"healthz", "metrics", "over"}, Open: w.open, Overview: p.Overview}
@@ -27,7 +27,7 @@ type web struct {
 	proxy *proxy.Proxy
 }
 
-// limiter returns the limiter of an event.
+// limiter returns the limiter that decides on an event.
 func (w *web) limiter(event string) (*window.Limiter, error) {
 	l := w.proxy.Limiter(event)
 	if l == nil {

@@ -1,11 +1,11 @@
-// Package proxyserver runs a rate-limiting proxy as configured by command-line flags: its ports,
-// its connection to Redis and its live page.
+// Package proxyserver runs a rate-limiting proxy as configured by flags. It sets up the proxy's
+// ports, its connection to Redis and its live page.
 package proxyserver
 
 import (
 	"cmp"
 	"context"
-	_ "embed" // for the help
+	_ "embed" // for the help text
 	"errors"
 	"fmt"
 	"io"
@@ -27,7 +27,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Command represents slidegate proxy with its flags. Run runs it.
+// Command represents "slidegate proxy" and its flags.
 type Command struct {
 	To         flags.Upstream   `placeholder:"URL" help:"The server to forward requests to, such as http://127.0.0.1:8080."`
 	Listen     flags.Text       `placeholder:"ADDR" default:":8000" help:"The address to listen on for clients. Default: :8000, on all interfaces."`
@@ -53,7 +53,7 @@ var help string
 // Help returns the text of slidegate proxy --help.
 func (Command) Help() string { return help }
 
-// Run runs the proxy until ctx ends. It logs to standard error.
+// Run runs the proxy until ctx is done. It logs to standard error.
 func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 	screen := output.ScreenOf(s.Err)
 	log := c.newLog(s.Err, screen.Terminal)
@@ -65,7 +65,7 @@ func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 	defer failed()
 	if c.shared() {
 		cfg.Redis = (*window.Connection)(pipeline.Dial(c.dial(log, failed)))
-		defer cfg.Redis.Close() // after the last request
+		defer cfg.Redis.Close() // after the last request has finished
 	}
 	return c.serve(ctx, first, cfg, func(public, admin net.Addr) {
 		if !screen.Terminal {
@@ -77,8 +77,8 @@ func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 	})
 }
 
-// newLog returns a log of key=value pairs, whose errors omit the user and the password of Redis. On
-// a terminal, it omits the date, and the level INFO.
+// newLog returns a logger that writes key=value pairs. It removes the Redis user and password from
+// errors. On a terminal, it omits the date, and the level if that is INFO.
 func (c *Command) newLog(stderr io.Writer, terminal bool) *slog.Logger {
 	return slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if err, isError := a.Value.Any().(error); isError {
@@ -91,7 +91,7 @@ func (c *Command) newLog(stderr io.Writer, terminal bool) *slog.Logger {
 	}}))
 }
 
-// brief shortens the time of a log line, and omits the level INFO.
+// brief shortens the time of a log line, and removes the level if that is INFO.
 func brief(a slog.Attr) slog.Attr {
 	switch v := a.Value; {
 	case v.Kind() == slog.KindTime:
@@ -102,7 +102,7 @@ func brief(a slog.Attr) slog.Attr {
 	return a
 }
 
-// serve runs the proxy until ctx ends. It waits for a connection to Redis until first ends.
+// serve runs the proxy until ctx is done. It waits for a connection to Redis until first is done.
 func (c *Command) serve(ctx, first context.Context, cfg proxy.Config, ready func(public, admin net.Addr)) error {
 	p, err := proxy.New(cfg)
 	if err != nil {
@@ -121,11 +121,11 @@ func (c *Command) serve(ctx, first context.Context, cfg proxy.Config, ready func
 	return p.Serve(ctx, public, admin)
 }
 
-// redialPause is the pause of a window.Connection after a failure.
+// redialPause is how long a window.Connection pauses after a failure.
 const redialPause = time.Second
 
 // dial returns a function that connects to Redis. It logs each distinct error once, and calls
-// failed after each.
+// failed after every error.
 func (c *Command) dial(log *slog.Logger, failed func()) func(context.Context) (rueidis.Client, error) {
 	logged := ""
 	return func(ctx context.Context) (rueidis.Client, error) {
@@ -143,8 +143,8 @@ func (c *Command) dial(log *slog.Logger, failed func()) func(context.Context) (r
 	}
 }
 
-// Config returns the configuration of the proxy, without the connection to Redis. It reads the
-// files for that connection, and returns an error if flags conflict.
+// Config returns the configuration of the proxy, without its connection to Redis. It reads the
+// files needed for that connection, and returns an error if flags conflict.
 func (c *Command) Config(log *slog.Logger) (cfg proxy.Config, err error) {
 	files := c.RedisFiles.Names()
 	switch {
@@ -178,10 +178,11 @@ func (c *Command) Config(log *slog.Logger) (cfg proxy.Config, err error) {
 	return cfg, err
 }
 
-// shared reports whether Redis holds the budgets.
+// shared reports whether the budgets are in Redis.
 func (c *Command) shared() bool { return len(c.Redis.InitAddress) > 0 }
 
-// routes returns the routes of the flags. --limit is the route of requests that match no other.
+// routes returns the routes that the flags define. --limit defines the route for requests that
+// match no other.
 func (c *Command) routes() ([]proxy.Route, error) {
 	if len(c.Limits) > 0 {
 		c.Routes = append(c.Routes, flags.Route{Pattern: "/", Limits: c.Limits})
@@ -215,7 +216,7 @@ func (c *Command) address() (httplimit.Key, error) {
 	return httplimit.AddressBehind(names...)
 }
 
-// ports opens the ports for clients and for operators.
+// ports opens the ports for clients and operators.
 func (c *Command) ports(ctx context.Context) (public, admin net.Listener, err error) {
 	if public, err = c.listen(ctx, "--listen", c.Listen, ":8000"); err != nil {
 		return nil, nil, err
@@ -231,7 +232,7 @@ func (c *Command) ports(ctx context.Context) (public, admin net.Listener, err er
 	return public, admin, nil
 }
 
-// listen opens a port.
+// listen opens the port that the given flag names.
 func (c *Command) listen(ctx context.Context, flag string, addr flags.Text, example string) (net.Listener, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", string(addr))
 	if err != nil {
@@ -240,8 +241,8 @@ func (c *Command) listen(ctx context.Context, flag string, addr flags.Text, exam
 	return l, nil
 }
 
-// leadsTo reports whether a URL leads to the listener. It opens a UDP socket, which sends nothing,
-// and compares the addresses of its ends.
+// leadsTo reports whether a URL leads back to the listener. To find out, it opens a UDP socket,
+// without sending anything, and compares the local and remote addresses.
 func leadsTo(ctx context.Context, to *url.URL, listener net.Listener) bool {
 	port := cmp.Or(to.Port(), map[string]string{"http": "80", "https": "443"}[to.Scheme])
 	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "udp", net.JoinHostPort(to.Hostname(), port))
@@ -254,7 +255,7 @@ func leadsTo(ctx context.Context, to *url.URL, listener net.Listener) bool {
 	return here && far.Port == own.Port && (own.IP.IsUnspecified() || own.IP.Equal(far.IP))
 }
 
-// logStart logs what is limited, and warnings about the flags.
+// logStart logs what is being limited, and any warnings about the flags.
 func (c *Command) logStart(log *slog.Logger, admin net.Listener) {
 	for _, rt := range c.Routes {
 		if len(rt.Limits) == 0 {

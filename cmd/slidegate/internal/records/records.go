@@ -1,4 +1,4 @@
-// Package records reads the records of limiters as Redis stores them. It runs no scripts, so that
+// Package records parses the records that limiters store in Redis. It does not run scripts, so that
 // reading many records costs the server little.
 package records
 
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Kind identifies the package of a limiter, by the last letter of its keys.
+// Kind identifies a limiter's package by the last letter of the limiter's keys.
 type Kind byte
 
 // The kinds.
@@ -16,28 +16,28 @@ const (
 	Window   Kind = 'w'
 	AR1      Kind = 'a'
 	Pace     Kind = 'r'
-	Inflight Kind = 'l' // a sorted set instead of a record; Read does not support it
+	Inflight Kind = 'l' // a sorted set, not a record; Read does not support it
 )
 
-// String returns the name of the package, or "" if there is none.
+// String returns the name of the package, or "" if the kind is unknown.
 func (k Kind) String() string {
 	return map[Kind]string{Window: "window", AR1: "ar1", Pace: "pace", Inflight: "inflight"}[k]
 }
 
-// Usage describes what counts in one window: units or, for package ar1, a level.
+// Usage describes what counts in a window: units or, for package ar1, a level.
 type Usage struct {
 	Per  time.Duration
 	Used float64
 }
 
-// Record represents the content of a record at a given time.
+// Record represents the contents of a record at a given time.
 type Record struct {
 	Last   time.Time // of the last event or, for package pace, of the newest turn
-	Usages []Usage   // in the order of the record; 0 if everything is forgotten
+	Usages []Usage   // in the order of the record; 0 if nothing counts any more
 }
 
-// Read parses a record, with what it counts at now. ok is false if it is not a record of the given
-// kind.
+// Read parses a record, and computes what it counts at now. ok is false if record is not a record
+// of the given kind.
 func Read(kind Kind, record string, now time.Time) (r Record, ok bool) {
 	b := &buffer{rest: record, foreign: !Begins(kind, record)}
 	switch kind {
@@ -73,10 +73,10 @@ func Begins(kind Kind, text string) bool {
 	return false
 }
 
-// buffer holds the rest of a record.
+// buffer holds the part of a record that has not been parsed yet.
 type buffer struct {
 	rest    string
-	foreign bool // it is not a record
+	foreign bool // the bytes are not a record
 }
 
 // number reads a big-endian number of up to 8 bytes.
@@ -118,7 +118,7 @@ func (b *buffer) pace(now int64) Record {
 	return r
 }
 
-// add adds a usage, unless the rest of the record is foreign.
+// add adds a usage, unless the buffer turned out not to be a record.
 func (r *Record) add(u Usage, b *buffer) {
 	if b.foreign {
 		b.rest = ""
@@ -127,8 +127,8 @@ func (r *Record) add(u Usage, b *buffer) {
 	r.Usages = append(r.Usages, u)
 }
 
-// section reads a section of package window or pace, and counts the units that are not forgotten at
-// the time that date returns, which can depend on the last event.
+// section reads a section of package window or pace. It counts the units that are not forgotten at
+// the time that date returns. That time can depend on the last event.
 func (b *buffer) section(t int64, date func(last int64) int64) Usage {
 	flags, closed, per := b.head()
 	last := t
@@ -166,11 +166,11 @@ func (b *buffer) head() (flags, closed, per int64) {
 	return flags, closed, per
 }
 
-// maxPer is the longest Per, in ms, that is a time.Duration. No limiter has a longer one.
+// maxPer is the longest Per, in ms, that fits into a time.Duration. No limiter has a longer one.
 const maxPer = math.MaxInt64 / int64(time.Millisecond)
 
 // forgotten reads the closed buckets, and returns how many of their units are forgotten at date. If
-// width is 0, each bucket holds one unit.
+// width is 0, each bucket holds a single unit.
 func (b *buffer) forgotten(closed, per, last, date int64, width int) (units int64) {
 	timeWidth := widthOf(per)
 	wrap := int64(1) << (8 * timeWidth)
@@ -190,7 +190,7 @@ func (b *buffer) forgotten(closed, per, last, date int64, width int) (units int6
 	return units
 }
 
-// widthOf returns how many bytes the time of a closed bucket takes.
+// widthOf returns the number of bytes that hold the time of a closed bucket.
 func widthOf(per int64) int {
 	for _, width := range []int{2, 3, 4} {
 		if per < 1<<(8*width) {
@@ -217,10 +217,10 @@ func (b *buffer) ar1(now int64) Record {
 		if level < rest {
 			level = 0
 		}
-		r.add(Usage{time.Duration(per) * time.Millisecond, math.Round(level*1e8) / 1e8}, b) // the precision of inspect
+		r.add(Usage{time.Duration(per) * time.Millisecond, math.Round(level*1e8) / 1e8}, b) // the precision with which inspect shows a level
 	}
 	return r
 }
 
-// rest is the level below which a level of package ar1 counts as 0.
+// rest is the threshold below which a level of package ar1 counts as 0.
 const rest = 0.25

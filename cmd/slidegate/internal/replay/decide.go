@@ -24,25 +24,26 @@ import (
 )
 
 const (
-	inFlight = 128     // workers with Redis; each waits for one reply at a time
-	ahead    = 1024    // the maximum number of attempts that wait for a worker
-	maxIdle  = 1 << 16 // the maximum number of idle events whose tallies are kept
+	inFlight = 128     // the number of workers with Redis; each waits for one reply at a time
+	ahead    = 1024    // the maximum number of attempts waiting for a worker
+	maxIdle  = 1 << 16 // the maximum number of idle events for which tallies are kept
 )
 
-// replay decides the attempts of a log at the times in the log. Each event has a fixed worker, so
-// its attempts are decided sequentially, in order. Different workers run in parallel.
+// replay decides on the attempts of a log, at the times in the log. Each event is assigned to a
+// fixed worker, which decides on its attempts one after another, in order. Workers run in parallel.
 type replay struct {
 	sets     flags.Sets
 	how      estimator.Estimator
 	redis    connect.Addresses
 	client   rueidis.Client // nil means in memory
 	name     string         // of the limiters in Redis
-	timeline bool           // count attempts over time, for a chart
+	timeline bool           // whether to count attempts over time, for a chart
 	seed     maphash.Seed
 	workers  []*worker
 }
 
-// newReplay creates the workers. Together, they keep the tallies of at most keep idle events.
+// newReplay creates the workers. Together, they keep the tallies of at most the given number of
+// idle events.
 func newReplay(ctx context.Context, sets flags.Sets, how estimator.Estimator, redis connect.Addresses, timeline bool, keep int) (r *replay, err error) {
 	r = &replay{sets: sets, how: how, redis: redis, timeline: timeline, seed: maphash.MakeSeed(), name: "replay"}
 	workers := runtime.GOMAXPROCS(0)
@@ -69,7 +70,7 @@ func (r *replay) close() {
 	}
 }
 
-// limiter creates the limiter of one set. Its name in Redis is unique to this run.
+// limiter creates the limiter for a set. Its name in Redis is unique to this run.
 func (r *replay) limiter(set int, now func() time.Time) (estimator.Limiter, error) {
 	name := r.name
 	if len(r.sets) > 1 {
@@ -78,7 +79,8 @@ func (r *replay) limiter(set int, now func() time.Time) (estimator.Limiter, erro
 	return r.how.Limiter(r.client, window.Config{Name: name, Limits: r.sets[set], Now: now, Timeout: connect.Timeout})
 }
 
-// run decides all attempts. It then always removes the keys that it wrote to Redis.
+// run decides on all attempts. Afterwards, even after an error, it removes the keys that it wrote
+// to Redis.
 func (r *replay) run(ctx context.Context, log *logs.Reader) error {
 	err := r.decideAll(ctx, log)
 	err = interruptedAfter(ctx, err, r.decided())
@@ -95,7 +97,7 @@ func (r *replay) run(ctx context.Context, log *logs.Reader) error {
 	return fmt.Errorf("%w; keys named %s* may stay there until they expire, up to a day after their units are forgotten", err, r.name)
 }
 
-// decideAll sends the attempts to the workers, and stops at the first error.
+// decideAll sends the attempts to the workers. It stops at the first error.
 func (r *replay) decideAll(ctx context.Context, log *logs.Reader) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, w := range r.workers {
@@ -114,7 +116,7 @@ func (r *replay) handOut(ctx context.Context, log *logs.Reader) error {
 	})
 }
 
-// each calls do for all attempts of a log, until the context ends.
+// each calls do for each attempt of a log, until ctx is done.
 func each(ctx context.Context, log *logs.Reader, do func(logs.Attempt)) error {
 	for ctx.Err() == nil {
 		a, err := log.Next()
@@ -142,7 +144,7 @@ func (r *replay) decided() (attempts int) {
 	return attempts
 }
 
-// wrote reports whether Redis may contain keys of this run.
+// wrote reports whether Redis may contain keys written by this run.
 func (r *replay) wrote() bool {
 	return r.decided() > 0 || slices.ContainsFunc(r.workers, func(w *worker) bool { return w.uncertain })
 }
@@ -156,16 +158,16 @@ func (r *replay) forget(ctx context.Context) error {
 	return g.Wait()
 }
 
-// worker decides the attempts of some of the events.
+// worker decides on the attempts of some of the events.
 type worker struct {
 	r         *replay
 	attempts  chan logs.Attempt
 	limiters  []estimator.Limiter // one per set
 	now       time.Time           // the time of the current attempt
-	uncertain bool                // a call that failed may have been counted
+	uncertain bool                // a failed call may have been counted
 	sets      []*outcome
 	admitted  []bool           // whether each set allows the current attempt
-	timeline  *charts.Timeline // nil without a picture
+	timeline  *charts.Timeline // nil if no picture was requested
 	tallies
 }
 
@@ -185,7 +187,7 @@ func newWorker(r *replay, keep int) (*worker, error) {
 	return w, nil
 }
 
-// work decides attempts until the log ends. After an error, it receives the rest without deciding,
+// work decides on attempts until the log ends. After an error, it discards the remaining attempts,
 // so that the sender does not block.
 func (w *worker) work(ctx context.Context) (err error) {
 	for a := range w.attempts {
@@ -197,7 +199,7 @@ func (w *worker) work(ctx context.Context) (err error) {
 }
 
 // decide calls the limiters for each attempt of a line, and counts the decisions. It does not
-// cancel a call that has started, because Redis could run it at any later time.
+// cancel a call that has begun, because Redis could still execute it at any later time.
 func (w *worker) decide(ctx context.Context, a logs.Attempt) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -222,8 +224,8 @@ func (w *worker) decide(ctx context.Context, a logs.Attempt) error {
 	return w.sweep(ctx, w.forget)
 }
 
-// ask returns the decision of a limiter. If an attempt requests more units than Max, the decision
-// is a denial without a wait.
+// ask returns a limiter's decision. If an attempt has more units than Max, the decision is a denial
+// without a wait.
 func (w *worker) ask(ctx context.Context, l estimator.Limiter, a logs.Attempt) (window.Decision, error) {
 	d, err := l.AllowN(ctx, a.Event, a.Units)
 	if errors.Is(err, window.ErrExceedsLimit) {

@@ -8,7 +8,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 )
 
-// draw writes the chart, if Picture names a file.
+// draw writes the chart if Picture names a file.
 func (p *Report) draw() error {
 	d := charts.Replay{Title: p.title(), Zone: p.zone(), Yearless: p.yearless(), Timeline: p.timeline}
 	for _, s := range p.Sets {
@@ -17,7 +17,7 @@ func (p *Report) draw() error {
 	return charts.Save(p.Picture, d.Draw)
 }
 
-// draw writes the chart, if Picture names a file.
+// draw writes the chart if Picture names a file.
 func (p *LoginReport) draw() error {
 	title := fmt.Sprintf("%s: %d of %s denied", p.source(), p.Denied, output.Count(p.Allowed+p.Denied, "login attempt"))
 	sets := []charts.Set{{Waits: p.waits, Denied: p.Denied}}
@@ -28,8 +28,8 @@ func (p *LoginReport) draw() error {
 	return charts.Save(p.Picture, d.Draw)
 }
 
-// zone returns the time zone that a chart shows. It is empty for a log without years, whose times
-// have no zone.
+// zone returns the time zone that the chart shows. It is empty for a log without years, because its
+// times have no zone.
 func (p *logReport) zone() string {
 	if p.yearless() {
 		return ""

@@ -24,13 +24,13 @@ func (p *Report) end() (verdict string, next []string) {
 	return verdict, p.again("--limit " + strings.Join(p.Sets[0].limitTexts(), ","))
 }
 
-// denied returns how many attempts a set denies and, if the log has results, how many users by
-// mistake.
+// denied returns how many attempts a set denies and, if the log has results, how many users it
+// denies by mistake.
 func (p *Report) denied(s *result) string {
 	return fmt.Sprintf("%d of %d denied", s.Denied, p.Attempts) + p.byMistake(s.ByMistake, s.MoreByMistake)
 }
 
-// byMistake returns how many users were denied by mistake, if the log has results.
+// byMistake returns how many users were denied by mistake. It returns "" if the log has no results.
 func (p *logReport) byMistake(events []Event, more int) string {
 	switch n := len(events) + more; {
 	case p.WithResult == 0:
@@ -44,7 +44,7 @@ func (p *logReport) byMistake(events []Event, more int) string {
 	}
 }
 
-// best returns the set that denies the most, among those that deny the least by mistake.
+// best returns the set that denies the most attempts among those that deny the fewest by mistake.
 func (p *Report) best() string {
 	s := slices.MaxFunc(p.Sets, func(a, b *result) int {
 		return cmp.Or(cmp.Compare(b.DeniedSucceeded, a.DeniedSucceeded), cmp.Compare(a.Denied, b.Denied))
@@ -56,8 +56,8 @@ func (p *Report) best() string {
 	return fmt.Sprintf("%s under %s: %s", which, s.limits(), p.denied(s))
 }
 
-// more returns the words of a command: the same comparison with a chart or, if it had one, a search
-// for limits.
+// more returns the words of a command: the same comparison with a chart or, if it already had one,
+// a search for limits.
 func (p *Report) more() []string {
 	if p.Picture != "" {
 		return p.again("--suggest")
@@ -69,12 +69,12 @@ func (p *Report) more() []string {
 	return p.again(append(words, "--picture limits.svg")...)
 }
 
-// again returns the words of a replay of the same log with other flags.
+// again returns the words of a command that replays the same log with other flags.
 func (p *logReport) again(words ...string) []string {
 	return slices.Concat([]string{"replay"}, words, p.reading)
 }
 
-// reading returns the flags and files with which a log is read, quoted for a shell.
+// reading returns the flags and files that determine what is read, quoted for a shell.
 func (c *Command) reading() (words []string) {
 	flag := func(name string, value flags.Text) {
 		if value != "" {
@@ -96,7 +96,7 @@ func (c *Command) reading() (words []string) {
 	return words
 }
 
-// verdict returns how many attempts the guard delays, and how many users by mistake.
+// verdict returns how many attempts the guard delays, and how many users it delays by mistake.
 func (p *LoginReport) verdict() string {
 	return fmt.Sprintf("%d of %d delayed", p.Denied, p.Allowed+p.Denied) + p.byMistake(p.ByMistake, p.MoreByMistake)
 }
@@ -115,7 +115,7 @@ func (p *SuggestReport) end() (verdict string, next []string) {
 		s.Stopped, output.Count(p.Attempts, "attempt"), strings.Join(s.Limits.Texts(), ", "), s.Delayed, p.Honest), p.again(next...)
 }
 
-// nothing returns why no limits are proposed.
+// nothing explains why no limits are proposed.
 func (p *SuggestReport) nothing() string {
 	switch {
 	case p.isShort():

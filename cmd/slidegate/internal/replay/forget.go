@@ -11,12 +11,12 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/connect"
 )
 
-// failed returns an error that says why Redis failed, and what the user can do about it.
+// failed returns an error that says why Redis failed and what the user can do about it.
 func (r *replay) failed(err error) error {
 	return fmt.Errorf("%w, or leave out --redis to decide in memory", r.redis.Failed(err, "replay again when it works"))
 }
 
-// forget removes the keys of an event from Redis.
+// forget removes an event's keys from Redis.
 func (w *worker) forget(ctx context.Context, event string) error {
 	for _, l := range w.limiters {
 		if err := l.Reset(ctx, event); err != nil {
@@ -26,8 +26,8 @@ func (w *worker) forget(ctx context.Context, event string) error {
 	return nil
 }
 
-// forgetAll removes the keys of all events from Redis. It retries failures until connect.Timeout
-// has passed.
+// forgetAll removes the keys of all events from Redis. If that fails, it retries until
+// connect.Timeout has passed.
 func (w *worker) forgetAll(ctx context.Context) (err error) {
 	left := slices.Collect(maps.Keys(w.events))
 	for begin, pause := time.Now(), time.NewTicker(connect.Timeout/20); ; <-pause.C {

@@ -21,7 +21,7 @@ import (
 	"github.com/slidegate/slidegate/login"
 )
 
-// runLogin runs the command with the login guard instead of limits.
+// runLogin replays the log through the login guard instead of limits.
 func (c *Command) runLogin(ctx context.Context, s cli.Streams) error {
 	if err := c.checkLogin(); err != nil {
 		return err
@@ -54,7 +54,7 @@ func (c *Command) runLogin(ctx context.Context, s cli.Streams) error {
 	return p.print(s.Out, c.JSON)
 }
 
-// checkLogin returns an error for flags that the guard does not support.
+// checkLogin returns an error if a flag is given that does not work with the login guard.
 func (c *Command) checkLogin() error {
 	return refuse("login", []conflict{
 		{len(c.Limits) > 0, "limit", "the login guard has its own limits"},
@@ -65,13 +65,13 @@ func (c *Command) checkLogin() error {
 	})
 }
 
-// conflict is a flag that another flag excludes.
+// conflict is a flag that cannot be combined with another.
 type conflict struct {
 	given     bool
 	flag, why string
 }
 
-// refuse returns an error about the first given flag that conflicts with flag.
+// refuse returns an error about the first of conflicts that was given together with flag.
 func refuse(flag string, conflicts []conflict) error {
 	for _, other := range conflicts {
 		if other.given {
@@ -81,42 +81,44 @@ func refuse(flag string, conflicts []conflict) error {
 	return nil
 }
 
-// guardReplay passes the attempts of a log to the login guard, at the times in the log. It does so
-// sequentially, because each attempt is charged to several subjects, which it shares with other
-// attempts.
+// guardReplay passes the attempts of a log to the login guard, at the times in the log. It decides
+// on one attempt at a time, because each attempt is charged to several subjects, which other
+// attempts share.
 type guardReplay struct {
 	guard                *login.Guard
 	now                  time.Time // the time of the current attempt
 	budgets              []*budgetDenials
 	allowed              int
-	noAccount, noAddress int // attempts that a guard cannot decide
+	noAccount, noAddress int // attempts on which a guard cannot decide
 	waits                *charts.Waits
-	timeline             *charts.Timeline // the first set counts the allowed attempts, and each other set those that one budget denied
+	timeline             *charts.Timeline // its first set counts the allowed attempts, and each further set those that one budget denied
 	subjects             [3]subjects
 }
 
-// budgetDenials counts the denials by one budget. A denial counts for the first budget that denies.
+// budgetDenials counts the attempts that a budget denied. If several budgets would deny an attempt,
+// it counts for the first one that the guard checks.
 type budgetDenials struct {
 	budget login.Budget
 	limits flags.Limits
 	denials
 }
 
-// The kinds of subjects, each with a list in the report.
+// The kinds of subjects. The report has a list for each.
 const (
 	byAddress = iota
 	byAccount
 	byPair
 )
 
-// subjects holds the tallies of one kind of subject, under one set of limits. forget makes the
+// subjects holds the tallies of all subjects of one kind under one set of limits. forget makes the
 // guard forget an idle subject.
 type subjects struct {
 	tallies
 	forget func(ctx context.Context, subject string) error
 }
 
-// newGuardReplay creates a guard. It keeps the tallies of at most keep idle subjects of each kind.
+// newGuardReplay creates a guard. It keeps the tallies of at most the given number of idle subjects
+// of each kind.
 func newGuardReplay(ctx context.Context, cfg login.Config, keep int) (r *guardReplay, err error) {
 	r = &guardReplay{now: time.Unix(0, 0), waits: &charts.Waits{}}
 	cfg.Now = func() time.Time { return r.now }
@@ -124,7 +126,7 @@ func newGuardReplay(ctx context.Context, cfg login.Config, keep int) (r *guardRe
 		return nil, err
 	}
 	of := map[login.Budget]flags.Limits{}
-	// In the order in which Begin asks them.
+	// In the order in which Begin checks them.
 	for _, b := range []login.Budget{login.BudgetAddress, login.BudgetPair, login.BudgetAccount, login.BudgetStreak, login.BudgetTotal} {
 		if of[b], err = limitsOf(ctx, r.guard, b); err != nil {
 			return nil, err
@@ -142,7 +144,7 @@ func newGuardReplay(ctx context.Context, cfg login.Config, keep int) (r *guardRe
 	return r, nil
 }
 
-// limitsOf returns the limits of a budget of the guard.
+// limitsOf returns the limits of one of the guard's budgets.
 func limitsOf(ctx context.Context, g *login.Guard, b login.Budget) (ls flags.Limits, err error) {
 	d, err := g.Limiter(b).Peek(ctx, "anybody")
 	for _, u := range d.Usage {
@@ -151,7 +153,7 @@ func limitsOf(ctx context.Context, g *login.Guard, b login.Budget) (ls flags.Lim
 	return ls, err
 }
 
-// run decides all attempts of the log, and reads ahead in parallel.
+// run decides on all attempts of the log. It reads ahead concurrently.
 func (r *guardReplay) run(ctx context.Context, log *logs.Reader) error {
 	attempts := make(chan logs.Attempt, ahead)
 	g, running := errgroup.WithContext(ctx)
@@ -163,8 +165,8 @@ func (r *guardReplay) run(ctx context.Context, log *logs.Reader) error {
 	return interruptedAfter(ctx, g.Wait(), r.decided())
 }
 
-// decideAll decides attempts until there are no more. After an error, it receives the rest without
-// deciding, so that the sender does not block.
+// decideAll decides on attempts until there are no more. After an error, it discards the remaining
+// attempts, so that the sender does not block.
 func (r *guardReplay) decideAll(ctx context.Context, attempts <-chan logs.Attempt) (err error) {
 	for a := range attempts {
 		if err == nil {
@@ -177,10 +179,10 @@ func (r *guardReplay) decideAll(ctx context.Context, attempts <-chan logs.Attemp
 	return err
 }
 
-// decided returns how many attempts the guard allowed or denied.
+// decided returns how many attempts the guard has allowed or denied.
 func (r *guardReplay) decided() int { return r.allowed + r.total().denied }
 
-// total returns the denials of all budgets.
+// total returns the sum of all budgets' denials.
 func (r *guardReplay) total() (d denials) {
 	for _, b := range r.budgets {
 		d.denied += b.denied
@@ -190,7 +192,7 @@ func (r *guardReplay) total() (d denials) {
 }
 
 // decide passes each attempt of a line to the guard. If the guard allows an attempt that succeeded
-// in the log, decide reports the success to the guard.
+// according to the log, decide reports the success to the guard.
 func (r *guardReplay) decide(ctx context.Context, a logs.Attempt) error {
 	ip, _ := netip.ParseAddr(a.Event) // the guard rejects an invalid address
 	r.now = a.At
@@ -214,7 +216,7 @@ func (r *guardReplay) decide(ctx context.Context, a logs.Attempt) error {
 	return r.sweep(ctx)
 }
 
-// count counts a decision of the guard for all subjects to which the attempt was charged.
+// count counts one of the guard's decisions for all subjects to which the attempt was charged.
 func (r *guardReplay) count(a logs.Attempt, ip netip.Addr, answer *login.Attempt) {
 	var all []*denials
 	address := subnet.Client(ip)
@@ -223,7 +225,7 @@ func (r *guardReplay) count(a logs.Attempt, ip netip.Addr, answer *login.Attempt
 		t.attempts++
 		all = append(all, &t.sets[0])
 	}
-	budget := slices.IndexFunc(r.budgets, func(b *budgetDenials) bool { return b.budget == answer.DeniedBy }) // -1 if it was allowed
+	budget := slices.IndexFunc(r.budgets, func(b *budgetDenials) bool { return b.budget == answer.DeniedBy }) // -1 if the attempt was allowed
 	outcome := make([]bool, 1+len(r.budgets))
 	outcome[1+budget] = true
 	r.timeline.Add(a.At, outcome)
@@ -237,7 +239,7 @@ func (r *guardReplay) count(a logs.Attempt, ip netip.Addr, answer *login.Attempt
 	}
 }
 
-// sweep bounds the memory of the tallies and of the guard.
+// sweep bounds the memory used by the tallies and the guard.
 func (r *guardReplay) sweep(ctx context.Context) error {
 	for i := range r.subjects {
 		if err := r.subjects[i].sweep(ctx, r.subjects[i].forget); err != nil {

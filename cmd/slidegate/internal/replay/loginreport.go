@@ -12,21 +12,21 @@ import (
 	"github.com/slidegate/slidegate/login"
 )
 
-// LoginReport represents the outcome of a replay with the login guard, as --json prints it. It
-// calls delayed attempts denied, as in Report.
+// LoginReport represents the outcome of a replay with the login guard. --json prints it. As in
+// Report, delayed attempts are called denied.
 type LoginReport struct {
 	logReport
 	NoAccount       int            `json:"skipped_without_account"` // attempts on which a guard cannot decide
 	NoAddress       int            `json:"skipped_without_address"`
-	Allowed         int            `json:"allowed"` // attempts whose password is checked
+	Allowed         int            `json:"allowed"` // attempts whose password was checked
 	Denied          int            `json:"denied"`
-	DeniedSucceeded int            `json:"denied_succeeded"` // denied attempts that succeeded in the log
+	DeniedSucceeded int            `json:"denied_succeeded"` // denied attempts that succeeded according to the log
 	waitReport                     // the waits of denied attempts
-	Budgets         []budgetReport `json:"budgets"` // in the order in which the guard asks them
+	Budgets         []budgetReport `json:"budgets"` // in the order in which the guard checks them
 	Addresses       subjectReport  `json:"addresses"`
 	Accounts        subjectReport  `json:"accounts"`
 	Pairs           subjectReport  `json:"pairs"`
-	ByMistake       []Event        `json:"denied_though_succeeded"` // the pairs with the most successes denied
+	ByMistake       []Event        `json:"denied_though_succeeded"` // the pairs with the most denied successes
 	MoreByMistake   int            `json:"denied_though_succeeded_more"`
 	Picture         string         `json:"picture,omitempty"`
 
@@ -37,20 +37,20 @@ type LoginReport struct {
 type budgetReport struct {
 	Budget    login.Budget `json:"budget"`
 	Limits    []string     `json:"limits"`
-	Denied    int          `json:"denied"` // denied by this budget, and by no earlier one
+	Denied    int          `json:"denied"` // denied by this budget and by none before it
 	Succeeded int          `json:"denied_succeeded"`
 	Longest   int64        `json:"longest_wait_ms"`
 }
 
-// subjectReport covers the addresses, the accounts, or the pairs. A pair is an address, a space,
-// and an account.
+// subjectReport covers the addresses, the accounts or the pairs. A pair is an address and an
+// account, separated by a space.
 type subjectReport struct {
 	Count     int     `json:"count"`
 	Denied    int     `json:"denied"`    // subjects with at least one denied attempt
-	Estimated bool    `json:"estimated"` // there were too many to keep: the numbers of subjects are accurate to about 2 %
+	Estimated bool    `json:"estimated"` // there were too many subjects to keep, so their numbers are accurate to about 2 %
 	Top       []Event `json:"denied_most"`
-	More      int     `json:"denied_more"`            // denied subjects that denied_most omits
-	Lost      int     `json:"denials_lost,omitempty"` // if estimated: how many more denials one may have had, long before or after
+	More      int     `json:"denied_more"`            // denied subjects that denied_most does not list
+	Lost      int     `json:"denials_lost,omitempty"` // if Estimated is set, how many further denials a subject may have had, long before or after those counted
 }
 
 func (r *guardReplay) report(log logReport) *LoginReport {
@@ -88,7 +88,7 @@ func (p *LoginReport) print(out io.Writer, asJSON bool) error {
 	return err
 }
 
-// text returns the report. Its lists have at most this many rows.
+// text returns the report. Each of its lists has at most rows rows.
 func (p *LoginReport) text(screen output.Screen, rows int) string {
 	var b strings.Builder
 	p.printHead(&b)
@@ -109,7 +109,7 @@ func (p *LoginReport) text(screen output.Screen, rows int) string {
 	return b.String()
 }
 
-// kind is a list of subjects, with the names of their kind.
+// kind is a list of subjects, with the words for their kind.
 type kind struct {
 	one, many string
 	show      func(string) string
@@ -124,7 +124,7 @@ func (p *LoginReport) kinds() []kind {
 	}
 }
 
-// printablePair makes the address and the account printable separately. An address contains no
+// printablePair makes the address and the account printable separately. The address contains no
 // space.
 func printablePair(pair string) string {
 	address, account, _ := strings.Cut(pair, " ")
@@ -137,7 +137,7 @@ func (p *LoginReport) printHead(b *strings.Builder) {
 	output.Table(b, 0, append(rows, p.outcomeRows()...))
 }
 
-// outcomeRows returns what the guard did, as rows of a table.
+// outcomeRows returns table rows that say what the guard did.
 func (p *LoginReport) outcomeRows() (rows [][]string) {
 	decided := p.Allowed + p.Denied
 	if p.NoAccount+p.NoAddress > 0 {
@@ -152,7 +152,7 @@ func (p *LoginReport) outcomeRows() (rows [][]string) {
 	return rows
 }
 
-// affected returns how many subjects of each kind there are, and how many of them are delayed.
+// affected says how many subjects of each kind there are, and how many of them are delayed.
 func (p *LoginReport) affected() string {
 	var counts []string
 	for _, k := range p.kinds() {
@@ -168,8 +168,8 @@ func (l budgetReport) longest() string {
 	return output.Duration(l.Longest)
 }
 
-// printBudgets prints how many attempts each budget delayed. An attempt counts for the first budget
-// that denies it, from the top.
+// printBudgets prints how many attempts each budget delayed. An attempt counts for the first
+// budget, from the top, that denies it.
 func (p *LoginReport) printBudgets(b *strings.Builder, screen output.Screen) {
 	rows := [][]string{{"delayed", "by mistake", "longest wait", "  by budget, with its limits"}}
 	for _, l := range p.Budgets {

@@ -13,8 +13,8 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 )
 
-// newProgress returns a progress bar to write the read bytes to, or nil if the output is not a
-// terminal.
+// newProgress returns a progress bar to which the bytes read are written. It returns nil if the
+// output is not a terminal.
 func newProgress(to io.Writer, files []string) *progressbar.ProgressBar {
 	if len(files) == 0 || !output.IsTerminal(to) {
 		return nil
@@ -27,7 +27,8 @@ func newProgress(to io.Writer, files []string) *progressbar.ProgressBar {
 // barDelay is how long a read must take before a progress bar appears.
 const barDelay = time.Second
 
-// delayedWriter discards everything until barDelay has passed, so that a short read has no bar.
+// delayedWriter discards everything written before barDelay has passed, so that a short read shows
+// no progress bar.
 type delayedWriter struct {
 	io.Writer
 	begin time.Time
@@ -40,10 +41,10 @@ func (p *delayedWriter) Write(b []byte) (int, error) {
 	return p.Writer.Write(b)
 }
 
-// progressEvery is the time between two lines about the progress.
+// progressEvery is the time between two progress lines.
 const progressEvery = 10 * time.Second
 
-// reportProgress writes a line about the progress every progressEvery, until stop is called.
+// reportProgress writes a progress line every progressEvery until stop is called.
 func reportProgress(to io.Writer, progress func() string) (stop func()) {
 	ticker, ending := time.NewTicker(progressEvery), make(chan struct{})
 	var reporter sync.WaitGroup
@@ -64,7 +65,7 @@ func reportProgress(to io.Writer, progress func() string) (stop func()) {
 	}
 }
 
-// bytesRead counts the bytes that are read from files.
+// bytesRead counts the bytes read from files.
 type bytesRead struct{ atomic.Int64 }
 
 func (n *bytesRead) Write(b []byte) (int, error) {
@@ -72,7 +73,7 @@ func (n *bytesRead) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// of describes how much of total bytes has been read. A negative total means unknown.
+// of says how much of the given total has been read. A negative total means that it is unknown.
 func (n *bytesRead) of(total int64) string {
 	text := fmt.Sprintf("%.1f MB read", float64(n.Load())/1e6)
 	if total < 0 {

@@ -1,5 +1,5 @@
-// Package replay shows what limits, or the login guard, would have done to a log. It can also
-// propose limits.
+// Package replay shows what limits or the login guard would have done to the attempts in a log. It
+// can also propose limits.
 package replay
 
 import (
@@ -20,7 +20,7 @@ import (
 //go:embed sample.log
 var sample string
 
-// Command represents slidegate replay with its flags. Run runs it.
+// Command represents "slidegate replay" and its flags.
 type Command struct {
 	Limits      flags.Limits     `name:"limit" placeholder:"MAX/PER" help:"At most MAX units in any window of length PER, such as 1/5s, 5/1h, 20/1d or 50/2w. For several limits, which all apply, repeat the flag or write 1/5s,5/1h. Default: 1/5s, 5/1h and 20/1d."`
 	Compare     flags.Sets       `placeholder:"MAX/PER,..." help:"A set of limits to compare side by side with those in other --compare flags, instead of --limit."`
@@ -48,7 +48,8 @@ func (Command) Help() string { return help }
 
 var defaultLimits = flags.Limits{window.Every(5 * time.Second), window.PerHour(5), window.PerDay(20)}
 
-// sets returns the sets of limits to replay: one, unless --compare is given several times.
+// sets returns the sets of limits to replay. There is only one, unless --compare is given several
+// times.
 func (c *Command) sets() (ss flags.Sets, err error) {
 	switch {
 	case len(c.Compare) > 0 && len(c.Limits) > 0:
@@ -66,7 +67,7 @@ func (c *Command) sets() (ss flags.Sets, err error) {
 	return ss, err
 }
 
-// Run replays the files, or the sample, and prints the report.
+// Run replays the files or the sample, and prints the report.
 func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 	switch {
 	case c.Suggest:
@@ -97,9 +98,8 @@ func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 	return p.print(s.Out, c.JSON)
 }
 
-// watched opens the log and calls read, with a progress bar on a terminal, which it removes at the
-// end. If the output is not a terminal, it writes progress lines for --suggest, which can take
-// long.
+// watched opens the log and calls read. On a terminal, it shows a progress bar, which it removes at
+// the end. Otherwise, it writes progress lines for --suggest, which can take long.
 func (c *Command) watched(ctx context.Context, s cli.Streams, read func(*logs.Reader) error) error {
 	o := logs.Options{
 		By: c.By.By, TimeField: string(c.TimeField), TimeRegex: c.TimeRegex.Regexp, TimeFormat: string(c.TimeFormat),
@@ -136,8 +136,8 @@ func (c *Command) files() (names []string) {
 	return names
 }
 
-// interrupted returns an error about an interrupt before the first attempt, or err if the context
-// has not ended.
+// interrupted returns an error about an interrupt before the first attempt. If ctx is not done, it
+// returns err.
 func interrupted(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return errors.New("interrupted before the first attempt")
@@ -145,8 +145,8 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// interruptedAfter returns an error about an interrupt after the given number of attempts, or err
-// if it is nil or the context has not ended.
+// interruptedAfter returns an error about an interrupt after the given number of attempts. If err
+// is nil or ctx is not done, it returns err.
 func interruptedAfter(ctx context.Context, err error, attempts int) error {
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("interrupted after %s", output.Count(attempts, "attempt"))
@@ -154,9 +154,9 @@ func interruptedAfter(ctx context.Context, err error, attempts int) error {
 	return err
 }
 
-// replay decides the attempts of the log, and returns the report.
+// replay decides on the attempts of the log and returns the report.
 func (c *Command) replay(ctx context.Context, sets flags.Sets, log *logs.Reader) (*Report, error) {
-	if len(c.Redis.InitAddress) > 0 { // the environment may name files for other commands
+	if len(c.Redis.InitAddress) > 0 { // the environment may name files that are meant for other commands
 		if err := c.Redis.Read(c.RedisFiles.Names()); err != nil {
 			return nil, err
 		}

@@ -10,17 +10,17 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 )
 
-const topEvents = 10 // the most events in a list of the report
+const topEvents = 10 // the maximum number of events in a list of the report
 
-// Report represents the outcome of a replay, as --json prints it. Durations are in milliseconds.
+// Report represents the outcome of a replay. --json prints it. Durations are in milliseconds.
 type Report struct {
 	logReport
-	By            string    `json:"by,omitempty"`    // the value of the flag
+	By            string    `json:"by,omitempty"`    // the value of the flag --by
 	Redis         string    `json:"redis,omitempty"` // the addresses; empty means in memory
 	Limiter       string    `json:"limiter,omitempty"`
 	Estimator     string    `json:"estimator"`
 	Events        int       `json:"events"`
-	Estimated     bool      `json:"estimated"` // there were too many events to keep: the numbers of events are accurate to about 2 %
+	Estimated     bool      `json:"estimated"` // there were too many events to keep, so their numbers are accurate to about 2 %
 	DefaultLimits bool      `json:"default_limits"`
 	Sets          []*result `json:"sets"`
 	Picture       string    `json:"picture,omitempty"`
@@ -30,18 +30,18 @@ type Report struct {
 
 // logReport describes the log that was read.
 type logReport struct {
-	Sample          bool      `json:"sample"`          // the built-in log, not a file
+	Sample          bool      `json:"sample"`          // it is the built-in log, not a file
 	Files           []string  `json:"files,omitempty"` // as named
 	Lines           int       `json:"lines"`
 	NoAttempt       int       `json:"lines_without_attempt"`
 	FirstNoEvent    string    `json:"first_without_event,omitempty"`
 	Unreadable      int       `json:"unreadable_lines"`
 	FirstUnreadable string    `json:"first_unreadable,omitempty"`
-	Field           string    `json:"field,omitempty"` // the field that is the event, in a log with named fields, unless --by names it
+	Field           string    `json:"field,omitempty"` // if the log has named fields and --by names none: the field that is the event
 	Attempts        int       `json:"attempts"`
-	WithResult      int       `json:"attempts_with_result"` // attempts with a result in the log: success or failure
+	WithResult      int       `json:"attempts_with_result"` // attempts for which the log says whether they succeeded
 	Succeeded       int       `json:"attempts_succeeded"`   // attempts that succeeded
-	OutOfOrder      int       `json:"out_of_order"`         // attempts dated before an earlier line
+	OutOfOrder      int       `json:"out_of_order"`         // attempts with an earlier time than a line before them
 	FurthestBack    int64     `json:"furthest_back_ms"`
 	Sorted          bool      `json:"sorted"`
 	From            time.Time `json:"from"`
@@ -49,23 +49,23 @@ type logReport struct {
 	Period          int64     `json:"period_ms"`
 	YearsAssumed    int       `json:"years_assumed"` // attempts from lines without a year
 
-	reading []string // the flags and files with which it was read
+	reading []string // the flags and files with which the log was read
 }
 
-// result represents the outcome under one set of limits.
+// result represents the outcome of a replay under one set of limits.
 type result struct {
 	Limits          []limitReport `json:"limits"`
 	Admitted        int           `json:"admitted"`
 	Denied          int           `json:"denied"`
-	NeverAdmissible int           `json:"never_admissible"` // denied attempts that request more units than a limit's Max
-	DeniedSucceeded int           `json:"denied_succeeded"` // denied attempts that succeeded in the log
+	NeverAdmissible int           `json:"never_admissible"` // denied attempts with more units than a limit's Max
+	DeniedSucceeded int           `json:"denied_succeeded"` // denied attempts that succeeded according to the log
 	DeniedEvents    int           `json:"denied_events"`
 	waitReport
 	Top           []Event `json:"denied_most"`
 	MoreDenied    int     `json:"denied_more"`             // denied events that denied_most omits
-	ByMistake     []Event `json:"denied_though_succeeded"` // the events with the most successes denied
+	ByMistake     []Event `json:"denied_though_succeeded"` // the events with the most denied successes
 	MoreByMistake int     `json:"denied_though_succeeded_more"`
-	Lost          int     `json:"denials_lost,omitempty"` // if estimated: how many more denials an event may have had, long before or after
+	Lost          int     `json:"denials_lost,omitempty"` // if Estimated is set, how many further denials an event may have had, long before or after those counted
 
 	waits *charts.Waits
 }
@@ -83,25 +83,25 @@ func waited(waits *charts.Waits) waitReport {
 
 type limitReport struct {
 	Limit    string `json:"limit"`
-	Needless string `json:"never_denies_because_of,omitempty"` // another limit of the set, which denies everything that this one denies
+	Needless string `json:"never_denies_because_of,omitempty"` // another limit of the set, which denies everything that this one would deny
 
-	// Denied counts the attempts that this limit denies, whatever the others decide. An attempt that
-	// is never admissible counts only for limits whose Max it exceeds.
+	// Denied counts the attempts that this limit denies, whatever the other limits decide. An
+	// attempt that can never be allowed counts only for those limits whose Max it exceeds.
 	Denied int `json:"denied"`
 }
 
-// Event represents the outcome of the attempts of one event, such as an address or an account,
-// under one set of limits.
+// Event represents the outcome of all attempts of an event, such as an address or an account, under
+// one set of limits.
 type Event struct {
 	Event     string `json:"event"`
 	Attempts  int    `json:"attempts"`
 	Denied    int    `json:"denied"`
 	Succeeded int    `json:"denied_succeeded"`
-	Never     bool   `json:"never"`                     // all its denied attempts requested more units than a limit's Max, so no wait helps
-	Longest   int64  `json:"longest_wait_ms,omitempty"` // left out if never
+	Never     bool   `json:"never"`                     // all its denied attempts had more units than a limit's Max, so no wait helps
+	Longest   int64  `json:"longest_wait_ms,omitempty"` // omitted if Never is set
 }
 
-// report adds up the counts of the workers.
+// report adds up the counts of all workers.
 func (c *Command) report(r *replay, log *logs.Reader) *Report {
 	p := &Report{
 		logReport: c.readFrom(log), By: c.By.Text, Redis: c.Redis.String(), DefaultLimits: len(c.Limits)+len(c.Compare) == 0,
@@ -173,7 +173,8 @@ func deniedByMistake(events []Event) (top []Event, more int) {
 	return topBy(events, func(e Event) int { return e.Succeeded })
 }
 
-// topBy returns the events with the largest numbers, and how many more there are.
+// topBy returns the events with the largest numbers, and how many further events have a number
+// above 0.
 func topBy(events []Event, number func(Event) int) (top []Event, more int) {
 	slices.SortFunc(events, func(a, b Event) int {
 		return cmp.Or(cmp.Compare(number(b), number(a)), cmp.Compare(b.Longest, a.Longest), cmp.Compare(a.Event, b.Event))

@@ -17,32 +17,32 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/suggest"
 )
 
-// SuggestReport represents the outcome of replay --suggest, as --json prints it.
+// SuggestReport represents the outcome of replay --suggest. --json prints it.
 type SuggestReport struct {
 	logReport
 	By          string       `json:"by,omitempty"`
-	DelayHonest string       `json:"delay_honest"` // the value of the flag
-	BySuccess   bool         `json:"by_success"`   // true: the honest attempts are those that succeeded; false: those of the events below the 99th percentile
+	DelayHonest string       `json:"delay_honest"` // the value of the flag --delay-honest
+	BySuccess   bool         `json:"by_success"`   // true: honest attempts are those that succeeded; false: honest attempts are those of events below the 99th percentile
 	Honest      int          `json:"honest"`
 	MayWait     int          `json:"honest_may_wait"`
-	Attack      bool         `json:"attack"` // whether the log shows one; false: there are no sets
-	Sets        []suggestion `json:"sets"`   // each has more limits, and stops more, than the previous one
+	Attack      bool         `json:"attack"` // whether the log shows an attack; if not, there are no sets
+	Sets        []suggestion `json:"sets"`   // each has more limits than the previous one, and stops more
 	Picture     string       `json:"picture,omitempty"`
 
 	share    float64
 	proposal *suggest.Proposal
 	busiest  string // the event with the most attempts
-	most     int    // its attempts
+	most     int    // the number of its attempts
 }
 
-// suggestion represents one proposed set of limits.
+// suggestion represents a proposed set of limits.
 type suggestion struct {
 	Limits  flags.Limits `json:"limits"`
 	Stopped int          `json:"denied"`
 	Delayed int          `json:"honest_denied"`
 }
 
-// runSuggest runs the command with a search for limits.
+// runSuggest searches for limits instead of replaying the log under given ones.
 func (c *Command) runSuggest(ctx context.Context, s cli.Streams) error {
 	if err := c.checkSuggest(); err != nil {
 		return err
@@ -69,7 +69,7 @@ func (c *Command) runSuggest(ctx context.Context, s cli.Streams) error {
 	if p.proposal, err = propose(ctx, s.Err, h, p.share); err != nil {
 		return err
 	}
-	p.MayWait, p.Attack, p.Sets = p.proposal.MayWait, p.proposal.Attack, []suggestion{} // not null in JSON
+	p.MayWait, p.Attack, p.Sets = p.proposal.MayWait, p.proposal.Attack, []suggestion{} // an empty list, because nil would be null in JSON
 	for _, set := range p.proposal.Sets {
 		p.Sets = append(p.Sets, suggestion{set.Limits, set.Stopped, set.Delayed})
 	}
@@ -79,7 +79,8 @@ func (c *Command) runSuggest(ctx context.Context, s cli.Streams) error {
 	return p.print(s.Out, c.JSON)
 }
 
-// propose searches for limits, and reports its progress. Without an attack it proposes nothing.
+// propose searches for limits and reports its progress. If the log shows no attack, it proposes
+// nothing.
 func propose(ctx context.Context, to io.Writer, h *suggest.History, share float64) (*suggest.Proposal, error) {
 	defer reportProgress(to, func() string { return output.Count(h.Tried(), "set") + " of limits tried, of a few hundred" })()
 	p, err := h.Propose(ctx, share)
@@ -92,7 +93,7 @@ func propose(ctx context.Context, to io.Writer, h *suggest.History, share float6
 	return p, nil
 }
 
-// checkSuggest returns an error for flags that a search for limits does not support.
+// checkSuggest returns an error if a flag is given that does not work with a search for limits.
 func (c *Command) checkSuggest() error {
 	if c.DelayHonest.Text == "" {
 		c.DelayHonest = flags.DefaultShare
@@ -124,7 +125,7 @@ func (p *SuggestReport) print(out io.Writer, asJSON bool) error {
 	return err
 }
 
-// honest describes which attempts are honest, how many there are, and how many of them may be
+// honest says which attempts are considered honest, how many there are, and how many of them may be
 // delayed.
 func (p *SuggestReport) honest() string {
 	which := "succeeded"
@@ -157,7 +158,7 @@ func (p *SuggestReport) printSuggestions(b *strings.Builder, screen output.Scree
 	}
 }
 
-// draw writes the chart of the trade-off, if Picture names a file.
+// draw writes the chart of the trade-off if Picture names a file.
 func (p *SuggestReport) draw() error {
 	d := charts.Tradeoff{
 		Title:    fmt.Sprintf("%s: %s", p.source(), output.Count(p.Attempts, "attempt")),

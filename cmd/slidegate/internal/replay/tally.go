@@ -15,13 +15,13 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// outcome counts the decisions of one worker under one set of limits.
+// outcome counts one worker's decisions under one set of limits.
 type outcome struct {
 	limits           flags.Limits
 	admitted, denied int
-	neverAdmissible  int   // denied attempts that request more units than a limit's Max
-	succeeded        int   // denied attempts with the right password or key in the log
-	by               []int // attempts denied by each limit, whatever the others decide
+	neverAdmissible  int   // denied attempts with more units than a limit's Max
+	succeeded        int   // denied attempts that had the right password or key according to the log
+	by               []int // attempts that each limit denies, whatever the other limits decide
 	waits            *charts.Waits
 }
 
@@ -29,8 +29,8 @@ func newOutcome(limits flags.Limits) *outcome {
 	return &outcome{limits: limits, by: make([]int, len(limits)), waits: &charts.Waits{}}
 }
 
-// count counts one decision. A limit denies if it alone would require a wait, or if the units
-// exceed its Max.
+// count counts a decision. A limit denies an attempt if it alone would require a wait, or if the
+// units exceed its Max.
 func (o *outcome) count(a logs.Attempt, d window.Decision, of *denials) {
 	if d.Allowed {
 		o.admitted++
@@ -64,15 +64,15 @@ func (o *outcome) add(other *outcome) {
 	}
 }
 
-// tally counts the attempts of one event.
+// tally counts the attempts of an event.
 type tally struct {
 	attempts int
 	last     time.Time // the time of the latest attempt
-	sets     []denials // under each set of limits
+	sets     []denials // the denials under each set of limits
 }
 
-// denials counts the denied attempts of one event under one set of limits, how many of them
-// succeeded in the log, and the longest wait.
+// denials counts the denied attempts of an event under one set of limits, and how many of them
+// succeeded according to the log. It also records the longest wait.
 type denials struct {
 	denied, succeeded int
 	longest           time.Duration
@@ -94,21 +94,22 @@ func (t *tally) denied() (n int) {
 	return n
 }
 
-// tallies holds the tally of each event of one worker, in bounded memory. An event is idle if it
-// has had no attempt for longer than the longest window plus the time for which a limit remembers
-// it. Only a fixed number of idle events are kept: those denied most. Once any has been dropped,
-// the number of events is an estimate. The current time of the log is taken from the earliest
-// recent attempts, so that a few lines dated far ahead do not make events idle.
+// tallies holds one worker's tallies, one per event, in bounded memory. An event is idle if its
+// last attempt is longer ago than the longest window plus the time for which a limit remembers the
+// attempt. Only a fixed number of idle events are kept, namely those with the most denials. Once a
+// tally has been dropped, the number of events is an estimate. The current time of the log is
+// derived from the earliest recent attempts, so that a few lines dated far in the future do not
+// make events idle.
 type tallies struct {
 	events  map[string]*tally
-	all     *hyperloglog.Sketch   // all events ever
-	denied  []*hyperloglog.Sketch // the denied events, for each set
-	recent  [2]time.Time          // the earliest time in the current block of 100 attempts, and in the block before
-	seen    int                   // total number of attempts
-	idle    time.Duration         // an event is idle if its last attempt is longer ago
-	keep    int                   // idle events to keep
-	sweepAt int                   // number of events at which to search for idle ones
-	lost    int                   // the most denials of a dropped tally, or -1 if none was dropped
+	all     *hyperloglog.Sketch   // all events so far
+	denied  []*hyperloglog.Sketch // the denied events, per set
+	recent  [2]time.Time          // the earliest time in the current block of 100 attempts, and in the previous block
+	seen    int                   // the total number of attempts
+	idle    time.Duration         // an event is idle if its last attempt is longer ago than this
+	keep    int                   // how many idle events to keep
+	sweepAt int                   // the number of events at which to look for idle events
+	lost    int                   // the maximum number of denials in a dropped tally, or -1 if none was dropped
 }
 
 func newTallies(sets flags.Sets, how estimator.Estimator, keep int) tallies {
@@ -122,7 +123,7 @@ func newTallies(sets flags.Sets, how estimator.Estimator, keep int) tallies {
 	return t
 }
 
-// tallyOf returns the tally of an event that has an attempt at this time.
+// tallyOf returns the tally of an event that has an attempt at the given time.
 func (ts *tallies) tallyOf(event string, at time.Time) *tally {
 	t := ts.events[event]
 	if t == nil {
@@ -145,7 +146,8 @@ func (ts *tallies) observe(at time.Time) {
 	}
 }
 
-// now returns the current time of the log, or an earlier one if attempts are out of order.
+// now returns the current time of the log. If attempts are out of order, it may return an earlier
+// time.
 func (ts *tallies) now() time.Time {
 	if ts.recent[1].Before(ts.recent[0]) {
 		return ts.recent[1]
@@ -160,7 +162,8 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// sweep drops the tallies of idle events once there are many events. It calls drop for each.
+// sweep drops the tallies of idle events once there are many events. It calls drop for each of
+// these events.
 func (ts *tallies) sweep(ctx context.Context, drop func(context.Context, string) error) error {
 	if len(ts.events) < ts.sweepAt {
 		return nil
@@ -182,7 +185,7 @@ func (ts *tallies) sweep(ctx context.Context, drop func(context.Context, string)
 	return nil
 }
 
-// dropTally drops the tally of an event. From now on only the estimates include it.
+// dropTally drops the tally of an event, which is then included only in the estimates.
 func (ts *tallies) dropTally(event string) {
 	t := ts.events[event]
 	ts.lost = max(ts.lost, t.denied())
@@ -190,7 +193,7 @@ func (ts *tallies) dropTally(event string) {
 	delete(ts.events, event)
 }
 
-// estimate adds an event to the estimated numbers of events.
+// estimate adds an event to the estimates of the numbers of events.
 func (ts *tallies) estimate(event string, t *tally) {
 	ts.all.Insert([]byte(event))
 	for i, d := range t.sets {
@@ -200,8 +203,8 @@ func (ts *tallies) estimate(event string, t *tally) {
 	}
 }
 
-// count returns how many events there were, and how many of them each set denied. The numbers are
-// exact if no tally was dropped.
+// count returns the number of events, and how many of them each set denied. The numbers are exact
+// unless a tally was dropped.
 func (ts *tallies) count() (all int, denied []int) {
 	if ts.lost < 0 {
 		return len(ts.events), ts.countDenied()
@@ -227,7 +230,7 @@ func (ts *tallies) countDenied() []int {
 	return denied
 }
 
-// deniedBy returns all events with an attempt that a set denied.
+// deniedBy returns all events of which the given set denied an attempt.
 func (ts *tallies) deniedBy(set int) (events []Event) {
 	for event, t := range ts.events {
 		if d := t.sets[set]; d.denied > 0 {

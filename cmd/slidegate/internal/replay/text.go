@@ -24,7 +24,7 @@ func (p *Report) print(out io.Writer, asJSON bool) error {
 	return err
 }
 
-// text returns the report. Its lists have at most this many rows.
+// text returns the report. Each of its lists has at most rows rows.
 func (p *Report) text(screen output.Screen, rows int) string {
 	var b strings.Builder
 	p.printHead(&b)
@@ -49,7 +49,7 @@ func (p *Report) printHead(b *strings.Builder) {
 	output.Table(b, 0, rows)
 }
 
-// printSample prints how to replay the user's own log, if this is the sample.
+// printSample explains how to replay the user's own log, if the log is the built-in sample.
 func (p *logReport) printSample(b *strings.Builder, command string) {
 	if p.Sample {
 		fmt.Fprintf(b, "A built-in sample. Your own log: %s /var/log/auth.log\n\n", command)
@@ -63,8 +63,8 @@ func (p *Report) limits() string {
 	return p.Sets[0].limits()
 }
 
-// how returns rows that name the estimator and Redis, unless they are the default: windows, in
-// memory.
+// how returns table rows that name the estimator and Redis. It omits the defaults, which are
+// windows in memory.
 func (p *Report) how() (rows [][]string) {
 	if p.Estimator != "window" {
 		rows = append(rows, []string{"estimator", p.Estimator + ": a limit allows MAX at once, and up to 2 x MAX in one PER"})
@@ -106,8 +106,8 @@ func (p *logReport) lines() string {
 	return fmt.Sprintf("%s (%d without an attempt)", output.Count(p.Lines, "line"), p.NoAttempt)
 }
 
-// period returns the first and the last time and the span between them. It omits years and the zone
-// if the log has no years.
+// period returns the first and the last time in the log, and the time between them. If the log has
+// no years, it omits the years and the zone.
 func (p *logReport) period() string {
 	layout, zone := time.DateTime, " UTC"
 	if p.yearless() {
@@ -118,7 +118,7 @@ func (p *logReport) period() string {
 
 func (p *logReport) yearless() bool { return p.YearsAssumed == p.Attempts }
 
-// events returns the number of events, and the field that they come from.
+// events returns the number of events, and the field from which they were taken.
 func (p *Report) events() string {
 	text := ", from " + p.estimate(output.Count(p.Events, "event"))
 	if by := cmp.Or(p.By, p.Field); by != "" {
@@ -143,7 +143,7 @@ func (p *logReport) attempts() string {
 	return fmt.Sprintf("%d (%d succeeded)", p.Attempts, p.Succeeded)
 }
 
-// outcomeRows returns what one set of limits did, as rows of a table.
+// outcomeRows returns table rows that say what a set of limits did.
 func (p *Report) outcomeRows(s *result) [][]string {
 	rows := [][]string{{"admitted", share(s.Admitted, p.Attempts)}, {"denied", share(s.Denied, p.Attempts)}}
 	if s.Denied > 0 {
@@ -174,7 +174,7 @@ func (p *logReport) mistakes(n int) string {
 	return fmt.Sprintf("%d of %s that had succeeded", n, output.Count(p.Succeeded, "attempt"))
 }
 
-// spans returns the median, the 99th percentile and the longest wait.
+// spans returns the median, the 99th percentile and the maximum of the waits.
 func (w *waitReport) spans() string {
 	return fmt.Sprintf("half up to %s, 99 %% up to %s, the longest %s", w.about(w.Wait50), w.about(w.Wait99), output.Duration(w.LongestWait))
 }
@@ -189,24 +189,24 @@ func (p *Report) printSet(b *strings.Builder, screen output.Screen, s *result, r
 	p.printEvents(b, screen, "denied", rows, []eventList{{printable, s.Top}}, eventList{printable, s.ByMistake})
 }
 
-// printWidths explains the bucket width, the part of a limit after the @.
+// printWidths explains the bucket width, which is the part of a limit after the @.
 func printWidths(b *strings.Builder, screen output.Screen, limits []string) {
 	for _, l := range limits {
 		if _, width, ok := strings.Cut(l, "@"); ok {
 			printNote(b, screen, "%s counts in buckets of %s: units come back up to that much late, never early.", l, width)
-			return // one example explains the others
+			return // one example is enough
 		}
 	}
 }
 
-// eventList is a part of the table of events. show makes an event printable.
+// eventList is a part of the table of events. show formats an event for printing.
 type eventList struct {
 	show   func(event string) string
 	events []Event
 }
 
-// printEvents prints lists as one table, with at most maxRows rows of each. Events denied by
-// mistake come last.
+// printEvents prints several lists as one table, with at most maxRows rows of each list. Events
+// denied by mistake come last.
 func (p *logReport) printEvents(b *strings.Builder, screen output.Screen, denied string, maxRows int, lists []eventList, byMistake eventList) {
 	rows := [][]string{{denied, "of attempts", "by mistake", "longest wait", "  " + denied + " most"}}
 	for _, l := range append(lists, byMistake) {
@@ -227,7 +227,7 @@ func (p *logReport) printEvents(b *strings.Builder, screen output.Screen, denied
 	}
 }
 
-// rows returns the first of the events as rows of a table.
+// rows returns the first events as table rows.
 func (l *eventList) rows(maxRows int) (rows [][]string) {
 	for _, e := range l.events[:min(maxRows, len(l.events))] {
 		rows = append(rows, []string{
@@ -244,7 +244,7 @@ func (e Event) longest() string {
 	return output.Duration(e.Longest)
 }
 
-// printSets prints several sets of limits side by side. Limits that do not fit continue on the next
+// printSets prints several sets of limits side by side. Limits that do not fit wrap onto the next
 // line.
 func (p *Report) printSets(b *strings.Builder, screen output.Screen) {
 	rows := [][]string{{"denied", "events", "mistakes", "half wait", "99 %", "longest", ""}}
@@ -272,7 +272,8 @@ func (s *result) wait(text string) string {
 	return text
 }
 
-// writeResults writes a table. It omits the column of mistakes if the log has no results.
+// writeResults writes a table. It omits the column of mistakes if the log does not say which
+// attempts succeeded.
 func (p *logReport) writeResults(b *strings.Builder, rows [][]string, mistakes int) {
 	for i := range rows {
 		if p.WithResult == 0 {
@@ -282,7 +283,7 @@ func (p *logReport) writeResults(b *strings.Builder, rows [][]string, mistakes i
 	output.Table(b, tabwriter.AlignRight, rows)
 }
 
-// printNotes prints the notes that a reader needs to interpret the counts.
+// printNotes prints the notes needed to interpret the counts.
 func (p *Report) printNotes(b *strings.Builder, screen output.Screen) {
 	for _, s := range p.Sets {
 		for _, l := range s.Limits {
@@ -306,7 +307,7 @@ func printNote(b *strings.Builder, screen output.Screen, format string, args ...
 	b.WriteString("\n" + screen.Wrap(fmt.Sprintf(format, args...)) + "\n")
 }
 
-// printPicture prints the name of the file with the chart, if there is one.
+// printPicture prints the name of the chart's file, if a chart was drawn.
 func printPicture(b *strings.Builder, screen output.Screen, file string) {
 	if file != "" {
 		printNote(b, screen, "Picture: %s", logs.Shown(file))
@@ -317,7 +318,7 @@ func printTooMany(b *strings.Builder, screen output.Screen, things, thing string
 	printNote(b, screen, "Too many %s to keep all: their numbers are estimates, and each %s in the lists may have had up to %d more denials at another time.", things, thing, lost)
 }
 
-// printNotes prints what was unusual in the log.
+// printNotes prints notes about anything unusual in the log.
 func (p *logReport) printNotes(b *strings.Builder, screen output.Screen) {
 	if p.OutOfOrder > 0 {
 		printNote(b, screen, "Out of order: %s, dated up to %s before an earlier line. Each is decided no earlier than the last one counted for its event; --sort sorts the log first.",
@@ -334,8 +335,7 @@ func (p *logReport) printNotes(b *strings.Builder, screen output.Screen) {
 	}
 }
 
-// printable returns an event in a form that fits on one line of a terminal, whatever bytes it
-// contains.
+// printable formats an event so that it fits on one line of a terminal, whatever bytes it contains.
 func printable(event string) string {
 	s := logs.Shown(event)
 	if s == event && strings.ContainsAny(s, " \"") {
@@ -347,7 +347,7 @@ func printable(event string) string {
 	return s
 }
 
-// about returns a wait, rounded up because it is accurate to about 4 %.
+// about formats a wait. It rounds up, because the wait is accurate only to about 4 %.
 func (w *waitReport) about(ms int64) string {
 	unit := int64(100)
 	for _, u := range []int64{1000, 10_000, 60_000, 600_000, 3_600_000} {

@@ -1,4 +1,4 @@
-// Package smallfile reads the files that flags name, such as one with a password.
+// Package smallfile reads small files that flags name, such as one with a password.
 package smallfile
 
 import (
@@ -9,11 +9,12 @@ import (
 	"os"
 )
 
-// most is the maximum size of a file in bytes. Some files never end.
+// most is the maximum size of a file in bytes. A bound is needed because some files, such as
+// /dev/zero, never end.
 const most = 1 << 20
 
-// Read returns the content of a file of 1 byte to 1 MiB. The error for any other file names the
-// file, and says to name the one that holds the given content, such as "the secret".
+// Read returns the contents of a file of 1 byte to 1 MiB. For any other file, it returns an error
+// that asks for the file with the given contents, such as "the secret".
 func Read(file, holds string) ([]byte, error) {
 	text, err := read(file)
 	if path := (*fs.PathError)(nil); errors.As(err, &path) {
@@ -40,6 +41,6 @@ func read(file string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }() // the file was only read
 	return io.ReadAll(io.LimitReader(f, most+1))
 }

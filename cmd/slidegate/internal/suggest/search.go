@@ -15,17 +15,17 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// search tries sets of limits on a history, each set once.
+// search tries sets of limits on a history. It tries each set only once.
 type search struct {
 	h       *History
-	ctx     context.Context // in the struct because a search is one call of Propose
-	mayWait int             // the maximum number of honest attempts that may be delayed
+	ctx     context.Context // stored because a search lasts for a single call to Propose
+	mayWait int             // how many honest attempts may be delayed
 	known   map[string]Set
-	err     error // the first error; after it, every set counts as stopping nothing
+	err     error // the first error; once it is set, every set counts as stopping nothing
 }
 
-// choice is a set of limits, in the order of their windows. Each limit is a window and an index
-// into steps.
+// choice is a set of limits, ordered by window. Each limit consists of a window and an index into
+// steps.
 type choice []point
 
 type point struct {
@@ -40,7 +40,7 @@ func (c choice) limits() (ls []window.Limit) {
 	return ls
 }
 
-// try returns what a choice would have stopped and delayed.
+// try returns what the given choice would have stopped and delayed.
 func (s *search) try(c choice) Set {
 	key := fmt.Sprint(c)
 	set, ok := s.known[key]
@@ -55,9 +55,9 @@ func (s *search) try(c choice) Set {
 // isGood reports whether a choice delays few enough honest attempts.
 func (s *search) isGood(c choice) bool { return s.try(c).Delayed <= s.mayWait && s.err == nil }
 
-// tightest returns the tightest good limit of a window. It uses bisection, as if a larger limit
-// never delayed more. Because that is not always true, it also tries a few tighter limits, and then
-// climbs.
+// tightest returns the tightest good limit for a window. It uses bisection, which assumes that a
+// larger limit never delays more attempts. Because that is not always true, tightest also tries a
+// few tighter limits, and then climbs.
 func (s *search) tightest(per time.Duration) choice {
 	const below = 3
 	good := func(step int) bool { return s.isGood(choice{{per, step}}) }
@@ -70,7 +70,7 @@ func (s *search) tightest(per time.Duration) choice {
 	return s.climb(choice{{per, step}})
 }
 
-// singles returns the tightest limit of each window that is shorter than the log.
+// singles returns the tightest good limit for each window that is shorter than the log.
 func (s *search) singles() (all []choice) {
 	for _, per := range windows {
 		if per < s.h.to.Sub(s.h.from) {
@@ -80,7 +80,7 @@ func (s *search) singles() (all []choice) {
 	return all
 }
 
-// pairs climbs from every pair of single limits.
+// pairs climbs from each pair of the given single limits.
 func (s *search) pairs(singles []choice) (all []choice) {
 	for i, a := range singles {
 		for _, b := range singles[i+1:] {
@@ -90,8 +90,8 @@ func (s *search) pairs(singles []choice) (all []choice) {
 	return all
 }
 
-// climb loosens a choice until it is good. Then it moves one limit by one step, as long as a good
-// choice stops more.
+// climb loosens a choice until it is good. It then keeps moving one limit by one step for as long
+// as that gives a good choice that stops more.
 func (s *search) climb(c choice) choice {
 	for !s.isGood(c) && s.err == nil {
 		looser := s.neighbours(c, +1)
@@ -110,7 +110,8 @@ func (s *search) climb(c choice) choice {
 	return c
 }
 
-// compare sorts first by fewer delayed honest attempts, and then by more stopped attempts.
+// compare orders choices by how few honest attempts they delay, and then by how many attempts they
+// stop.
 func (s *search) compare(a, b choice) int {
 	x, y := s.try(a), s.try(b)
 	if x.Delayed != y.Delayed {
@@ -119,7 +120,8 @@ func (s *search) compare(a, b choice) int {
 	return y.Stopped - x.Stopped
 }
 
-// neighbours returns the choices in which one limit is moved by the given number of steps.
+// neighbours returns all choices that differ from c in one limit, which is moved by one of the
+// given numbers of steps.
 func (s *search) neighbours(c choice, away int) (all []choice) {
 	for i, p := range c {
 		if step := p.step + away; step >= 0 && step < len(steps) {
@@ -131,7 +133,7 @@ func (s *search) neighbours(c choice, away int) (all []choice) {
 	return all
 }
 
-// best returns the first good choice that stops the most, or nil if none is good.
+// best returns the first of the good choices that stop the most. If none is good, it returns nil.
 func (s *search) best(all []choice) (best choice) {
 	for _, c := range all {
 		if s.isGood(c) && (best == nil || s.try(c).Stopped > s.try(best).Stopped) {
@@ -141,7 +143,8 @@ func (s *search) best(all []choice) (best choice) {
 	return best
 }
 
-// withEach adds to a choice each single limit with another window, and climbs from each result.
+// withEach returns c extended by each single limit with a window that c lacks, after climbing from
+// it.
 func (s *search) withEach(c choice, singles []choice) (all []choice) {
 	if c == nil {
 		return nil
@@ -157,7 +160,7 @@ func (s *search) withEach(c choice, singles []choice) (all []choice) {
 	return all
 }
 
-// decide replays all attempts under some limits, on all processors.
+// decide replays all attempts under the given limits, using all processors.
 func (h *History) decide(ctx context.Context, limits []window.Limit) (Set, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	workers := runtime.GOMAXPROCS(0)
@@ -191,7 +194,7 @@ func (h *History) decidePart(ctx context.Context, limits []window.Limit, first, 
 		}
 		e := h.events[i]
 		if e.units <= slices.MinFunc(limits, func(a, b window.Limit) int { return cmp.Compare(a.Max, b.Max) }).Max {
-			continue // every limit allows all of it
+			continue // all limits allow all of its attempts
 		}
 		stopped := 0
 		for _, a := range e.attempts {
@@ -216,7 +219,7 @@ func (h *History) decidePart(ctx context.Context, limits []window.Limit, first, 
 	return set, nil
 }
 
-// deny returns how many attempts of a line are denied.
+// deny returns how many attempts of a line would be denied.
 func deny(ctx context.Context, l *window.Limiter, name string, a attempt) (denied int, err error) {
 	for range a.times {
 		d, err := l.AllowN(ctx, name, a.units)

@@ -1,5 +1,4 @@
-// Package suggest proposes limits for a log: the tightest ones that delay hardly any honest
-// attempt.
+// Package suggest proposes limits for a log: the tightest that delay hardly any honest attempts.
 package suggest
 
 import (
@@ -17,28 +16,28 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// History represents a log in memory, by event. Read creates one.
+// History represents a log in memory, grouped by event. Read creates it.
 type History struct {
-	BySuccess bool // true: the attempts that succeeded are honest; false: the log does not say, and those of events below the 99th percentile are
+	BySuccess bool // true: honest attempts are those that succeeded; false: the log does not say which did, so honest attempts are those of events below the 99th percentile
 	Attempts  int
-	Honest    int // the number of honest attempts, which should not have to wait
+	Honest    int // the number of honest attempts, which limits should not delay
 
 	from, to   time.Time
 	events     []event
-	hasResults bool         // the log says for some attempts whether they succeeded
-	tried      atomic.Int64 // sets of limits tried by Propose
+	hasResults bool         // for some attempts, the log says whether they succeeded
+	tried      atomic.Int64 // the number of sets of limits that Propose has tried
 }
 
-// event is an address, an account or the like with its attempts, in the order of the log.
+// event represents an address, an account or the like, with its attempts in the order of the log.
 type event struct {
 	name     string
 	attempts []attempt
-	total    int   // attempts, including repetitions
-	units    int64 // units that all attempts request, at most maxUnits
+	total    int   // the number of attempts, including repetitions
+	units    int64 // the number of units of all attempts, capped at maxUnits
 	honest   bool
 }
 
-// maxUnits is larger than every limit that is tried.
+// maxUnits is larger than any limit that is tried.
 const maxUnits = 1 << 40
 
 type attempt struct {
@@ -51,17 +50,17 @@ type attempt struct {
 // Set represents a set of limits, and what it would have done to a log.
 type Set struct {
 	Limits  []window.Limit
-	Stopped int // attempts denied
-	Delayed int // honest attempts denied
+	Stopped int // attempts that it denies
+	Delayed int // honest attempts that it denies
 
-	attackers int // events for which isAttack is true
+	attackers int // events for which isAttack returns true
 }
 
-// Proposal holds the tightest sets of one limit, of two, and of three. A larger set is omitted
-// unless it stops more attempts than the smaller ones.
+// Proposal holds the tightest sets of one, two and three limits. A larger set is omitted if it
+// stops no more attempts than the smaller sets.
 type Proposal struct {
-	MayWait int  // the most honest attempts that may be delayed
-	Attack  bool // whether the log shows an attack; otherwise the sets mostly stop legitimate users
+	MayWait int  // how many honest attempts may be delayed
+	Attack  bool // whether the log shows an attack; if not, the sets would mostly stop legitimate users
 	Sets    []Set
 	Tried   []Set // all sets that were tried
 }
@@ -95,8 +94,8 @@ func Read(log *logs.Reader) (*History, error) {
 	return h, nil
 }
 
-// findHonest marks the honest events, for a log without results. These are all events except one in
-// a hundred, and at least one, with the most attempts.
+// findHonest marks the honest events of a log without results. These are all events except the 1 %
+// with the most attempts, which is at least one event.
 func (h *History) findHonest() {
 	var totals []int
 	for _, e := range h.events {
@@ -122,11 +121,11 @@ func (h *History) isHonest(e event, a attempt) bool {
 	return e.honest
 }
 
-// windows holds the windows that are tried if they are shorter than the log.
+// windows lists the windows to try. Those longer than the log are skipped.
 var windows = []time.Duration{time.Second, 5 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 24 * time.Hour}
 
-// steps holds the values of Max that are tried: round numbers, each about a quarter larger than the
-// previous one.
+// steps lists the values of Max to try: round numbers, each about a quarter larger than the one
+// before.
 var steps = func() (all []int64) {
 	for ten := int64(1); ten <= 1e9; ten *= 10 {
 		for _, n := range []int64{10, 12, 15, 20, 25, 30, 40, 50, 60, 80} {
@@ -140,13 +139,13 @@ var steps = func() (all []int64) {
 	return slices.Compact(all)
 }()
 
-// Propose finds the tightest limits that delay at most a share of the honest attempts. It tries
-// every single window, all pairs of windows, and the best pair with each other window. Starting
-// from the tightest single limits, it moves one limit at a time by one step, as long as that stops
-// more.
+// Propose finds the tightest limits that delay at most the given share of the honest attempts. It
+// tries every single window, all pairs of windows, and the best pair combined with each other
+// window. It starts from the tightest single limits, and moves one limit by one step at a time for
+// as long as that stops more attempts.
 func (h *History) Propose(ctx context.Context, share float64) (*Proposal, error) {
 	s := &search{h: h, ctx: ctx, known: map[string]Set{}}
-	for _, more := range []float64{Reach, 10, 3, 0, 1} { // other shares for the chart, and finally the requested one
+	for _, more := range []float64{Reach, 10, 3, 0, 1} { // other shares for the chart, and finally the one requested
 		s.mayWait = int(math.Floor(more*share*float64(h.Honest) + 1e-9))
 		s.singles()
 	}
@@ -163,14 +162,15 @@ func (h *History) Propose(ctx context.Context, share float64) (*Proposal, error)
 	return p, s.err
 }
 
-// Tried returns how many sets of limits Propose has tried so far. It may be called while Propose
-// runs.
+// Tried returns how many sets of limits Propose has tried so far. It may be called while Propose is
+// running.
 func (h *History) Tried() int { return int(h.tried.Load()) }
 
-// Reach is the largest multiple of the share for which sets are tried, to show the trade-off.
+// Reach is the largest multiple of the requested share for which sets are tried, to show the
+// trade-off.
 const Reach = 30
 
-// add adds a set if it stops more than the previous ones.
+// add adds a set to the proposal if it stops more attempts than the sets added before.
 func (p *Proposal) add(s *search, c choice) {
 	if c == nil {
 		return

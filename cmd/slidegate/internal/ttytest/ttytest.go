@@ -12,8 +12,9 @@ import (
 	"github.com/creack/pty"
 )
 
-// Screen returns what a terminal shows while f runs on it. It skips the test if the machine has no
-// terminal. After a minute it closes the terminal, which ends f and fails the test.
+// Screen runs f on a terminal, and returns what the terminal shows. If the machine has no
+// terminals, it skips the test. After a minute, it closes the terminal, which ends f and fails the
+// test.
 func Screen(t *testing.T, f func(tty *os.File)) string {
 	t.Helper()
 	terminal, tty, err := pty.Open()

@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	answerTimeout = 10 * time.Second // the longest wait for one response
-	idleTimeout   = time.Second      // the server may close connections that are idle for longer
-	maxBody       = 1 << 20          // bytes read from a body
-	maxAnswer     = 2 << 20          // bytes read from a response, including its header
+	answerTimeout = 10 * time.Second // how long to wait for a response
+	idleTimeout   = time.Second      // the server may close connections that have been idle for longer
+	maxBody       = 1 << 20          // the maximum number of bytes read from a body
+	maxAnswer     = 2 << 20          // the maximum number of bytes read from a response, including its header
 )
 
-// request is an HTTP request. Its target is written unchanged on the request line, so that a path
-// can have any spelling.
+// request is an HTTP request. Its target is written verbatim on the request line, so that a path
+// can be spelled in any way.
 type request struct {
 	method, target, host string
 	header               http.Header
@@ -48,7 +48,7 @@ func (r request) write(w io.Writer) error {
 	return err
 }
 
-// answer is the response to a request.
+// answer represents the response to a request.
 type answer struct {
 	status int
 	header http.Header
@@ -56,29 +56,29 @@ type answer struct {
 	body   string
 }
 
-// connection is a connection that stays open for the next request.
+// connection is a connection that is kept open for further requests.
 type connection struct {
 	net.Conn
 	read  *bufio.Reader
-	limit *io.LimitedReader // the source of read
+	limit *io.LimitedReader // the underlying reader of read
 	idle  time.Time         // when it became idle
 }
 
 var errBudget = errors.New("all announced requests have been sent")
 
-// client sends requests to a target, at most as many as are left. It never repeats a request, and
-// does not follow redirects.
+// client sends requests to a target, up to a total number. It never repeats a request, and does not
+// follow redirects.
 type client struct {
 	target
 	left  atomic.Int64
 	sent  atomic.Int64
-	trust *tls.Config // for tests; nil means the certificates of the system
+	trust *tls.Config // for tests; nil means the system's certificates
 
 	mu   sync.Mutex
 	open []*connection
 }
 
-// count counts a request before it is sent. It returns errBudget if none is left.
+// count counts a request that is about to be sent. It returns errBudget if none is left.
 func (c *client) count() error {
 	if c.left.Add(-1) < 0 {
 		return errBudget
@@ -87,7 +87,8 @@ func (c *client) count() error {
 	return nil
 }
 
-// send sends a request, on the most recently used connection if there is one.
+// send sends a request. It uses the most recently used connection if one is open, or else a new
+// one.
 func (c *client) send(ctx context.Context, r request) (answer, error) {
 	conn := c.takeIdle()
 	if conn == nil {
@@ -108,7 +109,7 @@ func (c *client) send(ctx context.Context, r request) (answer, error) {
 	return a, err
 }
 
-// sendAlone sends a request on a new connection.
+// sendAlone sends a request on a new connection, from the given local address.
 func (c *client) sendAlone(ctx context.Context, r request, from netip.Addr) (answer, error) {
 	conn, err := c.connect(ctx, from)
 	if err != nil {
@@ -119,7 +120,8 @@ func (c *client) sendAlone(ctx context.Context, r request, from netip.Addr) (ans
 	return a, err
 }
 
-// takeIdle returns an open connection that has been idle for less than idleTimeout, or nil.
+// takeIdle returns an open connection that has been idle for less than idleTimeout, or nil if there
+// is none.
 func (c *client) takeIdle() *connection {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,7 +160,7 @@ func (c *client) connect(ctx context.Context, from netip.Addr) (*connection, err
 	return &connection{Conn: conn, read: bufio.NewReader(limit), limit: limit}, nil
 }
 
-// tls returns the TLS configuration for a protocol.
+// tls returns the TLS configuration for the given protocol.
 func (c *client) tls(protocol string) *tls.Config {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.trust != nil {
@@ -168,8 +170,7 @@ func (c *client) tls(protocol string) *tls.Config {
 	return cfg
 }
 
-// exchange sends a request, and reads its response. It reports whether the connection can be
-// reused.
+// exchange sends a request and reads the response. It reports whether the connection can be reused.
 func (c *client) exchange(ctx context.Context, conn *connection, r request) (a answer, keep bool, err error) {
 	if err := c.count(); err != nil {
 		return a, true, err
@@ -187,7 +188,7 @@ func (c *client) exchange(ctx context.Context, conn *connection, r request) (a a
 	return a, keep, err
 }
 
-// receive reads a response, and reports whether the connection can be reused.
+// receive reads a response. It reports whether the connection can be reused.
 func (c *connection) receive(method string) (a answer, keep bool, err error) {
 	resp, err := http.ReadResponse(c.read, &http.Request{Method: method})
 	if err != nil {
@@ -198,15 +199,15 @@ func (c *connection) receive(method string) (a answer, keep bool, err error) {
 	return a, whole && !resp.Close, nil
 }
 
-// readAnswer reads a response, and reports whether it read all of it.
+// readAnswer reads a response. It reports whether it read all of it.
 func readAnswer(resp *http.Response) (answer, bool) {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	return answer{resp.StatusCode, resp.Header, media, string(body)}, err == nil && len(body) < maxBody
 }
 
-// sendHTTP2 sends a request with HTTP/2 on a new connection. spoken is false if the server does not
-// speak HTTP/2.
+// sendHTTP2 sends a request over HTTP/2 on a new connection. spoken is false if the server does not
+// support HTTP/2.
 func (c *client) sendHTTP2(ctx context.Context, r request) (a answer, spoken bool, err error) {
 	t := &http.Transport{TLSClientConfig: c.tls("h2"), ForceAttemptHTTP2: true, DisableCompression: true}
 	t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx, netip.Addr{}) }
@@ -231,15 +232,15 @@ func (c *client) sendHTTP2(ctx context.Context, r request) (a answer, spoken boo
 	return a, resp.ProtoMajor == 2, nil
 }
 
-// retryAfter returns the Retry-After of a response, or 0 if it has none in seconds. A date proves
-// nothing, because the clock of the service is unknown.
+// retryAfter returns the Retry-After of a response, or 0 if it is missing or not in seconds. A date
+// proves nothing, because the service's clock is unknown.
 func (a answer) retryAfter() time.Duration {
 	seconds, _ := strconv.ParseInt(strings.TrimSpace(a.header.Get("Retry-After")), 10, 32)
 	return time.Duration(max(seconds, 0)) * time.Second
 }
 
-// like reports whether two responses seem to come from the same resource. varies means that its
-// bodies differ.
+// like reports whether two responses appear to come from the same resource. varies means that the
+// bodies of its responses differ.
 func (a answer) like(b answer, varies bool) bool {
 	return a.status == b.status && a.media == b.media && (varies || a.body == b.body || a.body == "" || b.body == "")
 }

@@ -2,7 +2,7 @@ package webaudit
 
 import (
 	"context"
-	_ "embed" // for the help
+	_ "embed" // for the help text
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +19,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 )
 
-// Command represents slidegate audit with its flags. Run runs it.
+// Command represents "slidegate audit" and its flags.
 type Command struct {
 	URL         flags.Text    `arg:"" optional:"" help:"The URL to send requests to, such as http://127.0.0.1:8080/login."`
 	Claims      flags.Limits  `placeholder:"MAX/PER" help:"The limits that the service claims to keep, such as 20/10s. For several, repeat the flag or write 1/5s,5/1m."`
@@ -41,10 +41,10 @@ var help string
 // Help returns the text of slidegate audit --help.
 func (Command) Help() string { return help }
 
-// statusFound is the exit status of an audit that found something.
+// statusFound is the exit status of an audit with findings.
 const statusFound cli.ExitStatus = 3
 
-// Run audits the service, and prints the report.
+// Run audits the service and prints the report.
 func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 	cfg, err := c.config()
 	if err = errors.Join(err, charts.Check(string(c.Picture))); err != nil {
@@ -65,7 +65,7 @@ func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 	return statusFound
 }
 
-// config returns the configuration that the flags describe.
+// config returns the configuration that the flags specify.
 func (c *Command) config() (cfg Config, err error) {
 	if c.URL == "" {
 		return cfg, errors.New("the URL is missing; write the one of the service, as in slidegate audit http://127.0.0.1:8080/login --claims 20/10s")
@@ -84,7 +84,7 @@ func (c *Command) config() (cfg Config, err error) {
 	return cfg, err
 }
 
-// checkNumbers returns an error if the bounds allow no request, or if a status is invalid.
+// checkNumbers returns an error if the bounds allow no requests, or if a status is invalid.
 func (c *Command) checkNumbers() error {
 	if c.MaxRequests <= 0 || c.MaxTime <= 0 {
 		return fmt.Errorf("--max-requests %d and --max-time %v have to be more than 0", c.MaxRequests, c.MaxTime)
@@ -97,7 +97,7 @@ func (c *Command) checkNumbers() error {
 	return nil
 }
 
-// addFields parses header fields, and adds them to h.
+// addFields parses header fields and adds them to h.
 func addFields(h http.Header, fields []string) error {
 	for _, field := range fields {
 		name, value, found := strings.Cut(field, ":")
@@ -127,8 +127,8 @@ func (c *Command) print(out io.Writer, r *Report) error {
 	return err
 }
 
-// next returns the arguments of the command to try next. If the audit found nothing, that is the
-// same audit with another output format. Otherwise, it is a proxy that keeps the claims.
+// next returns the arguments of the command to try next. If the audit found nothing, this is the
+// same audit with another output format. Otherwise, it is a proxy that enforces the claims.
 func (c *Command) next(r *Report) []string {
 	claims := strings.Join(c.Claims.Texts(), ",")
 	switch {
@@ -167,8 +167,8 @@ func (r *Report) chart() charts.Audit {
 	return charts.Audit{Title: fmt.Sprintf("Audit of %s under %s", r.URL, r.claimed()), Took: r.Took, Trails: r.trails()}
 }
 
-// trails returns the allowed requests for each claim. A request is certainly in the window from its
-// answer until Per after it was sent, minus a tolerance for clocks.
+// trails returns the allowed requests for each claim. A request is certainly in the window from
+// when its response arrived until Per after it was sent, minus a tolerance for clocks.
 func (r *Report) trails() (all []charts.Trail) {
 	for _, c := range r.Claims {
 		trail := charts.Trail{Claim: c.Limit.String(), Max: c.Limit.Max, Per: c.Limit.Per}

@@ -14,24 +14,24 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// promises holds the values in the header fields of one response.
+// promises holds what the header fields of a response promise.
 type promises struct {
-	remaining  int64 // attempts that are left; -1 if absent, or not for all limits
-	wait       int64 // seconds; -1: absent
-	retryAfter int64 // seconds; -1: absent
+	remaining  int64 // how many attempts are left; -1 if the field is absent or does not cover all limits
+	wait       int64 // seconds; -1 if absent
+	retryAfter int64 // seconds; -1 if absent
 	wrong      []string
 }
 
-// observation is one request and its response.
+// observation represents a request and its response.
 type observation struct {
-	began, ended int // positions in the order of all sends and responses
+	began, ended int // positions in the sequence of all sends and responses
 	denied       bool
 	unknown      bool
 	promises
 }
 
-// read parses the fields of a response. It records a fault if they announce limits other than the
-// claims.
+// read parses the header fields of a response. If they announce limits other than the claims, it
+// records a fault.
 func read(h http.Header, claims []window.Limit) promises {
 	t := promises{remaining: -1, wait: -1, retryAfter: -1}
 	if n, err := strconv.ParseInt(strings.TrimSpace(h.Get("Retry-After")), 10, 64); err == nil {
@@ -59,7 +59,7 @@ func (t *promises) readPolicy(h http.Header, claims []window.Limit) {
 	}
 }
 
-// readUsage parses RateLimit. It sets remaining only if there is an item for each claim.
+// readUsage parses RateLimit. It sets remaining only if the field has an item for each claim.
 func (t *promises) readUsage(h http.Header, claims []window.Limit) {
 	items := t.items(h, "RateLimit")
 	for _, item := range items {
@@ -73,13 +73,13 @@ func (t *promises) readUsage(h http.Header, claims []window.Limit) {
 	}
 }
 
-// readLegacy parses the fields X-RateLimit-Limit and X-RateLimit-Remaining, and the same fields
-// without X- from older drafts. They describe one limit.
+// readLegacy parses X-RateLimit-Limit and X-RateLimit-Remaining, or the same fields without X-,
+// which come from older drafts. They describe a single limit.
 func (t *promises) readLegacy(h http.Header, claims []window.Limit) {
 	for _, prefix := range []string{"X-RateLimit-", "RateLimit-"} {
 		limit, err := strconv.ParseInt(first(h.Get(prefix+"Limit")), 10, 64)
 		if len(claims) > 1 {
-			return // the fields do not say which one
+			return // the fields do not say which limit they describe
 		}
 		if err == nil && limit != claims[0].Max {
 			t.fault("%sLimit announces %d, but %d are claimed", prefix, limit, claims[0].Max)
@@ -90,14 +90,14 @@ func (t *promises) readLegacy(h http.Header, claims []window.Limit) {
 	}
 }
 
-// first returns the text before a comma or a semicolon, because some services send more.
+// first returns the text before the first comma or semicolon, because some services append more.
 func first(value string) string {
 	value, _, _ = strings.Cut(value, ",")
 	value, _, _ = strings.Cut(value, ";")
 	return strings.TrimSpace(value)
 }
 
-// items returns the items of a structured field. It skips members in the format of an older draft.
+// items returns the items of a structured field. It skips members in an older draft's format.
 func (t *promises) items(h http.Header, name string) (items []httpsfv.Item) {
 	values := h.Values(name)
 	if len(values) == 0 {
@@ -125,12 +125,13 @@ func (t *promises) fault(format string, args ...any) {
 	t.wrong = append(t.wrong, fmt.Sprintf(format, args...))
 }
 
-// checkFields compares the fields of all responses with the outcomes of later attempts.
+// checkFields compares the header fields of all responses with the outcomes of later attempts.
 //
-// A remaining of r promises that r more attempts are allowed, because time only gives units back.
-// The promise is broken if a later attempt is denied although fewer than r attempts can have been
-// allowed before it. These are the attempts whose answers came after the request with the promise
-// was sent. Several budgets make separate promises, so the check needs a single budget.
+// A remaining of r promises that r more attempts will be allowed, because with time units only come
+// back. The promise is broken if a later attempt is denied although fewer than r attempts can have
+// been allowed before it. Those attempts are the ones whose responses arrived after the request
+// with the promise was sent. Separate budgets make separate promises, so the check requires a
+// single budget.
 func checkFields(all []observation, oneBudget bool) []audit.Finding {
 	var faults []string
 	for i, s := range all {
@@ -154,7 +155,7 @@ func checkFields(all []observation, oneBudget bool) []audit.Finding {
 	}}
 }
 
-// faults returns the faults of response i that it or a later response proves.
+// faults returns the faults of response i that the response itself or a later one proves.
 func (s observation) faults(all []observation, i int, oneBudget bool) (faults []string) {
 	if s.denied && s.remaining > 0 {
 		faults = append(faults, fmt.Sprintf("a denied request announced that %d remain", s.remaining))
@@ -170,11 +171,11 @@ func (s observation) faults(all []observation, i int, oneBudget bool) (faults []
 	return faults
 }
 
-// consecutive reports whether no other request was under way from the start of s to the end of
-// next.
+// consecutive reports whether no other request was in progress between the start of s and the end
+// of next.
 func consecutive(s, next observation) bool { return next.ended-s.began == 3 }
 
-// remainingBroken reports whether the remaining of response i was not kept.
+// remainingBroken reports whether the remaining promised by response i was broken.
 func remainingBroken(all []observation, i int) bool {
 	used := int64(0)
 	for j, s := range all {
@@ -191,7 +192,7 @@ func remainingBroken(all []observation, i int) bool {
 	return false
 }
 
-// overlapping counts the attempts after j that may have been decided before it.
+// overlapping returns the number of attempts after j that may have been decided before j.
 func overlapping(all []observation, i, j int) (n int64) {
 	for k := j + 1; k < len(all) && all[k].began < all[j].ended; k++ {
 		if k != i && !all[k].denied {

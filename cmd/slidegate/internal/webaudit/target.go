@@ -10,17 +10,17 @@ import (
 	"strings"
 )
 
-// target is the host of an audit, with the IP address that was checked.
+// target is the host to audit, with the IP address that was checked.
 type target struct {
 	url  *url.URL
 	addr netip.AddrPort // of all connections
 }
 
-// parseURL parses the URL of a service.
+// parseURL parses the URL of the service.
 func parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
-		shown := text[strings.LastIndex(text, "@")+1:] // without a user and a password
+		shown := text[strings.LastIndex(text, "@")+1:] // without the user and the password
 		return nil, fmt.Errorf("%q is not the URL of a service; write it with its scheme, as in http://127.0.0.1:8080/login", shown)
 	}
 	if u.User != nil {
@@ -33,8 +33,8 @@ func parseURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// resolve looks up the IP address of the host, once. Later DNS changes do not matter. It returns an
-// error for an address outside this machine and private networks, unless own is set.
+// resolve looks up the host's IP address once, so later DNS changes have no effect. It returns an
+// error for an address that is neither on this machine nor in a private network, unless own is set.
 func resolve(ctx context.Context, u *url.URL, own bool) (t target, err error) {
 	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname())
 	if err != nil || len(addrs) == 0 {
@@ -64,8 +64,8 @@ func portOf(u *url.URL) string {
 	return "80"
 }
 
-// neighbours returns two addresses of this machine in the same IPv6 /64, or zero addresses if there
-// are none.
+// neighbours returns two addresses of this machine in the same IPv6 /64 network, or zero addresses
+// if there are none.
 func neighbours(addrs []net.Addr) (a, b netip.Addr) {
 	seen := map[netip.Prefix]netip.Addr{}
 	for _, addr := range addrs {
@@ -82,7 +82,7 @@ func neighbours(addrs []net.Addr) (a, b netip.Addr) {
 	return a, b
 }
 
-// dial connects to the target. An invalid from means any address of this machine.
+// dial connects to the target. If from is invalid, it uses any local address.
 func (t target) dial(ctx context.Context, from netip.Addr) (net.Conn, error) {
 	d := net.Dialer{Timeout: answerTimeout}
 	if from.IsValid() {
@@ -91,5 +91,5 @@ func (t target) dial(ctx context.Context, from netip.Addr) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", t.addr.String())
 }
 
-// serverName returns the name in the certificate.
+// serverName returns the name that the server's certificate must have.
 func (t target) serverName() string { return strings.TrimSuffix(t.url.Hostname(), ".") }

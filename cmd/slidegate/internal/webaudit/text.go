@@ -11,10 +11,10 @@ import (
 	"github.com/slidegate/slidegate/internal/clock"
 )
 
-// row is a line of the table of a report.
+// row is a row of a report's table.
 type row struct{ name, value string }
 
-// rows returns the table of a report.
+// rows returns the report's table.
 func (r *Report) rows() []row {
 	var most []string
 	for _, c := range r.Claims {
@@ -40,7 +40,7 @@ func (r *Report) rows() []row {
 	return rows
 }
 
-// statuses returns the status codes of the responses, with their counts.
+// statuses lists the status codes of the responses, with their numbers.
 func (r *Report) statuses() string {
 	var codes []int
 	for code := range r.Status {
@@ -54,7 +54,7 @@ func (r *Report) statuses() string {
 	return strings.Join(texts, ", ")
 }
 
-// headline returns the report in a sentence.
+// headline summarizes the report in a sentence.
 func (r *Report) headline() string {
 	if len(r.Findings) == 0 {
 		return "nothing found: no answer proves that a claim is broken"
@@ -68,7 +68,7 @@ func (r *Report) headline() string {
 	return output.Count(len(r.Findings), "finding") + ": " + strings.Join(kinds, ", ")
 }
 
-// claimed returns the claims as text.
+// claimed formats the claims as text.
 func (r *Report) claimed() string {
 	var all []string
 	for _, c := range r.Claims {
@@ -77,7 +77,8 @@ func (r *Report) claimed() string {
 	return strings.Join(all, ", ")
 }
 
-// text returns the report for a terminal, with the arguments of a command to try next.
+// text returns the report for a terminal. It ends in a command to try next, with the given
+// arguments.
 func (r *Report) text(screen output.Screen, next []string) string {
 	b := wrappedText{width: screen.Width}
 	b.wrap("", "", fmt.Sprintf("Audit of %s under %s", r.URL, r.claimed()))
@@ -102,19 +103,19 @@ func (r *Report) text(screen output.Screen, next []string) string {
 	return b.String()
 }
 
-// parts returns the texts of a finding.
+// parts returns the parts of a finding as table rows.
 func parts(f audit.Finding) []row {
 	return []row{{"seen", f.Seen}, {"means", f.Means}, {"repair", f.Repair}}
 }
 
-// wrappedText builds a text whose lines have at most width columns.
+// wrappedText builds text whose lines have at most width columns.
 type wrappedText struct {
 	strings.Builder
 	width int
 }
 
-// wrap writes a text. first is the indent of its first line, and rest that of the others. wrap
-// breaks a word that is too long.
+// wrap appends text. It indents the first line by first, and the others by rest. It breaks words
+// that are too long.
 func (b *wrappedText) wrap(first, rest, text string) {
 	line, begin := first, len([]rune(first))
 	for _, word := range strings.Fields(text) {
@@ -135,7 +136,7 @@ func (b *wrappedText) wrap(first, rest, text string) {
 	b.WriteString(strings.TrimRight(line, " ") + "\n")
 }
 
-// markdown returns the report as a page.
+// markdown returns the report as a Markdown page.
 func (r *Report) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Audit of %s under %s\n\n| | |\n|---|---|\n", cell(r.URL), r.claimed())

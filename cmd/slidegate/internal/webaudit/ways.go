@@ -16,7 +16,7 @@ import (
 	"github.com/slidegate/slidegate/audit"
 )
 
-// These kinds of findings exist only for services.
+// The kinds of findings that only an audit of a service can have.
 const (
 	Connection audit.Kind = "connection" // each connection has its own budget
 	Forged     audit.Kind = "forged-address"
@@ -29,29 +29,29 @@ const (
 	Fields     audit.Kind = "fields"
 )
 
-// Way is a way to bypass a limit that is used up, with its outcome.
+// Way is a way to bypass a limit that has been used up, with its outcome.
 type Way struct {
 	Kind    audit.Kind `json:"kind"`
 	Name    string     `json:"name"`
-	Open    bool       `json:"open"` // the audit proved that it bypasses the limit
+	Open    bool       `json:"open"` // the audit proved that the way bypasses the limit
 	Outcome string     `json:"outcome"`
 }
 
-// way sends a request that should share the budget of the others.
+// way sends a request that should share the budget of all other requests.
 type way struct {
 	kind audit.Kind
 	name string
 	send func(ctx context.Context) (answer, error)
 }
 
-// addressFields are the header fields in which proxies send the IP address of a client. Clients can
+// addressFields lists the header fields in which proxies send a client's IP address. Clients can
 // send them too.
 var addressFields = []string{
 	"X-Forwarded-For", "Forwarded", "X-Real-IP", "X-Client-IP", "Client-IP", "True-Client-IP", "CF-Connecting-IP",
 	"Fastly-Client-IP", "X-Cluster-Client-IP", "X-Originating-IP", "X-Remote-IP", "X-Remote-Addr",
 }
 
-// allWays returns the ways to try. New connections come first, because other ways share a
+// allWays returns the ways to try. New connections come first, because the other ways share a
 // connection.
 func (a *Audit) allWays() []way {
 	ways := []way{{Connection, "a new connection for each request", func(ctx context.Context) (answer, error) {
@@ -68,7 +68,7 @@ func (a *Audit) allWays() []way {
 	return slices.Concat(ways, a.subnetWays(), a.spellings(), a.methods())
 }
 
-// with returns the usual request with one additional field.
+// with returns the usual request with an additional header field.
 func (a *Audit) with(name, value string) request {
 	r := a.base
 	r.header = r.header.Clone()
@@ -76,7 +76,8 @@ func (a *Audit) with(name, value string) request {
 	return r
 }
 
-// randomAddress returns the value of a field with a random IP address of RFC 2544.
+// randomAddress returns a value for the given header field that contains a random IP address from
+// RFC 2544.
 func randomAddress(field string) string {
 	n := rand.N(1 << 17)
 	address := netip.AddrFrom4([4]byte{198, byte(18 + n>>16), byte(n >> 8), byte(n)}).String()
@@ -96,8 +97,8 @@ func (a *Audit) sendHTTP2(ctx context.Context) (answer, error) {
 	return got, err
 }
 
-// subnetWays returns a way that alternates between two addresses in the same IPv6 /64, if this
-// machine has them.
+// subnetWays returns a way that alternates between two addresses in the same IPv6 /64 network, if
+// this machine has two.
 func (a *Audit) subnetWays() []way {
 	addrs, _ := net.InterfaceAddrs()
 	if one, two := neighbours(addrs); one.IsValid() && a.client.addr.Addr().Is6() && !a.client.addr.Addr().IsLoopback() {
@@ -110,7 +111,7 @@ func (a *Audit) subnetWays() []way {
 	return nil
 }
 
-// spellings returns ways with other spellings of the same target.
+// spellings returns ways that spell the target differently.
 func (a *Audit) spellings() (ways []way) {
 	path, query, _ := strings.Cut(a.base.target, "?")
 	add := func(kind audit.Kind, target string) {
@@ -158,8 +159,8 @@ func otherSpellings(path string) (all []string) {
 	return all
 }
 
-// methods returns ways with other spellings of the method or of the host. It avoids methods that
-// could change more on the server than the usual request does.
+// methods returns ways that spell the method or the host differently. It avoids methods that could
+// change more on the server than the usual request does.
 func (a *Audit) methods() (ways []way) {
 	add := func(kind audit.Kind, name string, change func(*request)) {
 		ways = append(ways, way{kind, name, func(ctx context.Context) (answer, error) {
@@ -185,12 +186,13 @@ func (a *Audit) methods() (ways []way) {
 }
 
 const (
-	maxTries        = 25 // maximum number of requests of a way that seems open
+	maxTries        = 25 // the maximum number of requests for a way that seems open
 	streakToProve   = 6
 	admittedToProve = 3
 )
 
-// smallest returns the smallest Max of the claims. No more requests are allowed before a denial.
+// smallest returns the smallest Max of the claims. At most that many requests are allowed before a
+// denial.
 func (a *Audit) smallest() int {
 	smallest := a.cfg.Claims[0].Max
 	for _, l := range a.cfg.Claims {
@@ -202,17 +204,17 @@ func (a *Audit) smallest() int {
 // wayRequests returns the maximum number of requests for all ways.
 func (a *Audit) wayRequests() int { return 1 + 4*len(a.ways) + 8*(a.smallest()+2) + 6*maxTries }
 
-// tester tries the ways around a limit.
+// tester tries ways to bypass a limit.
 type tester struct {
 	*Audit
-	log              []audit.Attempt // of the audit, and of the usual requests since
-	claimsKept       bool            // no more was allowed than claimed
+	log              []audit.Attempt // of the audit, and of the usual requests sent since
+	claimsKept       bool            // no more requests were allowed than claimed
 	spellingsBlocked string          // why spellings of the path prove nothing, or ""
 	end              time.Time
 	left             int
 }
 
-// tryWays tries all ways, and adds the open ones to the report. unserved is the response for a path
+// tryWays tries all ways and adds the open ones to the report. unserved is the response to a path
 // that the service does not have.
 func (a *Audit) tryWays(ctx context.Context, r *Report, unserved *answer) {
 	kept := !r.Found(audit.KindExcess) && !r.Found(audit.KindRace)
@@ -231,8 +233,8 @@ func (a *Audit) tryWays(ctx context.Context, r *Report, unserved *answer) {
 	a.addWays(r)
 }
 
-// probeUnserved returns the response for a path that the service does not have. It returns nil if
-// there is no response, or if the request is denied. Run calls it before the attacks, because they
+// probeUnserved returns the response to a path that the service does not have. If there is no
+// response or the request is denied, it returns nil. Run calls it before the attacks, because they
 // use up the budget.
 func (a *Audit) probeUnserved(ctx context.Context) *answer {
 	r := a.base
@@ -245,7 +247,7 @@ func (a *Audit) probeUnserved(ctx context.Context) *answer {
 	return &got
 }
 
-// test reports whether a way bypasses the limit, with the outcome as text.
+// test reports whether a way bypasses the limit, and describes the outcome.
 func (t *tester) test(ctx context.Context, w way) (open bool, outcome string) {
 	if w.kind == Spelling && t.spellingsBlocked != "" {
 		return false, "not tested: " + t.spellingsBlocked
@@ -278,10 +280,10 @@ func (t *tester) test(ctx context.Context, w way) (open bool, outcome string) {
 	return false, "not proven: not enough requests were allowed"
 }
 
-// proven reports whether a way is open. If the service keeps its claims otherwise, the proof is
-// that it allowed more than the claims once the requests of this way are included. If it does not,
-// the proof is a streak: each request of the way was allowed, and each usual request before and
-// after was denied.
+// proven reports whether a way is proven to be open. If the service kept its claims so far, the
+// proof is that it allowed more than the claims once the way's requests are included. Otherwise,
+// the proof is a streak: every request of the way was allowed, while the usual requests before and
+// after it were denied.
 func (t *tester) proven(mine []audit.Attempt, streak int) bool {
 	for _, l := range t.cfg.Claims {
 		t.claimsKept = t.claimsKept && !audit.Exceeds(t.log, l)
@@ -314,7 +316,7 @@ func (t *tester) stillDenied(ctx context.Context) bool {
 	return ok && a.Answer == audit.AnswerDenied
 }
 
-// sendUsual sends a usual request. It reports false if the bounds allow no more requests.
+// sendUsual sends a usual request. It returns false if the bounds allow no more requests.
 func (t *tester) sendUsual(ctx context.Context) (audit.Attempt, bool) {
 	if t.finished(ctx) {
 		return audit.Attempt{}, false
@@ -334,7 +336,7 @@ func (t *tester) sendUsual(ctx context.Context) (audit.Attempt, bool) {
 	return a, true
 }
 
-// attemptBy sends a request in a given way.
+// attemptBy sends a request using the given way.
 func (t *tester) attemptBy(ctx context.Context, w way) (got answer, a audit.Attempt, err error) {
 	if t.finished(ctx) {
 		return got, a, errBudget
@@ -352,14 +354,14 @@ func (t *tester) attemptBy(ctx context.Context, w way) (got answer, a audit.Atte
 	return got, a, nil
 }
 
-// finished counts a request, and reports whether the bounds forbid it.
+// finished counts a request, and reports whether the bounds rule it out.
 func (t *tester) finished(ctx context.Context) bool {
 	t.left--
 	return t.left < 0 || ctx.Err() != nil || time.Now().After(t.end)
 }
 
-// addWays adds a finding for each kind of bypass that is open. If each connection has its own
-// budget, that explains the other findings about the limit, so addWays removes them.
+// addWays adds a finding for each kind of bypass that is open. If every connection has its own
+// budget, this explains the other findings about the limit, so addWays removes those.
 func (a *Audit) addWays(r *Report) {
 	open := map[audit.Kind][]string{}
 	for _, w := range r.Ways {
@@ -383,7 +385,7 @@ func (a *Audit) addWays(r *Report) {
 	}
 }
 
-// untested returns the reasons for which ways were not tested, with the ways.
+// untested returns why ways were not tested, and which ones.
 func untested(ways []Way) (all []string) {
 	why := map[string][]string{}
 	for _, w := range ways {
@@ -402,7 +404,7 @@ func untested(ways []Way) (all []string) {
 	return all
 }
 
-// wayFindings explains open ways.
+// wayFindings explains the kinds of open ways.
 var wayFindings = map[audit.Kind]audit.Finding{
 	Connection: {
 		Title:  "A new connection gets past the limit",

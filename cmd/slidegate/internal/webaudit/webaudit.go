@@ -1,6 +1,6 @@
-// Package webaudit audits the rate limit of an HTTP service. It checks the decisions with package
-// audit, the header fields of responses, and ways around the limit. It sends requests only to one
-// IP address, and at most as many as it announces.
+// Package webaudit audits the rate limit of an HTTP service. It checks the service's decisions
+// using package audit, the header fields of the responses, and ways to bypass the limit. It sends
+// requests to a single IP address, and no more than it announces.
 package webaudit
 
 import (
@@ -22,12 +22,12 @@ import (
 type Config struct {
 	URL    *url.URL
 	Claims []window.Limit
-	Own    bool // the service belongs to the user, even outside this machine and private networks
+	Own    bool // the service belongs to the user, so it need not be on this machine or in a private network
 
 	Method string // "" means GET
 	Header http.Header
 	Body   []byte
-	Denied []int // the status of a denied request; nil means 429
+	Denied []int // the status codes of a denied request; nil means 429
 
 	MaxRequests int           // 0 means 5,000
 	MaxTime     time.Duration // 0 means 5 minutes
@@ -36,11 +36,11 @@ type Config struct {
 const (
 	defaultRequests = 5000
 	defaultTime     = 5 * time.Minute
-	waysTime        = 20 * time.Second // for the ways around the limit
-	reserve         = 2 * time.Second  // for the last answers
+	waysTime        = 20 * time.Second // for trying ways to bypass the limit
+	reserve         = 2 * time.Second  // for the last responses
 )
 
-// Audit is an audit that is ready to run. New returns one.
+// Audit is an audit that is ready to run. New creates it.
 type Audit struct {
 	Requests int           // the maximum number of requests
 	Time     time.Duration // the maximum duration
@@ -56,13 +56,13 @@ type Audit struct {
 	began        time.Time
 	order        int
 	observations []observation
-	sample       *answer // of an allowed request
-	varies       bool    // responses to allowed requests have different bodies
-	dates        bool    // some Retry-After is a date
+	sample       *answer // the response to an allowed request
+	varies       bool    // responses to allowed requests differ in their bodies
+	dates        bool    // some Retry-After field is a date
 	status       map[int]int
 }
 
-// New looks up the IP address of the service, and plans the audit. It sends nothing to the service.
+// New looks up the service's IP address and plans the audit. It sends nothing to the service.
 func New(ctx context.Context, cfg Config) (*Audit, error) {
 	setDefaults(&cfg)
 	if !isToken(cfg.Method) {
@@ -86,7 +86,7 @@ func New(ctx context.Context, cfg Config) (*Audit, error) {
 		Claims: cfg.Claims, Attempt: a.attempt, WaitStep: time.Second,
 		MaxTime: cfg.MaxTime - waysTime - reserve, MaxAttempts: cfg.MaxRequests - extra,
 	}
-	if a.plan.MaxTime <= 0 || a.plan.MaxAttempts <= 0 { // 0 would select the default
+	if a.plan.MaxTime <= 0 || a.plan.MaxAttempts <= 0 { // 0 would mean the default
 		return nil, a.boundsError(errors.New("no attack fits; allow more"), extra)
 	}
 	plan, err := a.plan.Plan()
@@ -98,12 +98,12 @@ func New(ctx context.Context, cfg Config) (*Audit, error) {
 	return a, nil
 }
 
-// boundsError returns an error that explains why no attack fits the bounds.
+// boundsError returns an error that explains why no attack fits within the bounds.
 func (a *Audit) boundsError(err error, ways int) error {
 	return fmt.Errorf("%w: of the %v and %d requests, the ways around the limit take %v and %d", err, a.cfg.MaxTime, a.cfg.MaxRequests, waysTime+reserve, ways)
 }
 
-// isToken reports whether a string can be a method, or the name of a header field.
+// isToken reports whether text can be a method or the name of a header field.
 func isToken(text string) bool {
 	other := func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c) }
 	return text != "" && !strings.ContainsFunc(text, other)
@@ -131,22 +131,22 @@ func setDefaults(cfg *Config) {
 	}
 }
 
-// Announce returns a text that says what Run will do.
+// Announce says what Run will do.
 func (a *Audit) Announce() string {
 	return fmt.Sprintf("At most %d requests %s %s\nto %s, in at most %s.", a.Requests, a.cfg.Method, a.cfg.URL, a.Address, formatSeconds(a.Time+time.Second/2))
 }
 
-// Report is the result of an audit of a service.
+// Report is the result of auditing a service.
 type Report struct {
 	URL      string      `json:"url"`
 	Address  string      `json:"address"`
 	Requests int64       `json:"requests"`
-	Status   map[int]int `json:"status"` // the number of responses with each status
+	Status   map[int]int `json:"status"` // the number of responses by status code
 	Ways     []Way       `json:"ways"`
 	*audit.Report
 }
 
-// origin returns the scheme and host of the service.
+// origin returns the scheme and the host of the service.
 func (r *Report) origin() string {
 	if u, err := url.Parse(r.URL); err == nil {
 		return u.Scheme + "://" + u.Host
@@ -154,8 +154,8 @@ func (r *Report) origin() string {
 	return r.URL
 }
 
-// Run audits the service within Time and Requests. It returns an error if the service gives no
-// answers, or if ctx ends.
+// Run audits the service within Time and Requests. It returns an error if the service does not
+// respond, or if ctx is done.
 func (a *Audit) Run(ctx context.Context) (*Report, error) {
 	defer a.client.close()
 	a.began = time.Now()
@@ -179,7 +179,7 @@ func (a *Audit) Run(ctx context.Context) (*Report, error) {
 	return r, nil
 }
 
-// addRemarks adds what the answers do not prove.
+// addRemarks adds remarks on what the responses do not prove.
 func (a *Audit) addRemarks(r *Report) {
 	said := func(s observation) bool { return s.remaining >= 0 || s.wait >= 0 }
 	if !slices.ContainsFunc(a.observations, said) {
@@ -226,7 +226,7 @@ func (a *Audit) classify(got answer, err error) (audit.Answer, error) {
 	return audit.AnswerAllowed, nil
 }
 
-// record records an answer.
+// record records the response to a request.
 func (a *Audit) record(began int, got answer, answer audit.Answer) {
 	a.addObservation(observation{began, a.tick(), answer == audit.AnswerDenied, answer == audit.AnswerUnknown, read(got.header, a.cfg.Claims)})
 	a.mu.Lock()
@@ -244,14 +244,14 @@ func (a *Audit) record(began int, got answer, answer audit.Answer) {
 	a.varies = a.varies || got.body != a.sample.body
 }
 
-// count counts the status of a response, if there is one.
+// count counts the response's status, if there is a response.
 func (a *Audit) count(got answer) {
 	if got.status != 0 {
 		a.status[got.status]++
 	}
 }
 
-// addObservation adds an observation in the order of sending.
+// addObservation inserts an observation, keeping the order in which requests were sent.
 func (a *Audit) addObservation(s observation) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
