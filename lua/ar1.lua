@@ -184,7 +184,7 @@ for k = 1, keys do
 
   -- The stored levels, decayed to now, minus what is given back. Levels that belong to no limit of the
   -- caller are kept, or listed in others.
-  local admitted, aged, changed, elapsed = not levels, (at - now) / 1000
+  local allowed, aged, changed, elapsed = not levels, (at - now) / 1000
   if aged > 0 then aged, changed = 0, not refund end
   if refund then
     elapsed = (at > now and at or now) - A[#A]
@@ -227,7 +227,7 @@ for k = 1, keys do
         if rest >= REST then x, changed = x - rest, true end
       end
       if x < REST then x = 0 end
-      if x > reply[i + 1] then admitted = false end
+      if x > reply[i + 1] then allowed = false end
       reply[i + 2] = x
     else
       local left = 0
@@ -249,7 +249,7 @@ for k = 1, keys do
   end
   if failure and not units then return redis.error_reply(failure) end
 
-  local adds = (admitted or counting) and not refund
+  local adds = (allowed or counting) and not refund
   local before, calls, call, limit -- before: the levels before the call, if they are needed
   if singles and adds then
     -- climb adds up to count single units to level x, while x is at most most. It returns the level
@@ -282,7 +282,7 @@ for k = 1, keys do
     if again then
       for i = 3, last, 3 do reply[i + 2] = climb(before[i / 3], reply[i + 1], fit) end
     end
-    admitted, changed, adds = fit > 0, true, false
+    allowed, changed, adds = fit > 0, true, false
   end
   local writes, per1, x1 = (adds or changed) and not looks
 
@@ -368,7 +368,7 @@ for k = 1, keys do
       failure = redis.pcall('SET', key, head .. out, 'PX', ('%d'):format(far)).err
     end
   end
-  if admitted then reply[1] = 1 end
+  if allowed then reply[1] = 1 end
   if not units then
     if failure then return redis.error_reply(failure) end
     if refund then return {changed and 1 or 0} end

@@ -200,10 +200,10 @@ func (s script) plausible(args []string, reply []int64) error {
 
 // inRange returns an error if the first row of rows is out of range for the limit. A wait can be
 // twice as long as the limit remembers, if the clock stepped back.
-func (s script) inRange(limit []string, rows []int64, admitted bool) error {
+func (s script) inRange(limit []string, rows []int64, allowed bool) error {
 	per, most := must(strconv.ParseInt(limit[0], 10, 64)), must(strconv.ParseInt(limit[1], 10, 64))
 	longest := 2 * s.life(per, float64(2*s.most))
-	if !admitted {
+	if !allowed {
 		most = 1 << 53
 	}
 	if used, wait, reset := rows[0], rows[1], rows[2]; min(used, wait, reset) < 0 || used > most || max(wait, reset) > longest {

@@ -22,9 +22,9 @@ type modelBucket struct{ at, units int64 }
 
 // A modelReply is the reply of a joint call for one key.
 type modelReply struct {
-	admits bool
-	at     int64
-	rows   [][3]int64 // for each limit: units used, wait for the same request, wait until unused
+	allowed bool
+	at      int64
+	rows    [][3]int64 // for each limit: units used, wait for the same request, wait until unused
 }
 
 // wait returns how long the key denies the request.
@@ -52,8 +52,8 @@ func (d design) joint(keys []modelKey, now int64, units []int64) (after []modelK
 		}
 		seen := keys[i].seen(now)
 		r := seen.reply(now, n)
-		r.admits = r.wait() == 0
-		allowed = allowed && r.admits
+		r.allowed = r.wait() == 0
+		allowed = allowed && r.allowed
 		earliest = min(earliest, r.at)
 		if replies[i] = r; !d.noRepair && keys[i].isTooFarAhead(now) {
 			after[i] = seen
@@ -302,7 +302,7 @@ func (w world) bounded() string {
 func (w world) waits(units []int64, replies []modelReply) string {
 	var wait, longest int64
 	for i, r := range replies {
-		if units[i] > 0 && !r.admits {
+		if units[i] > 0 && !r.allowed {
 			wait, longest = max(wait, r.wait()), max(longest, 2*w.keys[i][0].per)
 		}
 	}

@@ -458,7 +458,7 @@ func (w paceWorld) timely(time, ahead int64, a paceAction) string {
 // earliest returns the earliest time that the log allows.
 func (w paceWorld) earliest(a paceAction) int64 {
 	earliest := max(w.time, w.newest, w.paused)
-	for !w.admits(earliest, a) {
+	for !w.allows(earliest, a) {
 		next := int64(1 << 62)
 		for _, t := range w.turns {
 			for _, l := range a.limits {
@@ -472,8 +472,8 @@ func (w paceWorld) earliest(a paceAction) int64 {
 	return earliest
 }
 
-// admits reports whether the log allows a turn at a time, if there is none like it later.
-func (w paceWorld) admits(time int64, a paceAction) bool {
+// allows reports whether the log allows a turn at a time, if there is none like it later.
+func (w paceWorld) allows(time int64, a paceAction) bool {
 	for _, l := range a.limits {
 		if a.n+w.units(l.per, time, len(w.turns)) > l.max {
 			return false

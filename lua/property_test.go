@@ -141,13 +141,13 @@ func TestLevelIsTheSumOfWhatDecayed(t *testing.T) {
 		e.limits = e.limits[:1]
 		args := e.script.limit(e.limits[0])
 		per, most := 1000*must(strconv.ParseFloat(args[0], 64)), must(strconv.ParseInt(args[1], 10, 64))
-		var admitted [][2]int64
+		var allowed [][2]int64
 		for range 40 {
 			e.now += e.Int64N(1 + int64(per/3)) // short enough that nothing is forgotten
 			n := 1 + e.Int64N(most)
-			want := sum(admitted, e.now, per)
+			want := sum(allowed, e.now, per)
 			if e.ask(tb, "allow", n).reply[0] == 1 {
-				admitted = append(admitted, [2]int64{e.now, n})
+				allowed = append(allowed, [2]int64{e.now, n})
 				want += float64(n)
 			}
 			if got := ar1Level(e.ask(tb, "inspect", 1)); math.Abs(got-want) > 1e-8+1e-9*want { // the reply is rounded to 10^-8

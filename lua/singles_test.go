@@ -103,21 +103,21 @@ func (e *twin) compare(tb testing.TB, verb string, n int64, limits []string) {
 // calls makes n calls of one unit, and returns what the verb that stands for them must reply.
 func (e *twin) calls(tb testing.TB, verb string, n int64, limits []string) (all answer) {
 	tb.Helper()
-	var admitted int64
+	var allowed int64
 	var rows []int64
 	for k := range n {
 		a := e.single(tb, e.dated(singles[verb], digits(e.now), "1", limits...)...)
 		if a.err != "" {
 			tb.Fatal(a.err)
 		}
-		admitted += a.reply[0]
+		allowed += a.reply[0]
 		if verb == "some" || verb == "countsome" {
 			rows = nil
 		}
-		if verb != "each" || a.reply[0] == 1 || admitted == k { // the first denial, but no later one
+		if verb != "each" || a.reply[0] == 1 || allowed == k { // the first denial, but no later one
 			rows = append(rows, a.reply[2:]...)
 		}
-		all.reply, all.stored = []int64{admitted, a.reply[1]}, a.stored
+		all.reply, all.stored = []int64{allowed, a.reply[1]}, a.stored
 		if a.wrote != "" {
 			all.wrote, all.px = a.wrote, a.px
 		}
@@ -150,20 +150,20 @@ func TestSinglesOfMany(t *testing.T) {
 func (e *twin) many(tb testing.TB, verb string, n int64, limits []string) {
 	tb.Helper()
 	var want answer
-	var admitted int64
+	var allowed int64
 	for left := n; left > 0; left -= 4096 {
 		verb := map[string]string{"some": "each", "countsome": "counteach"}[verb]
 		a := e.single(tb, e.dated(verb, digits(e.now), digits(min(left, 4096)), limits...)...)
 		if a.err != "" {
 			tb.Fatal(a.err)
 		}
-		admitted += a.reply[0]
+		allowed += a.reply[0]
 		if a.wrote == "" { // nothing was counted
 			a.wrote, a.px = want.wrote, want.px
 		}
 		want = a
 	}
-	want.reply = append([]int64{admitted, want.reply[1]}, want.reply[len(want.reply)-3*len(limits):]...)
+	want.reply = append([]int64{allowed, want.reply[1]}, want.reply[len(want.reply)-3*len(limits):]...)
 	got := e.merged(tb, e.dated(verb, digits(e.now), digits(n), limits...)...)
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(answer{})); diff != "" {
 		tb.Fatalf("%s %d under %q (-one by one +at once)\n%s", verb, n, limits, diff)

@@ -271,7 +271,7 @@ for k = 1, keys do
   local key, n, unit = KEYS[k], n, unit
   if units then n, unit = units[k], units[k] end
   if undo then since = A[2 * k + 2] + 0 end
-  local admitted, adds, counts, sections = tries, tries, writes, lists and {}
+  local allowed, adds, counts, sections = tries, tries, writes, lists and {}
 
   -- The record.
   local v = redis.pcall('GET', key)
@@ -306,7 +306,7 @@ for k = 1, keys do
     if again and pos > len and undecided == 0 then
       -- Start over, with as many units as every limit allows.
       pos, slot, undecided, seen, ahead, out, outs, expiry = 8, 0, limits, 0, 0, '', limits, 0
-      again, sections, admitted, adds, counts = false, sections and {}, true, true, true
+      again, sections, allowed, adds, counts = false, sections and {}, true, true, true
       for b = 3, lastSlot, 3 do
         reply[b], reply[b + 1], reply[b + 2] = -A[b + base], A[b + base + 1] + 0, A[b + base + 2] + 0
       end
@@ -432,7 +432,7 @@ for k = 1, keys do
         if lowers and fit > 0 then again, n = again or undecided < limits, fit end
       end
       if need > 0 then
-        if admitted and undecided < limits and not counting then
+        if allowed and undecided < limits and not counting then
           for b = 3, lastSlot, 3 do
             if reply[b] >= 0 then
               reply[b], reply[b + 1] = reply[b] - n, 0
@@ -440,7 +440,7 @@ for k = 1, keys do
             end
           end
         end
-        admitted, adds, counts = false, counting, counting
+        allowed, adds, counts = false, counting, counting
       end
       if adds then
         joins = last == date or res > 1 and last - last % res == date - date % res
@@ -604,9 +604,9 @@ for k = 1, keys do
       out = write('>BI6', 128 + outs, newT) .. out
     end
     local p = places[(k - 1) % size + 1]
-    p.key, p.place, p.n, p.T, p.lasts, p.admitted, p.failure = key, place, n, T, lasts, admitted, failure
+    p.key, p.place, p.n, p.T, p.lasts, p.allowed, p.failure = key, place, n, T, lasts, allowed, failure
     p.counted, p.countedPX, p.repaired, p.repairedPX = counted, countedPX, changed and out, px
-    if not admitted or failure then fits = false end
+    if not allowed or failure then fits = false end
     if failure then broken = true end
   elseif (counts or changed) and not looks and not failure then
     if outs > 31 then
@@ -620,7 +620,7 @@ for k = 1, keys do
     end
   end
 
-  if not admitted then reply[1] = 0 end
+  if not allowed then reply[1] = 0 end
   if ahead == limits then reply[2] = earliest end
   if not units then
     if failure then return redis.error_reply(failure) end
@@ -683,7 +683,7 @@ for k = 1, keys do
       if fits then value, px = p.counted, p.countedPX end
       local failure = value and not broken and redis.pcall('SET', p.key, value, 'PX', px).err
       if failure then all[p.place + 1] = failure end
-      for b = p.place + 3, not fits and p.admitted and not p.failure and p.place + p.lastSlot or 0, 3 do
+      for b = p.place + 3, not fits and p.allowed and not p.failure and p.place + p.lastSlot or 0, 3 do
         local slot = b - p.place
         all[b], all[b + 1] = all[b] - p.n, 0
         all[b + 2] = all[b] > 0 and (p.lasts and p.lasts[slot] or p.T) + A[p.base + slot] - now or 0
