@@ -44,7 +44,7 @@ func (d *drift) step(us int64) (fits, ambiguous bool) {
 
 // attempts returns random times between attempts, in µs: about as many as the limit allows, and
 // none whose outcome depends on less than 10 µs.
-func attempts(l ar1.Limit, n int) (times []int64, admitted int, end *drift) {
+func attempts(l ar1.Limit, n int) (times []int64, allowed int, end *drift) {
 	rng, d := rand.New(rand.NewPCG(7, uint64(l.Max))), newDrift(l)
 	for now := int64(noon); len(times) < n; {
 		us := rng.Int64N(2 * l.Per.Microseconds() / l.Max)
@@ -54,12 +54,12 @@ func attempts(l ar1.Limit, n int) (times []int64, admitted int, end *drift) {
 			continue
 		}
 		if fits {
-			admitted++
+			allowed++
 		}
 		*d, now = try, now+us
 		times = append(times, now)
 	}
-	return times, admitted, d
+	return times, allowed, d
 }
 
 var drifting = []string{"1/1s", "50/1h", "10000/1d"}
@@ -96,11 +96,11 @@ func TestAMillionSteps(t *testing.T) {
 // many runs the script ARGV[1] for an attempt at each of the times from ARGV[4] on, under one
 // limit. It returns how many it allows.
 const many = `
-local script, admitted = assert(loadstring('local KEYS, ARGV = ... ' .. ARGV[1])), 0
+local script, allowed = assert(loadstring('local KEYS, ARGV = ... ' .. ARGV[1])), 0
 for i = 4, #ARGV do
-	admitted = admitted + script(KEYS, {'allow', ARGV[i], '1', ARGV[2], ARGV[3]})[1]
+	allowed = allowed + script(KEYS, {'allow', ARGV[i], '1', ARGV[2], ARGV[3]})[1]
 end
-return admitted`
+return allowed`
 
 // onRedis makes the server run the script for a thousand attempts at a time, because a million
 // calls would take too long.

@@ -93,7 +93,7 @@ type evidence struct {
 	waitStep time.Duration
 	fresh    bool
 
-	admitted times
+	allowed times
 }
 
 // The tolerances in real time. NTP slews a clock by at most 1/2000.
@@ -110,7 +110,7 @@ func newEvidence(c Config, log []Attempt) *evidence {
 	}
 	e.log = slices.Clone(log)
 	slices.SortFunc(e.log, func(a, b Attempt) int { return cmp.Compare(a.begun, b.begun) })
-	e.admitted = admissions(e.log, func(Attempt) bool { return true })
+	e.allowed = allowedTimes(e.log, func(Attempt) bool { return true })
 	return e
 }
 
@@ -122,15 +122,15 @@ func (e *evidence) without(attack string) *evidence {
 // only returns a copy of e with only those allowed attempts for which keep returns true.
 func (e *evidence) only(keep func(Attempt) bool) *evidence {
 	part := *e
-	part.admitted = admissions(e.log, keep)
+	part.allowed = allowedTimes(e.log, keep)
 	return &part
 }
 
 // times holds the Sent times and the Came times of a number of attempts, each sorted.
 type times struct{ sent, came []time.Duration }
 
-// admissions returns the times of the allowed attempts for which keep returns true.
-func admissions(log []Attempt, keep func(Attempt) bool) (t times) {
+// allowedTimes returns the times of the allowed attempts for which keep returns true.
+func allowedTimes(log []Attempt, keep func(Attempt) bool) (t times) {
 	for _, a := range log {
 		if a.Answer == AnswerAllowed && keep(a) {
 			t.sent, t.came = append(t.sent, a.Sent), append(t.came, a.Came)
@@ -152,14 +152,14 @@ func (e *evidence) longer(d time.Duration) time.Duration {
 // exceeds reports whether more than Max was certainly allowed in some window, that is, at whichever
 // instant between Sent and Came each decision was made.
 func (e *evidence) exceeds(l window.Limit) bool {
-	n, per := int(min(l.Max, int64(len(e.admitted.sent)))), e.shorter(l.Per)
-	earliest := make([]time.Duration, len(e.admitted.sent))
+	n, per := int(min(l.Max, int64(len(e.allowed.sent)))), e.shorter(l.Per)
+	earliest := make([]time.Duration, len(e.allowed.sent))
 	for i := range earliest {
-		earliest[i] = e.admitted.sent[i] - e.step
+		earliest[i] = e.allowed.sent[i] - e.step
 		if i >= n {
 			earliest[i] = max(earliest[i], earliest[i-n]+per)
 		}
-		if earliest[i] > e.admitted.came[i] {
+		if earliest[i] > e.allowed.came[i] {
 			return true
 		}
 	}
@@ -170,8 +170,8 @@ func (e *evidence) exceeds(l window.Limit) bool {
 // interval shorter than Per.
 func (e *evidence) most(l window.Limit) (most int) {
 	per := e.shorter(l.Per)
-	for i, sent := range e.admitted.sent {
-		end, _ := slices.BinarySearch(e.admitted.came, sent-e.step+per)
+	for i, sent := range e.allowed.sent {
+		end, _ := slices.BinarySearch(e.allowed.came, sent-e.step+per)
 		most = max(most, end-i) // by the end of this window, end answers had arrived, and at most i of those attempts had been sent before it
 	}
 	if e.exceeds(l) {

@@ -15,7 +15,7 @@ type model struct {
 	oneBudget bool
 	// admits reports whether the model would allow an attempt at the given time, after the attempts
 	// that it has counted.
-	admits func(l window.Limit, counted []time.Time, at time.Time) bool
+	allows func(l window.Limit, counted []time.Time, at time.Time) bool
 }
 
 var models = []model{
@@ -51,13 +51,13 @@ func (e *evidence) resembles(began time.Time) model {
 // one mismatch does not lead to another.
 func (e *evidence) mismatches(m model, began time.Time) (n int) {
 	counted := []time.Time{}
-	admits := func(at time.Time) bool {
-		return !slices.ContainsFunc(e.claims, func(l window.Limit) bool { return !m.admits(l, counted, at) })
+	wouldAllow := func(at time.Time) bool {
+		return !slices.ContainsFunc(e.claims, func(l window.Limit) bool { return !m.allows(l, counted, at) })
 	}
 	for _, a := range e.log {
 		allowed := a.Answer == AnswerAllowed
 		first, last := began.Add(a.Sent-2*e.step), began.Add(a.Came+2*e.step)
-		if a.Answer != AnswerUnknown && a.Attack != parallel && admits(first) != allowed && admits(last) != allowed {
+		if a.Answer != AnswerUnknown && a.Attack != parallel && wouldAllow(first) != allowed && wouldAllow(last) != allowed {
 			n++
 		}
 		if allowed {
@@ -141,14 +141,14 @@ func (e *evidence) lockout() Kind {
 func (e *evidence) oneByOne(claims []window.Limit) (wrong int) {
 	counted := make([][]time.Duration, len(claims))
 	for _, a := range e.log {
-		admits := true
+		allows := true
 		for i, l := range claims {
-			if admits = admits && recent(counted[i], a.Sent-l.Per) < l.Max; !admits {
+			if allows = allows && recent(counted[i], a.Sent-l.Per) < l.Max; !allows {
 				break
 			}
 			counted[i] = append(counted[i], a.Sent)
 		}
-		if admits != (a.Answer == AnswerAllowed) {
+		if allows != (a.Answer == AnswerAllowed) {
 			wrong++
 		}
 	}

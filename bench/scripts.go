@@ -27,7 +27,7 @@ var rivals = []rival{
 	{
 		name: "fixed window, two keys", like: "a counter, and a key with the end of its window; denials count", keys: []string{"n", "end"},
 		script: clock + `
-			local admitted = 1
+			local allowed = 1
 			for i = 1, #KEYS, 2 do
 				local per, ends = tonumber(ARGV[i]), tonumber(redis.call('GET', KEYS[i + 1]))
 				if not ends or ends <= now then
@@ -35,9 +35,9 @@ var rivals = []rival{
 					redis.call('SET', KEYS[i], 0, 'PX', per)
 					redis.call('SET', KEYS[i + 1], string.format('%.0f', ends), 'PX', per)
 				end
-				if redis.call('INCRBY', KEYS[i], 1) > tonumber(ARGV[i + 1]) then admitted = 0 end
+				if redis.call('INCRBY', KEYS[i], 1) > tonumber(ARGV[i + 1]) then allowed = 0 end
 			end
-			return admitted`,
+			return allowed`,
 	},
 	{
 		name: "token bucket", like: "tokens and the time of the last refill in a hash, refilled on access", keys: []string{"b"},
@@ -87,7 +87,7 @@ var rivals = []rival{
 	{
 		name: "list and counter", like: "for each limit a list of slots and a counter, limits in JSON; it counts, then checks", keys: []string{"l", "c"}, inJSON: true,
 		script: clock + `
-			local admitted = 1
+			local allowed = 1
 			for i, limit in ipairs(cjson.decode(ARGV[#ARGV])) do
 				local list, counter = KEYS[2 * i - 1], KEYS[2 * i]
 				local slot = math.floor(now / limit.resolution)
@@ -109,9 +109,9 @@ var rivals = []rival{
 				local count = redis.call('INCRBY', counter, 1)
 				redis.call('PEXPIRE', list, limit.per)
 				redis.call('PEXPIRE', counter, limit.per)
-				if count > limit.max then admitted = 0 end
+				if count > limit.max then allowed = 0 end
 			end
-			return admitted`,
+			return allowed`,
 	},
 }
 

@@ -128,7 +128,7 @@ func New(cfg Config) (*Interceptor, error) {
 
 // UnaryServer implements grpc.UnaryServerInterceptor. A denied call never reaches the handler.
 func (i *Interceptor) UnaryServer(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	if err := i.admit(ctx, info.FullMethod, request); err != nil {
+	if err := i.allow(ctx, info.FullMethod, request); err != nil {
 		pushBack(ctx, err)
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (i *Interceptor) UnaryServer(ctx context.Context, request any, info *grpc.U
 
 // StreamServer implements grpc.StreamServerInterceptor. It counts a stream once, when it opens.
 func (i *Interceptor) StreamServer(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	if err := i.admit(stream.Context(), info.FullMethod, nil); err != nil {
+	if err := i.allow(stream.Context(), info.FullMethod, nil); err != nil {
 		pushBack(stream.Context(), err)
 		return err
 	}
@@ -149,7 +149,7 @@ func (i *Interceptor) StreamServer(server any, stream grpc.ServerStream, info *g
 func (i *Interceptor) UnaryClient(
 	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
-	if err := i.admit(ctx, method, request); err != nil {
+	if err := i.allow(ctx, method, request); err != nil {
 		return err
 	}
 	return next(ctx, method, request, reply, conn, opts...)
@@ -159,15 +159,15 @@ func (i *Interceptor) UnaryClient(
 func (i *Interceptor) StreamClient(
 	ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
-	if err := i.admit(ctx, method, nil); err != nil {
+	if err := i.allow(ctx, method, nil); err != nil {
 		return nil, err
 	}
 	return next(ctx, desc, conn, method, opts...)
 }
 
-// admit returns nil if the call is allowed. Otherwise it returns the status with which the call
+// allow returns nil if the call is allowed. Otherwise it returns the status with which the call
 // fails.
-func (i *Interceptor) admit(ctx context.Context, method string, request any) error {
+func (i *Interceptor) allow(ctx context.Context, method string, request any) error {
 	if i.cfg.Skip != nil && i.cfg.Skip(ctx, method) {
 		return nil
 	}

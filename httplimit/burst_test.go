@@ -44,7 +44,7 @@ func onRedis(t *testing.T, test func(t *testing.T, client rueidis.Client)) {
 // the budget.
 func TestBurst(t *testing.T) {
 	onRedis(t, func(t *testing.T, redis rueidis.Client) {
-		var reached, admitted, denied atomic.Int64
+		var reached, allowed, denied atomic.Int64
 		servers := twoServers(t, redis, &reached)
 		transport := &http.Transport{MaxIdleConnsPerHost: 64}
 		defer transport.CloseIdleConnections()
@@ -61,7 +61,7 @@ func TestBurst(t *testing.T) {
 					_ = response.Body.Close()
 					switch response.StatusCode {
 					case http.StatusOK:
-						admitted.Add(1)
+						allowed.Add(1)
 					case http.StatusTooManyRequests:
 						denied.Add(1)
 					}
@@ -69,8 +69,8 @@ func TestBurst(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if admitted.Load() != 50 || denied.Load() != 590 || reached.Load() != 50 {
-			t.Errorf("%d allowed, %d denied, %d reached the handler", admitted.Load(), denied.Load(), reached.Load())
+		if allowed.Load() != 50 || denied.Load() != 590 || reached.Load() != 50 {
+			t.Errorf("%d allowed, %d denied, %d reached the handler", allowed.Load(), denied.Load(), reached.Load())
 		}
 	})
 }

@@ -220,7 +220,7 @@ func TestCostAtOnce(t *testing.T) {
 		close(release)
 		all.Wait()
 		if next != 5 {
-			t.Errorf("%d were admitted", next)
+			t.Errorf("%d were allowed", next)
 		}
 		checkUsed(t, l, total)
 	})

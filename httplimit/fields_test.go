@@ -211,13 +211,13 @@ func TestRetryAfterLetsIn(t *testing.T) {
 func TestMinuteBoundary(t *testing.T) {
 	now := time.Date(2026, 6, 1, 12, 0, 59, 0, time.UTC)
 	h := middleware(httplimit.Config{Limiter: inMemory(func() time.Time { return now }, "10/1m")}).Wrap(fine)
-	burst := func() (admitted int) {
+	burst := func() (allowed int) {
 		for range 20 {
 			if ask(h).Code == http.StatusOK {
-				admitted++
+				allowed++
 			}
 		}
-		return admitted
+		return allowed
 	}
 	if n := burst(); n != 10 {
 		t.Errorf("%d at 0:59", n)

@@ -254,17 +254,17 @@ func TestSpoof(t *testing.T) {
 		},
 	} {
 		h := middleware(httplimit.Config{Limiter: inMemory(nil, "3/1h"), Key: of.key}).Wrap(fine)
-		count := func(as func(string) *http.Request) (admitted int) {
+		count := func(as func(string) *http.Request) (allowed int) {
 			for i := range 50 {
 				for _, claim := range []string{victim, fmt.Sprintf("203.0.113.%d", i), "10.0.0.1", "::ffff:" + victim, victim + ":80", "garbage"} {
 					w := httptest.NewRecorder()
 					h.ServeHTTP(w, as(claim))
 					if w.Code == http.StatusOK {
-						admitted++
+						allowed++
 					}
 				}
 			}
-			return admitted
+			return allowed
 		}
 		if attacker, honest := count(of.attacker), count(of.honest); attacker != 3 || honest != 3 {
 			t.Errorf("%s: the attacker gets %d, the neighbour %d", of.name, attacker, honest)

@@ -70,7 +70,7 @@ func rawResponses(t *testing.T) map[string]string {
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	limiter := inMemory(func() time.Time { return now }, "1/5s", "5/1h")
 	m := middleware(httplimit.Config{Limiter: limiter, Key: httplimit.Address})
-	all := map[string]string{"admitted": rawResponse(t, m)}
+	all := map[string]string{"allowed": rawResponse(t, m)}
 	now = now.Add(1500 * time.Millisecond)
 	all["denied"] = rawResponse(t, m)
 	_, all["no key"], _ = strings.Cut(rawResponse(t, middleware(httplimit.Config{Limiter: limiter, Key: httplimit.Header("X-Api-Key")})), "\n\n")

@@ -33,7 +33,7 @@ func TestShadow(t *testing.T) {
 		"an outage":              {Limiter: fixedLimiter{err: window.ErrOutage}},
 		"a foreign value":        {Limiter: fixedLimiter{err: context.DeadlineExceeded}},
 		"a client that has gone": {Limiter: fixedLimiter{err: context.Canceled}},
-		"admitted":               {Limiter: inMemory(nil, "1/1h"), LegacyHeaders: true},
+		"allowed":                {Limiter: inMemory(nil, "1/1h"), LegacyHeaders: true},
 	} {
 		cfg.Shadow, cfg.Log = true, new(logBuffer).logger()
 		cfg.Denied = func(http.ResponseWriter, *http.Request, window.Decision) { t.Error(name, "is answered by Denied") }

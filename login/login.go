@@ -204,7 +204,7 @@ func (g *Guard) beginUnknown(ctx context.Context, who subject) (*Attempt, error)
 	a, err := g.begin(ctx, method, who)
 	g.alarm.count(ctx, a)
 	if err == nil && !a.Allowed && a.DeniedBy != BudgetTotal && g.alarm != nil {
-		a.Challenge = g.wouldAdmit(ctx, who)
+		a.Challenge = g.wouldAllow(ctx, who)
 	}
 	return a, err
 }
@@ -230,9 +230,9 @@ func (g *Guard) BeginChallenged(ctx context.Context, account string, ip netip.Ad
 	return a, err
 }
 
-// wouldAdmit reports whether a challenged attempt would be allowed now. It charges nothing, and
+// wouldAllow reports whether a challenged attempt would be allowed now. It charges nothing, and
 // takes one round trip.
-func (g *Guard) wouldAdmit(ctx context.Context, who subject) bool {
+func (g *Guard) wouldAllow(ctx context.Context, who subject) bool {
 	ctx, cancel := g.detach(ctx)
 	defer cancel()
 	charges := g.charges(beginChallenged.asks, who)

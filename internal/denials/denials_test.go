@@ -193,9 +193,9 @@ func TestForget(t *testing.T) {
 	})
 }
 
-// TestAdmissions checks that an allowed attempt on a known key keeps the wait, so that the next
+// TestAllowedAttempts checks that an allowed attempt on a known key keeps the wait, so that the next
 // request is looked up. Other allowed attempts are not kept.
-func TestAdmissions(t *testing.T) {
+func TestAllowedAttempts(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, r *redis) {
 		c.Remember(mustLookup(t, c, "new"), time.Now(), true, minute)
 		learn(t, c, "k")

@@ -273,7 +273,7 @@ func AwaitAnswer(t *testing.T, l *window.Limiter, event string) {
 // all allowed attempts, none twice, and at most the uncertain ones in addition. A single cut is not
 // an outage.
 func CallsUnderLoad(t *testing.T, open Open) {
-	for name, most := range map[string]int64{"admitted": 1_000_000, "denied": 3000} {
+	for name, most := range map[string]int64{"allowed": 1_000_000, "denied": 3000} {
 		t.Run(name, func(t *testing.T) {
 			faults, calls := &redistest.Faults{}, &redistest.Calls{}
 			var seen Outages
@@ -310,14 +310,14 @@ func CallsUnderLoad(t *testing.T, open Open) {
 }
 
 // A tally counts how the attempts on an event ended.
-type tally struct{ asked, admitted, denied, uncertain, refused atomic.Int64 }
+type tally struct{ asked, allowed, denied, uncertain, refused atomic.Int64 }
 
 // add counts an attempt. It reports whether Redis answered.
 func (a *tally) add(t *testing.T, d window.Decision, err error) (answered bool) {
 	a.asked.Add(1)
 	switch {
 	case err == nil && d.Allowed:
-		a.admitted.Add(1)
+		a.allowed.Add(1)
 	case err == nil:
 		a.denied.Add(1)
 	case errors.Is(err, window.ErrUncertain):
@@ -333,12 +333,12 @@ func (a *tally) add(t *testing.T, d window.Decision, err error) (answered bool) 
 // check compares the tally with the units counted at the end, when at most most units fit.
 func (a *tally) check(t *testing.T, counted, most int64) {
 	t.Helper()
-	asked, admitted, denied, uncertain, refused := a.asked.Load(), a.admitted.Load(), a.denied.Load(), a.uncertain.Load(), a.refused.Load()
-	t.Logf("%d asked: %d allowed, %d denied, %d uncertain, %d refused; %d counted", asked, admitted, denied, uncertain, refused, counted)
-	if asked != admitted+denied+uncertain+refused {
+	asked, allowed, denied, uncertain, refused := a.asked.Load(), a.allowed.Load(), a.denied.Load(), a.uncertain.Load(), a.refused.Load()
+	t.Logf("%d asked: %d allowed, %d denied, %d uncertain, %d refused; %d counted", asked, allowed, denied, uncertain, refused, counted)
+	if asked != allowed+denied+uncertain+refused {
 		t.Error("not every attempt is accounted for")
 	}
-	if counted < admitted || counted > min(most, admitted+uncertain) || denied > 0 && counted != most {
+	if counted < allowed || counted > min(most, allowed+uncertain) || denied > 0 && counted != most {
 		t.Errorf("%d of %d are counted", counted, most)
 	}
 }

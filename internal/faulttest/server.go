@@ -35,11 +35,11 @@ func ScriptFlush(t *testing.T, open Open) {
 		}
 	})
 	times := redistest.UnlessShort(300, 100)
-	admitted := attemptAtOnce(t, l, 8, times)
+	allowed := attemptAtOnce(t, l, 8, times)
 	close(done)
 	flushing.Wait()
-	if used := must(l.Inspect(t.Context(), "hot")).Limits[0].Used; admitted != int64(8*times) || used != int64(8*times) {
-		t.Fatalf("%d of %d allowed, %d counted", admitted, 8*times, used)
+	if used := must(l.Inspect(t.Context(), "hot")).Limits[0].Used; allowed != int64(8*times) || used != int64(8*times) {
+		t.Fatalf("%d of %d allowed, %d counted", allowed, 8*times, used)
 	}
 }
 
@@ -47,7 +47,7 @@ func ScriptFlush(t *testing.T, open Open) {
 // and returns how often it was allowed.
 func attemptAtOnce(t *testing.T, l *window.Limiter, goroutines, times int) int64 {
 	t.Helper()
-	var admitted atomic.Int64
+	var allowed atomic.Int64
 	var all sync.WaitGroup
 	for range goroutines {
 		all.Go(func() {
@@ -55,13 +55,13 @@ func attemptAtOnce(t *testing.T, l *window.Limiter, goroutines, times int) int64
 				if d, err := l.Allow(t.Context(), "hot"); err != nil {
 					t.Error(err)
 				} else if d.Allowed {
-					admitted.Add(1)
+					allowed.Add(1)
 				}
 			}
 		})
 	}
 	all.Wait()
-	return admitted.Load()
+	return allowed.Load()
 }
 
 // Restart kills the server under traffic and starts it again, empty. It checks that calls fail with

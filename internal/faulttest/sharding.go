@@ -114,26 +114,26 @@ func useUp(t *testing.T, l *window.Limiter, proxy *redistest.Sharder) {
 		events[i] = "shared-" + events[i]
 		index[events[i]] = i
 	}
-	admitted := make([]atomic.Int64, len(events))
+	allowed := make([]atomic.Int64, len(events))
 	var all sync.WaitGroup
 	for range callers {
 		all.Go(func() {
 			mine := shuffled(events)
 			for i, r := range l.AllowEach(t.Context(), mine) {
-				count(t, &admitted[index[mine[i]]], r.Decision, r.Err)
+				count(t, &allowed[index[mine[i]]], r.Decision, r.Err)
 			}
 		})
 		all.Go(func() {
 			for _, event := range shuffled(events) {
 				d, err := l.AllowN(t.Context(), event, 1+rand.Int64N(2))
-				count(t, &admitted[index[event]], d, err)
+				count(t, &allowed[index[event]], d, err)
 			}
 		})
 	}
 	all.Wait()
 	for i, event := range events {
 		s := must(l.Inspect(t.Context(), event))
-		if n := admitted[i].Load(); n != sharedMax || s.Limits[0].Used != n {
+		if n := allowed[i].Load(); n != sharedMax || s.Limits[0].Used != n {
 			t.Errorf("%s: %d units allowed, %d counted, want %d", event, n, s.Limits[0].Used, sharedMax)
 		}
 		for n, server := range proxy.Servers {
