@@ -1,6 +1,6 @@
-// Package inflight bounds how many calls of a fleet run at the same time: 5 exports of a customer,
-// 20 calls to a model, 1 migration. A rate limit cannot express that. It works on Redis, on Redis
-// Cluster, or in the memory of one process.
+// Package inflight bounds how many calls run at the same time across many processes: for example 5
+// exports per customer, 20 calls to a model, 1 migration. A rate limit cannot express that. It
+// works on Redis, on Redis Cluster, or in the memory of one process.
 //
 //	limiter, err := inflight.New(conn, inflight.Config{Name: "exports", Max: 5}) // conn comes from window.Dial
 //	// ...
@@ -11,11 +11,12 @@
 //	defer lease.Release(ctx)
 //	export(lease.Context(ctx))
 //
-// A caller that may run holds a lease. A lease expires after TTL, unless it is renewed, which the
-// limiter does in the background. So the places of a process that crashes are free within TTL.
+// A caller that is allowed to run holds a lease. A lease expires after TTL unless it is renewed,
+// which the limiter does in the background. If a process crashes, its places are therefore free
+// again within TTL.
 //
-// The parameter event of every method names what is bounded: a customer, a model, a job. All places
-// of an event are in one Redis key.
+// The event parameter of every method names what is bounded: a customer, a model, a job. All places
+// of an event are kept in one Redis key.
 package inflight
 
 import (
@@ -36,71 +37,75 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Config holds the number of places of a Limiter, and the name that it counts under. Only Name and
-// Max are required. Fields without a comment work as in window.Config.
+// Config configures a Limiter. Only Name and Max are required. Fields without a comment work as in
+// window.Config.
 type Config struct {
-	// Name is as in window. Limiters of one Name share their places, but not with a limiter of
-	// window.
+	// Name is as in window. Limiters with the same Name share their places, but never with a
+	// limiter of package window.
 	Name string
 
-	// Max is how many units of an event can be held at once: 1 to 1000.
+	// Max is how many units of one event can be held at once: 1 to 1000.
 	Max int64
 
 	// TTL is how long a lease lasts unless it is renewed: whole milliseconds up to a day, and at
-	// least three times Timeout; 0 means 10 s. It is renewed after a third of that time. The place
-	// of a process that crashes is free after at most TTL.
+	// least three times Timeout; 0 means 10 s. The limiter renews each lease after a third of its
+	// TTL. If a process crashes, its places are free after at most TTL.
 	TTL time.Duration
 
-	// MaxHold is how long a lease can be held in any case, so that one that is never released does
-	// not live as long as its process; 0 means an hour. Observe receives KindOverdue then.
+	// MaxHold is the longest time for which a lease can be held, even if it is renewed; 0 means an
+	// hour. Without it, a lease that is never released would last as long as its process. A lease
+	// that reaches MaxHold is lost, and Observe receives KindOverdue.
 	MaxHold time.Duration
 
-	// Holder identifies the holder of the leases in Inspect: at most 32 bytes, such as a host name.
-	// If it is empty, nothing is stored.
+	// Holder identifies this process as the holder of its leases in Inspect: at most 32 bytes, such
+	// as a host name. If it is empty, no holder is stored.
 	Holder string
 
-	// Track lets waiters see at once that a place is free: the client keeps a copy of the key, and
-	// Redis notifies it of changes. It needs a client that supports this, and an ACL rule: see
-	// docs/keys.md. Without Track, waiters ask every 50 ms.
+	// Track lets waiters notice immediately that a place is free: the client keeps a copy of the
+	// key, and Redis notifies the client of changes. Track requires a client that supports this,
+	// and an ACL rule: see docs/keys.md. Without Track, waiters ask every 50 ms.
 	Track bool
 
 	Secret []byte `json:"-"`
 
-	// Timeout bounds how long one call waits for Redis in total: 0 means 250 ms. It must be shorter
-	// than a lease.
+	// Timeout bounds how long one call waits for Redis in total; 0 means 250 ms. It can be at most
+	// a third of TTL.
 	Timeout time.Duration
 
-	// Fallback is a limiter in memory. It decides while Redis cannot answer, and keeps existing
-	// leases alive. There, each process has its own places.
+	// Fallback is a limiter in memory. While Redis cannot answer, it decides, and keeps existing
+	// leases alive. Each process has its own places in its Fallback.
 	Fallback *Limiter `json:"-"`
 
 	// MaxEvents bounds how many events a limiter in memory holds. 0 means no bound, except in a
-	// Fallback, where it means 1,048,576. A new event without room is an error.
+	// Fallback, where it means 1,048,576. If there is no room for a new event, acquiring it is an
+	// error.
 	MaxEvents int
 
 	// Observe is called after each TryAcquire and Acquire, when a lease is lost, and when an outage
-	// starts or ends, as in window. Decision.Allowed says that there was a place.
+	// starts or ends, as in window. Decision.Allowed reports whether the units were acquired.
 	Observe func(ctx context.Context, o window.Observation) `json:"-"`
 
-	// OnDenied is called after each TryAcquire that finds no units free, and after each Acquire
-	// whose caller leaves before they are free, with the event: see window.Denial.
+	// OnDenied is called after each TryAcquire that does not find enough free units, and after each
+	// Acquire whose caller gives up before the units are free. It receives the event: see
+	// window.Denial.
 	OnDenied func(ctx context.Context, d window.Denial) `json:"-"`
 }
 
-// These kinds of observations exist only here.
+// These kinds of observations exist only in this package.
 const (
-	KindLost    window.Kind = "lost"    // a lease ended although its holder had not released it
-	KindOverdue window.Kind = "overdue" // the same, because of MaxHold
+	KindLost    window.Kind = "lost"    // a lease ended before its holder released it
+	KindOverdue window.Kind = "overdue" // a lease ended before its holder released it, because of MaxHold
 )
 
-// Limiter grants places. New, NewLocal and With return one. It is safe for concurrent use.
+// Limiter grants leases. New, NewLocal and With each return a Limiter. It is safe for concurrent
+// use.
 type Limiter struct {
 	*core
 	engine *engine.Limiter
 	max    int64
 }
 
-// core is the state shared by limiters that are derived from one another by With.
+// core is the state that limiters derived from one another with With share.
 type core struct {
 	store    store
 	ttl      time.Duration
@@ -114,20 +119,20 @@ type core struct {
 	lines    lines
 }
 
-// A Decision is the answer of TryAcquire.
+// A Decision is the answer to TryAcquire.
 type Decision struct {
-	Used       int64         // units that are held, including those of the lease
+	Used       int64         // units that are held, including those of the new lease
 	Max        int64         // the most units that can be held
-	RetryAfter time.Duration // if denied: until the units fit, if no lease is released or renewed. A hint: a release can shorten it, and a renewal can lengthen it
-	At         time.Time     // of the decision, in UTC, on the Redis clock
+	RetryAfter time.Duration // if denied, how long until the units fit, provided that no lease is released or renewed: a release can shorten the wait, and a renewal can lengthen it
+	At         time.Time     // time of the decision, in UTC, on the Redis clock
 
-	// Degraded reports that the Fallback decided. Cause is why Redis did not, as in
+	// Degraded reports whether the Fallback decided. Cause says why Redis did not, as in
 	// window.Decision.
 	Degraded bool
 	Cause    error `json:"-"`
 }
 
-// decided is a Decision, and a trace of its Redis call.
+// decided is a Decision and the trace of its Redis call.
 type decided struct {
 	Decision
 
@@ -136,13 +141,13 @@ type decided struct {
 
 // These errors can be distinguished with errors.Is.
 var (
-	// ErrLost is in the cause of the end of Lease.Context: the lease has ended, or may have. The
-	// cause says why. It also matches ErrOutage or ErrUncertain if the lease was not renewed
-	// because Redis did not answer.
+	// ErrLost is in the cause (see context.Cause) with which Lease.Context is canceled if the lease
+	// has ended or may have ended. The cause says why. It also matches ErrOutage or ErrUncertain if
+	// the lease was not renewed because Redis did not answer.
 	ErrLost = errors.New("the lease is lost; stop what it protects")
 
-	// ErrFull is in the error of an Acquire whose ctx has ended, if the units were not free at the
-	// last check.
+	// ErrFull is in the error of an Acquire that failed because ctx was done, if the units were not
+	// free at the last check.
 	ErrFull = errors.New("at the last check, all places were taken")
 
 	ErrClosed       = errors.New("the limiter is closed and grants no more places; call Close only when the work is done")
@@ -150,7 +155,7 @@ var (
 	ErrInvalidCost  = window.ErrInvalidCost  // less than one unit
 	ErrExceedsLimit = window.ErrExceedsLimit // more units than Max: never allowed
 	ErrOutage       = window.ErrOutage       // Redis could not answer; no place was taken
-	ErrUncertain    = window.ErrUncertain    // no reply came; a place may be taken, and is released at once if Redis answers, otherwise after TTL
+	ErrUncertain    = window.ErrUncertain    // no reply came; if places were taken, they are released immediately if Redis answers, and otherwise after TTL
 )
 
 const (
@@ -163,9 +168,9 @@ const (
 	badMax      = "a Max of %d; choose 1 to 1000 units"
 )
 
-// New returns a limiter that keeps its places in the Redis or Redis Cluster of a Connection, which
-// comes from window.Dial, window.On or package goredisgate. It sends nothing yet, so an error is
-// about conn or cfg, and says what to do. Its circuit breaker works as in window.
+// New returns a limiter that keeps its places in the Redis or Redis Cluster that conn connects to.
+// Create conn with window.Dial, window.On or package goredisgate. New sends nothing, so an error
+// always concerns conn or cfg, and says what to do. The circuit breaker works as in window.
 func New(conn *window.Connection, cfg Config) (*Limiter, error) {
 	e, err := engine.New((*pipeline.Connection)(conn), cfg.engine(), cfg.limits())
 	if err != nil {
@@ -178,8 +183,8 @@ func New(conn *window.Connection, cfg Config) (*Limiter, error) {
 }
 
 // NewLocal returns a limiter that keeps its places in this process's memory: no Redis, same
-// answers. Each one has its own places, whatever its Name. It takes no Fallback, because it never
-// needs one.
+// answers. Each local limiter has its own places, even if it shares its Name with another.
+// Config.Fallback must be nil, because a local limiter never needs one.
 func NewLocal(cfg Config) (*Limiter, error) {
 	if cfg.Fallback != nil {
 		return nil, outage.Needless(cfg.Name)
@@ -217,8 +222,8 @@ func newLimiter(e *engine.Limiter, s store, cfg Config) (*Limiter, error) {
 
 func (cfg *Config) ttl() time.Duration { return cmp.Or(cfg.TTL, defaultTTL) }
 
-// check returns an error that says what is wrong with the configuration, apart from what is checked
-// for all kinds of limiters.
+// check returns an error that says what is wrong with the configuration. It does not check what is
+// checked for all kinds of limiters.
 func (cfg *Config) check() error {
 	timeout := cmp.Or(cfg.Timeout, engine.DefaultTimeout)
 	switch {
@@ -240,7 +245,7 @@ func (cfg *Config) check() error {
 	return nil
 }
 
-// engine converts the configuration into the form that limiters of every kind share.
+// engine converts the configuration into the form that all kinds of limiters share.
 func (cfg *Config) engine() engine.Config {
 	c := engine.Config{
 		Kind: "l", Script: lua.Inflight, MaxUnits: mostUnits,
@@ -259,15 +264,15 @@ func (cfg *Config) engine() engine.Config {
 	return c
 }
 
-// limits returns Max in the form that limiters of every kind share.
+// limits returns Max in the form that all kinds of limiters share.
 func (cfg *Config) limits() []engine.Limit { return limits(cfg.Max, cfg.ttl()) }
 
 func limits(most int64, ttl time.Duration) []engine.Limit {
 	return []engine.Limit{{Max: most, Per: ttl.Milliseconds(), Fine: 1, Coarse: 1}}
 }
 
-// made returns the engine of a limiter from New, NewLocal or With. It panics for any other limiter, which is
-// a mistake in the program.
+// made returns the limiter's engine. It panics if the limiter was not created by New, NewLocal or
+// With, which is a programming error.
 func (l *Limiter) made() *engine.Limiter {
 	if l == nil || l.engine == nil {
 		panic("slidegate: this limiter is nil or zero; create one with inflight.New or NewLocal")
@@ -275,7 +280,8 @@ func (l *Limiter) made() *engine.Limiter {
 	return l.engine
 }
 
-// With returns the same limiter with another Max, for plans. Both share their places.
+// With returns a limiter that is like l but has the given Max: for plans, for example. Both
+// limiters share their places.
 func (l *Limiter) With(most int64) (*Limiter, error) {
 	e, err := l.made().With(limits(most, l.ttl))
 	if err == nil && (most < 1 || most > mostUnits) {
@@ -292,12 +298,12 @@ func (l *Limiter) TryAcquire(ctx context.Context, event string) (*Lease, Decisio
 	return l.TryAcquireN(ctx, event, 1)
 }
 
-// TryAcquireN takes n units of an event if they are free. A nil Lease without an error means that
-// they are not. Release the Lease when the work is done.
+// TryAcquireN takes n units of the event if they are free. If they are not, the Lease and the error
+// are nil. Release the Lease when the work is done.
 //
 // The errors are ErrEmptyEvent, ErrInvalidCost, ErrExceedsLimit, ErrOutage, ErrUncertain,
-// ErrClosed, ErrLost if the process was stopped meanwhile for longer than TTL, and those of ctx.
-// Any other error names the key: its value is not a record of this library.
+// ErrClosed, ctx.Err, and ErrLost if the process was suspended for so long that the new lease has
+// already ended. Any other error names the key: its value is not a record of this library.
 func (l *Limiter) TryAcquireN(ctx context.Context, event string, n int64) (lease *Lease, d Decision, err error) {
 	if err := l.made().Check(ctx, engine.Allow, event, n); err != nil {
 		return nil, d, err
@@ -311,7 +317,7 @@ func (l *Limiter) TryAcquireN(ctx context.Context, event string, n int64) (lease
 	return lease, found.Decision, err
 }
 
-// try takes n units if they are free; in an outage, it takes those of the Fallback.
+// try takes n units if they are free. In an outage, it takes them from the Fallback.
 func (l *Limiter) try(ctx context.Context, event string, n int64) (*Lease, decided, error) {
 	if l.keeper.isClosed() {
 		return nil, decided{}, l.engine.Wrap(ErrClosed)
@@ -329,7 +335,7 @@ func (l *Limiter) try(ctx context.Context, event string, n int64) (*Lease, decid
 			d.Degraded, d.Cause, d.trace = true, pipeline.FailureIn(cause).Err(), trace
 			return err
 		})
-		if pipeline.IsOutage(cause) { // a reply may be lost, or the call still in flight
+		if pipeline.IsOutage(cause) { // the reply may be lost, or the call still in flight
 			lease.giveUp(lease.ref)
 		}
 	}
@@ -339,7 +345,7 @@ func (l *Limiter) try(ctx context.Context, event string, n int64) (*Lease, decid
 	switch {
 	case !l.keeper.add(lease):
 		err = ErrClosed
-	case lease.Left() == 0: // the process was stopped meanwhile
+	case lease.Left() == 0: // the process was suspended during the call
 		err = ErrLost
 	default:
 		return lease, d, nil
@@ -358,9 +364,9 @@ func (l *Limiter) Acquire(ctx context.Context, event string) (*Lease, error) {
 	return l.AcquireN(ctx, event, 1)
 }
 
-// AcquireN waits until n units of an event are free, and takes them. Callers of one limiter are
-// served in order. There is no order among processes, and TryAcquire does not wait in line. Release
-// the Lease when the work is done. Errors are those of TryAcquireN, and ErrFull.
+// AcquireN waits until n units of the event are free, and takes them. Callers in one process are
+// served in order. There is no order across processes, and TryAcquire does not wait in line.
+// Release the Lease when the work is done. Errors are those of TryAcquireN, and ErrFull.
 func (l *Limiter) AcquireN(ctx context.Context, event string, n int64) (*Lease, error) {
 	if err := l.made().Check(ctx, engine.Allow, event, n); err != nil {
 		return nil, err
@@ -374,8 +380,8 @@ func (l *Limiter) AcquireN(ctx context.Context, event string, n int64) (*Lease, 
 	return lease, err
 }
 
-// Reset forgets the event, in the Fallback too. A lease that is alive takes its place again when it
-// is renewed. Errors are those of TryAcquireN.
+// Reset forgets the event, in the Fallback too. A lease that is still held takes its units again
+// when it is renewed. Errors are those of TryAcquireN.
 func (l *Limiter) Reset(ctx context.Context, event string) error {
 	if err := l.made().Check(ctx, engine.Peek, event, 1); err != nil {
 		return err
@@ -387,8 +393,9 @@ func (l *Limiter) Reset(ctx context.Context, event string) error {
 	return err
 }
 
-// Close releases all places that this process holds through the limiter, and through those from
-// With. After that, it grants no more. An error means that places may last until their TTL ends.
+// Close releases all leases that this process holds through l and through all limiters related to l
+// by With. After that, these limiters grant no more leases. An error means that some places may
+// stay taken until their TTL ends.
 func (l *Limiter) Close(ctx context.Context) error {
 	l.made()
 	ctx = context.WithoutCancel(ctx)
@@ -410,7 +417,7 @@ func (l *Limiter) Close(ctx context.Context) error {
 	return last
 }
 
-// report calls Observe about a TryAcquire or Acquire.
+// report calls Observe after a TryAcquire or Acquire.
 func (l *Limiter) report(ctx context.Context, n int64, lease *Lease, d decided, err error, began time.Time) {
 	if l.observe == nil {
 		return
@@ -424,8 +431,8 @@ func (l *Limiter) report(ctx context.Context, n int64, lease *Lease, d decided, 
 	})
 }
 
-// denied calls OnDenied about an attempt that got no units. A caller that left may never have asked
-// for them.
+// denied calls OnDenied after an attempt that got no units. found is zero if the caller gave up
+// before it asked.
 func (l *Limiter) denied(ctx context.Context, event string, found Decision) {
 	if l.onDenied == nil {
 		return

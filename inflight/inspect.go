@@ -9,16 +9,16 @@ import (
 
 // Snapshot is the full state of an event, for diagnosis.
 type Snapshot struct {
-	Event  string    // as the caller named it
+	Event  string    // as passed to Inspect
 	Key    string    // the key in Redis
-	At     time.Time // of the snapshot, in UTC, on the clock of the leases
+	At     time.Time // the time of the snapshot, in UTC, on the clock of the leases
 	Used   int64     // units that are held
-	Max    int64     // of the limiter that Inspect was called on
+	Max    int64     // the Max of the limiter that Inspect was called on
 	Token  int64     // the last token that was issued; 0 if none is known
-	Leases []Held    // in order of their ends
+	Leases []Held    // in order of Until
 }
 
-// Held is a lease.
+// Held is a lease that is held.
 type Held struct {
 	Holder string // Config.Holder of its process; empty if unknown
 	Units  int64
@@ -27,8 +27,8 @@ type Held struct {
 	Until  time.Time // when it ends, unless it is renewed
 }
 
-// Inspect returns every lease of an event, for diagnosis. It writes nothing, and never asks the
-// Fallback. Errors are those of TryAcquireN, but never ErrUncertain.
+// Inspect returns every lease of the event, for diagnosis. It writes nothing, and never asks the
+// Fallback. Errors are those of TryAcquireN, except ErrUncertain.
 func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
 	if err := l.made().Check(ctx, engine.Peek, event, 1); err != nil {
 		return Snapshot{}, err

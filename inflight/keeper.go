@@ -13,21 +13,21 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// A keeper renews the leases of a limiter in time. It does so in one goroutine, which runs while
-// there are any.
+// A keeper renews the leases of a limiter in time. It uses one goroutine, which runs while there
+// are leases.
 type keeper struct {
 	ttl time.Duration
 
 	mu     sync.Mutex
 	held   map[*Lease]struct{}
-	over   chan struct{} // closed to end the goroutine; nil if it does not run
+	over   chan struct{} // closed to end the goroutine; nil if none is running
 	closed bool
 }
 
-// mostCalls is the maximum number of calls about leases that a keeper makes at the same time.
+// mostCalls is the maximum number of calls that a keeper makes at the same time.
 const mostCalls = 64
 
-// add keeps a lease. It returns false if the limiter is closed.
+// add makes the keeper renew l. It returns false if the limiter is closed.
 func (k *keeper) add(l *Lease) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -41,7 +41,7 @@ func (k *keeper) add(l *Lease) bool {
 	return true
 }
 
-// remove forgets a lease. The last one ends the goroutine.
+// remove makes the keeper forget l. If no lease is left, it ends the goroutine.
 func (k *keeper) remove(l *Lease) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -51,7 +51,7 @@ func (k *keeper) remove(l *Lease) {
 	}
 }
 
-// close returns all leases, and makes add return false from now on.
+// close returns all leases, and makes all later calls of add return false.
 func (k *keeper) close() []*Lease {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -65,7 +65,7 @@ func (k *keeper) isClosed() bool {
 	return k.closed
 }
 
-// run renews leases until there are none.
+// run renews leases until over is closed.
 func (k *keeper) run(over <-chan struct{}) {
 	timer := time.NewTimer(k.ttl / 3)
 	defer timer.Stop()
@@ -79,8 +79,8 @@ func (k *keeper) run(over <-chan struct{}) {
 	}
 }
 
-// renew renews the leases that are due, and ends those that are over. It returns when to call it
-// again.
+// renew renews the leases that are due, and ends leases that are over. It returns when to call
+// renew again.
 func (k *keeper) renew() (next time.Time) {
 	now := time.Now()
 	next = now.Add(k.ttl / 3)
@@ -122,9 +122,9 @@ type group struct {
 	event string
 }
 
-// inParts calls do for the leases of each group, in the background: as many leases at a time as fit
-// in one call, and a limited number of calls at a time. It returns a function that waits until all
-// calls are done.
+// inParts calls do in the background for the leases of each group, with as many leases as fit into
+// one call. At most mostCalls calls run at the same time. inParts returns a function that waits
+// until all calls are done.
 func inParts(leases []*Lease, do func(g group, all []*Lease)) (wait func()) {
 	groups := map[group][]*Lease{}
 	for _, l := range leases {
@@ -143,7 +143,7 @@ func inParts(leases []*Lease, do func(g group, all []*Lease)) (wait func()) {
 	return func() { _ = workers.Wait() }
 }
 
-// fits returns how many of the leases one call can renew.
+// fits returns how many of the leases in all one call can renew.
 func (g group) fits(all []*Lease) int {
 	units := int64(0)
 	for i, l := range all {
@@ -154,7 +154,7 @@ func (g group) fits(all []*Lease) int {
 	return len(all)
 }
 
-// renew renews leases; in an outage, the Fallback does.
+// renew renews leases in Redis or, in an outage, in the Fallback.
 func (g group) renew(all []*Lease) {
 	ctx := context.Background() // each call has the limiter's Timeout
 	var known, unknown []*Lease
@@ -162,7 +162,7 @@ func (g group) renew(all []*Lease) {
 	for _, l := range all {
 		defer l.renewed()
 		switch r, _ := l.state(); {
-		case l.Left() == 0: // it was released meanwhile, or is about to be lost
+		case l.Left() == 0: // the lease has been released since, or is about to be lost
 		case r.token > 0:
 			known, refs = append(known, l), append(refs, r)
 		default:
@@ -178,8 +178,8 @@ func (g group) renew(all []*Lease) {
 	_ = workers.Wait()
 }
 
-// renewKnown renews leases that were in Redis. It returns those that have ended in Redis and that
-// the Fallback keeps alive.
+// renewKnown renews leases that Redis has granted. It returns those that have ended in Redis but
+// that the Fallback keeps alive.
 func (g group) renewKnown(ctx context.Context, known []*Lease, refs []ref) (ended []*Lease) {
 	if len(known) == 0 {
 		return nil
@@ -190,7 +190,7 @@ func (g group) renewKnown(ctx context.Context, known []*Lease, refs []ref) (ende
 		_, carried := l.state()
 		switch {
 		case err == nil && held[i]:
-			if !l.keep(began, refs[i]) { // it was released meanwhile
+			if !l.keep(began, refs[i]) { // the lease was released during the call
 				l.giveUp(refs[i])
 			}
 		case err == nil && carried:
@@ -214,7 +214,7 @@ func (l *Lease) renewed() {
 	l.renewing = false
 }
 
-// release releases leases. If the reply of Redis is lost, it tries once more.
+// release releases leases. If Redis does not answer, it tries once more.
 func (g group) release(ctx context.Context, all []*Lease) error {
 	var refs, carried []ref
 	for _, l := range all {

@@ -10,22 +10,22 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// A Lease holds units of an event until it is released, or lost.
+// A Lease holds units of an event until it is released or lost.
 type Lease struct {
 	limiter *Limiter
 	event   string
 	since   time.Time
 
 	mu       sync.Mutex
-	ref                        // in Redis, and in the Fallback
+	ref                        // identifies the lease in Redis and in the Fallback
 	degraded bool              // the Fallback holds the units
-	end      time.Time         // of the lease, as its holder sees it: earlier than in Redis
+	end      time.Time         // when the lease ends for its holder: earlier than in Redis
 	renewAt  time.Time         // when to renew it next
-	renewing bool              // a call is in flight
+	renewing bool              // a renewal is in flight
 	failure  *pipeline.Failure // why the last call to Redis about this lease failed
-	cause    error             // why it is over
-	over     bool              // it was released or lost
-	ended    []func(error)     // end the contexts
+	cause    error             // why the lease is over
+	over     bool              // the lease was released or lost
+	ended    []func(error)     // cancel the contexts
 }
 
 // A ref identifies a lease to a store.
@@ -33,11 +33,11 @@ type ref struct {
 	id    string // 8 random bytes
 	n     int64  // never changes; neither does max
 	max   int64
-	token int64 // in Redis; 0 if it has never been there
+	token int64 // the token in Redis; 0 if the lease has never been there
 }
 
-// enter takes the units from the store of a limiter, if they are free. The lease time starts before
-// the call.
+// enter takes the lease's units from the store of by, if they are free. The time of the lease
+// starts before the call.
 func (l *Lease) enter(ctx context.Context, by *Limiter) (decided, error) {
 	r, began := l.ref, time.Now()
 	r.max = by.max
@@ -54,7 +54,7 @@ func (l *Lease) enter(ctx context.Context, by *Limiter) (decided, error) {
 	return decided{Decision{Used: a.used, Max: by.max, RetryAfter: a.wait, At: time.UnixMicro(a.now).UTC()}, a.trace}, nil
 }
 
-// extend records that a call that began at a time extended the lease by another TTL.
+// extend records that a call that started at began extended the lease by another TTL.
 func (l *Lease) extend(began time.Time) {
 	ttl := l.limiter.ttl
 	l.end, l.renewAt = began.Add(ttl-ttl/10), began.Add(ttl/3)
@@ -63,17 +63,17 @@ func (l *Lease) extend(began time.Time) {
 	}
 }
 
-// The actions of a keeper on a lease.
+// What a keeper can do with a lease.
 const (
 	stepWait = iota
 	stepRenew
-	stepCarry // by the Fallback, because the reply of Redis may come too late
+	stepCarry // let the Fallback hold it, because the reply of Redis may come too late
 	stepLose
-	stepOverdue // lose it because of MaxHold
+	stepOverdue // lose it, because of MaxHold
 )
 
-// step returns what to do with the lease now, and when to check it again. It also renews a lease
-// that will be due soon, so that many leases need few calls.
+// step returns what to do with the lease now, and when to check it again. A lease that will be due
+// soon is renewed already, so that many leases need few calls.
 func (l *Lease) step(now time.Time) (do int, again time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,18 +94,18 @@ func (l *Lease) step(now time.Time) (do int, again time.Time) {
 	case l.renewAt.After(now.Add(ttl / 20)):
 		return stepWait, earlier(l.end, l.renewAt)
 	}
-	l.renewing, l.renewAt = true, now.Add(ttl/10) // retry then, if this fails
+	l.renewing, l.renewAt = true, now.Add(ttl/10) // when to retry if this renewal fails
 	return stepRenew, earlier(last, l.renewAt)
 }
 
-// state returns the ref of the lease in the stores, and whether the Fallback carries it.
+// state returns the lease's ref, and whether the Fallback carries the lease.
 func (l *Lease) state() (r ref, carried bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.ref, l.degraded
 }
 
-// keep records that Redis holds the lease under a ref for another TTL. It returns false if the
+// keep records that Redis holds the lease under the ref as for another TTL. It returns false if the
 // lease is over.
 func (l *Lease) keep(began time.Time, as ref) bool {
 	l.mu.Lock()
@@ -121,7 +121,7 @@ func (l *Lease) keep(began time.Time, as ref) bool {
 	return !over
 }
 
-// carry makes the Fallback hold the lease for another TTL, even if there is no room.
+// carry makes the Fallback hold the lease for another TTL, even if its places are all taken.
 func (l *Lease) carry(began time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,26 +132,26 @@ func (l *Lease) carry(began time.Time) {
 	}
 }
 
-// fail records why a call to Redis failed.
+// fail records why a call to Redis about the lease failed.
 func (l *Lease) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.failure = pipeline.FailureIn(err)
 }
 
-// notRenewed returns the cause for ending a lease that was not renewed.
+// notRenewed returns the cause with which a lease that was not renewed ends.
 func (l *Lease) notRenewed() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	err := fmt.Errorf("%w: it was not renewed within its TTL of %v", ErrLost, l.limiter.ttl)
 	if l.failure != nil {
-		err = fmt.Errorf("%w: %w: %v", err, l.failure.Counted, l.failure.Cause) //nolint:errorlint // a timeout of Redis is none of the caller
+		err = fmt.Errorf("%w: %w: %v", err, l.failure.Counted, l.failure.Cause) //nolint:errorlint // a timeout of Redis must not match a timeout of the caller
 	}
 	return err
 }
 
-// again takes units in Redis for a lease that the Fallback carries, and that has ended in Redis. If
-// they are not free, the Fallback continues to carry it.
+// again takes units in Redis for a lease that the Fallback carries and that Redis does not hold. If
+// the units are not free, the Fallback continues to carry the lease.
 func (l *Lease) again(ctx context.Context) {
 	began := time.Now()
 	was, _ := l.state()
@@ -167,19 +167,19 @@ func (l *Lease) again(ctx context.Context) {
 		l.giveUp(r)
 	case l.keep(began, r):
 		_ = l.limiter.fallback.store.release(ctx, l.event, []ref{was})
-	default: // it was released meanwhile
+	default: // the lease was released during the call
 		l.giveUp(r)
 	}
 }
 
-// giveUp releases what Redis may hold, in the background.
+// giveUp releases in the background what Redis may hold under r.
 func (l *Lease) giveUp(r ref) {
 	go func() { _ = l.limiter.store.release(context.Background(), l.event, []ref{r}) }()
 }
 
-// Release gives the units back, even if ctx has ended. A second call does nothing, and neither does
-// a call on a nil Lease. An error means that the place may last until its TTL ends. Release ends
-// the contexts of the lease.
+// Release gives the units back, even if ctx is done, and cancels the contexts of the lease. A
+// second call does nothing, and neither does a call on a nil Lease. An error means that the units
+// may stay taken until their TTL ends.
 func (l *Lease) Release(ctx context.Context) error {
 	if l == nil {
 		return nil
@@ -203,7 +203,7 @@ func (l *Lease) finish(cause error) bool {
 	return true
 }
 
-// lose ends a lease that its holder has not released, and gives up its units.
+// lose ends a lease that its holder has not released, and gives its units back.
 func (l *Lease) lose(kind window.Kind) {
 	cause := l.notRenewed()
 	if kind == KindOverdue {
@@ -222,10 +222,10 @@ func (l *Lease) lose(kind window.Kind) {
 	}
 }
 
-// Context returns a context for the work that the lease protects. It ends with parent, and when the
-// lease is released. If the lease may be lost, it ends with the cause ErrLost. When parent ends,
-// the lease is released, in case its holder never does. Context panics if the Lease is nil, because
-// no place was free.
+// Context returns a context for the work that the lease protects. The context is canceled when
+// parent is done and when the lease is released. If the lease is lost, or may be, its cause matches
+// ErrLost. When parent is done, the lease is released, in case its holder never does so. Context
+// panics if l is nil, which means that no place was free.
 func (l *Lease) Context(parent context.Context) context.Context {
 	if l == nil {
 		panic("slidegate: this lease is nil, so its work must not start; check the lease and the error of TryAcquire first")
@@ -245,8 +245,9 @@ func (l *Lease) Context(parent context.Context) context.Context {
 	return ctx
 }
 
-// Left returns how long the holder can rely on the lease, by the clock: 0 if it is over. A process
-// that was stopped sees this at once, before Context ends.
+// Left returns how long the holder can still rely on the lease, according to the clock, or 0 if the
+// lease is over. In a process that was suspended, Left returns 0 immediately, even before Context
+// is canceled.
 func (l *Lease) Left() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -256,9 +257,10 @@ func (l *Lease) Left() time.Duration {
 	return max(0, time.Until(l.end))
 }
 
-// Token returns a number that is greater than those of all earlier leases of the event. Pass it to
-// the system that the work writes to, which can reject a smaller one than it has seen. That works
-// only with a Max of 1. It is 0 while the Fallback holds the units.
+// Token returns a fencing token: a number that is greater than the tokens of all earlier leases of
+// the event. Pass it to the system that the work writes to, so that the system can reject tokens
+// smaller than one it has already seen. That works only if Max is 1. Token returns 0 while the
+// Fallback holds the units.
 func (l *Lease) Token() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -269,14 +271,14 @@ func (l *Lease) Token() int64 {
 }
 
 // Degraded reports whether the Fallback holds the units, because Redis could not renew or grant
-// them. They come on top of those that Redis holds.
+// them. They are held in addition to the units that Redis holds.
 func (l *Lease) Degraded() bool {
 	_, degraded := l.state()
 	return degraded
 }
 
-// Cause returns why Redis does not hold the units, if Degraded, as in window.Decision. It is nil while the
-// renewal of a lease has no reply yet.
+// Cause returns why Redis does not hold the units, if Degraded, as in window.Decision. It returns
+// nil while the lease is Degraded only because the reply to a renewal is late.
 func (l *Lease) Cause() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,32 +14,32 @@ import (
 
 const (
 	asksEvery  = 50 * time.Millisecond
-	looksEvery = 2 * time.Millisecond // at a local copy
+	looksEvery = 2 * time.Millisecond // how often to look at the client's copy
 	perScore   = 20 * time.Microsecond
-	yields     = 3 * time.Millisecond // to other processes, after a place was released here
+	yields     = 3 * time.Millisecond // head start for other processes after a place was released in this one
 )
 
-// lines holds the waiters in this process, for each event.
+// lines holds this process's waiters, by event.
 type lines struct {
 	mu sync.Mutex
 	of map[string]*line
 }
 
-// A line holds the waiters for units of an event, first come, first served. Only the first one
+// A line holds the waiters for units of an event, first come, first served. Only the first waiter
 // asks.
 type line struct {
 	waiters []*waiter
-	full    bool // at the last answer
+	full    bool // whether the last answer was a denial
 }
 
 // A waiter waits for units of an event.
 type waiter struct {
-	isFirst chan struct{} // signalled when it becomes the first
+	isFirst chan struct{} // signalled when the waiter becomes the first in line
 	freed   chan struct{} // signalled when a place is released in this process
 }
 
-// wait waits until n units are free, and takes them. A caller that leaves gets the last answer that
-// the first in line received.
+// wait waits until n units are free, and takes them. If the caller gives up, its error includes
+// ErrFull if the last answer to the first in line was a denial.
 func (s *lines) wait(ctx context.Context, l *Limiter, event string, n int64) (*Lease, decided, error) {
 	w := s.join(event)
 	defer s.leave(event, w)
@@ -50,7 +50,7 @@ func (s *lines) wait(ctx context.Context, l *Limiter, event string, n int64) (*L
 	return lease, d, err
 }
 
-// take takes n units once it is the waiter's turn and they are free.
+// take takes n units once w is the first in line and the units are free.
 func (s *lines) take(ctx context.Context, l *Limiter, event string, n int64, w *waiter) (*Lease, decided, error) {
 	select {
 	case <-w.isFirst:
@@ -74,7 +74,7 @@ func (s *lines) take(ctx context.Context, l *Limiter, event string, n int64, w *
 	}
 }
 
-// sleep waits for some time, ± 20 %, or until a place is released in this process.
+// sleep waits for d ± 20%, or until a place is released in this process.
 func (w *waiter) sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(time.Duration((0.8 + 0.4*rand.Float64()) * float64(d)))
 	defer timer.Stop()
@@ -87,9 +87,9 @@ func (w *waiter) sleep(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// watch waits until n units seem to be free, by the copy that the client keeps. A lease that was
-// not renewed ends without a change of the key. So its end is compared with the time in Redis,
-// which was at when watch was called.
+// watch waits until n units seem to be free according to the client's copy of the key. A lease that
+// is not renewed ends without a change to the key, so watch compares the end of each lease with the
+// Redis clock. That clock read at when watch was called.
 func (w *waiter) watch(ctx context.Context, l *Limiter, event string, n int64, at time.Time) error {
 	began := time.Now()
 	for {
@@ -101,7 +101,7 @@ func (w *waiter) watch(ctx context.Context, l *Limiter, event string, n int64, a
 			return nil
 		}
 		look := looksEvery
-		if !c.Hit { // it changed; reading a large copy takes Redis some time
+		if !c.Hit { // the key changed; reading a large key takes Redis some time
 			look += time.Duration(len(c.Scores)) * perScore
 		}
 		if err := w.sleep(ctx, look); err != nil {
@@ -110,8 +110,8 @@ func (w *waiter) watch(ctx context.Context, l *Limiter, event string, n int64, a
 	}
 }
 
-// held returns how many units a copy of a record holds at a time, in µs: their ends are the
-// positive scores.
+// held returns how many units are held at the time now, in µs, according to the scores in a copy of
+// a record. The positive scores are the ends of the units.
 func held(scores []float64, now int64) (units int64) {
 	for _, end := range scores {
 		if end > float64(now) {
@@ -121,14 +121,15 @@ func held(scores []float64, now int64) (units int64) {
 	return units
 }
 
-// errLeft is in the error of a wait whose caller left.
+// errLeft is in the error of a wait whose caller gave up.
 var errLeft = errors.New("the caller left before units were free")
 
 func (l *Limiter) leftBy(ctx context.Context) error {
 	return l.engine.Wrap(fmt.Errorf("%w: %w", errLeft, ctx.Err()))
 }
 
-// heard records the answer for an event. It ignores an error that concerns only the caller.
+// heard records whether the last answer for the event was a denial. It ignores errors that concern
+// only one caller.
 func (s *lines) heard(event string, denied, outage bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +158,7 @@ func (s *lines) join(event string) *waiter {
 	return w
 }
 
-// leave removes a waiter. If it was the first, the next one asks.
+// leave removes w from its line. If w was the first, the next waiter becomes the first and asks.
 func (s *lines) leave(event string, w *waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +173,7 @@ func (s *lines) leave(event string, w *waiter) {
 	}
 }
 
-// waiting returns how many callers wait.
+// waiting returns how many callers are waiting, for all events together.
 func (s *lines) waiting() (callers int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,7 +183,7 @@ func (s *lines) waiting() (callers int64) {
 	return callers
 }
 
-// released notifies the first waiter that a place was released.
+// released notifies the first waiter for the event that a place was released.
 func (s *lines) released(event string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,10 +16,10 @@ type local struct {
 	engine *engine.Limiter
 }
 
-// record holds what is known about an event. Times are in µs.
+// record is the state of one event. Times are in µs.
 type record struct {
-	birth int64 // the first token
-	token int64 // the last one
+	birth int64 // the first token that was issued
+	token int64 // the last token that was issued
 	held  []place
 }
 
@@ -32,7 +32,7 @@ type place struct {
 	holder string
 }
 
-// keepsToken is how long a token is kept after the last lease has ended, as in Redis.
+// keepsToken is how long the last token is kept after the last lease has ended, as in Redis.
 const keepsToken = 10 * time.Minute
 
 func newLocal(e *engine.Limiter) *local {
@@ -45,8 +45,8 @@ func (r *record) forgotten(now int64) bool {
 	return r.token+keepsToken.Microseconds() < now && !slices.ContainsFunc(r.held, func(p place) bool { return p.end+keepsToken.Microseconds() > now })
 }
 
-// change calls do with the record of an event, after removing leases that have ended. If there is
-// no record, it adds one if adds is true, and otherwise does nothing.
+// change calls do with the event's record, after removing leases that have ended. If there is no
+// record, change adds one if adds is true, and otherwise does nothing.
 func (m *local) change(event string, adds bool, do func(r *record, now int64)) error {
 	var e memory.Event[record]
 	if err := m.Open(&e, event); err != nil {
@@ -72,7 +72,7 @@ func (r *record) used() (units int64) {
 	return units
 }
 
-// find returns a lease that is held, or nil.
+// find returns the held lease with the given id, or nil.
 func (r *record) find(id string) *place {
 	i := slices.IndexFunc(r.held, func(p place) bool { return p.id == id })
 	if i < 0 {
@@ -95,7 +95,7 @@ func (m *local) acquire(_ context.Context, event string, of ref, ttl time.Durati
 	return a, err
 }
 
-// wait returns how long until that many units have ended.
+// wait returns how long it takes until leases of the given number of units have ended.
 func (r *record) wait(now, units int64) time.Duration {
 	byEnd := slices.SortedFunc(slices.Values(r.held), func(a, b place) int { return cmp.Compare(a.end, b.end) })
 	for _, p := range byEnd {
@@ -113,7 +113,7 @@ func (m *local) renew(_ context.Context, event string, all []ref, ttl time.Durat
 			end := now + ttl.Microseconds()
 			if p := r.find(of.id); p != nil {
 				p.end, held[i] = end, true
-			} else if (of.token < r.birth || of.token > r.token) && r.used()+of.n <= of.max { // there was a Reset
+			} else if (of.token < r.birth || of.token > r.token) && r.used()+of.n <= of.max { // there was a Reset after the lease was taken
 				r.held, held[i] = append(r.held, place{of.id, of.n, of.token, end, holder}), true
 			}
 		}
@@ -121,7 +121,7 @@ func (m *local) renew(_ context.Context, event string, all []ref, ttl time.Durat
 	return held, err
 }
 
-// carry holds a lease of Redis, even if there is no room.
+// carry holds a lease that was granted by Redis, even if all places are taken.
 func (m *local) carry(event string, of ref, ttl time.Duration) {
 	_ = m.change(event, true, func(r *record, now int64) {
 		end := now + ttl.Microseconds()

@@ -1,15 +1,15 @@
 package inflight
 
-// Stats counts what a Limiter holds in this process, over all events.
+// Stats counts what a Limiter holds in this process, for all events together.
 type Stats struct {
 	Limiter  string // Config.Name
 	Held     int64  // units of leases that are neither released nor lost
-	Degraded int64  // how many of these the Fallback holds
+	Degraded int64  // how many of the Held units the Fallback holds
 	Waiting  int64  // callers in Acquire
 }
 
-// Stats returns what the limiter, and those derived from it by With, hold in this process. It does
-// not ask Redis. Package otelgate exports it as metrics.
+// Stats returns what l, and all limiters derived from it with With, hold in this process. It does
+// not ask Redis. Package otelgate exports these numbers as metrics.
 func (l *Limiter) Stats() Stats {
 	s := Stats{Limiter: l.made().Name}
 	s.Waiting = l.lines.waiting()

@@ -12,9 +12,9 @@ import (
 
 // store keeps the leases of events, in Redis or in memory. Times are in µs.
 type store interface {
-	// acquire holds the units of a lease, if they are free or the lease is already held.
+	// acquire takes the units of the lease r, if they are free or r already holds them.
 	acquire(ctx context.Context, event string, r ref, ttl time.Duration, holder string) (answer, error)
-	// renew extends leases. It reports which of them are held.
+	// renew extends leases, and reports for each of them whether it is held.
 	renew(ctx context.Context, event string, all []ref, ttl time.Duration, holder string) ([]bool, error)
 	// release ends leases.
 	release(ctx context.Context, event string, all []ref) error
@@ -30,7 +30,7 @@ type answer struct {
 	now   int64
 	used  int64 // units that are held
 	token int64
-	wait  time.Duration // if it is not held: until the units fit, if no lease is released or renewed
+	wait  time.Duration // if not held, how long until the units fit, provided that no lease is released or renewed
 	trace pipeline.Trace
 }
 
@@ -47,7 +47,7 @@ func (s *onRedis) acquire(ctx context.Context, event string, r ref, ttl time.Dur
 	return answer{i[0] == 1, i[1], i[2], i[3], time.Duration(i[4]) * time.Millisecond, reply.Trace}, nil
 }
 
-// named adds the holder, if there is one.
+// named appends the holder to rest, unless it is empty.
 func named(rest []string, holder string) []string {
 	if holder != "" {
 		rest = append(rest, holder)
@@ -99,10 +99,10 @@ func (s *onRedis) inspect(ctx context.Context, event string) (of Snapshot, err e
 	return of, nil
 }
 
-// errReply is returned for a reply that no Slidegate script sends.
+// errReply is returned for a reply that no Slidegate script would send.
 var errReply = errors.New("the reply does not match the header of inflight.lua; remove the script that Redis holds under this hash")
 
-// call makes a call whose reply must have at least the given number of integers.
+// call makes the call c. It returns an error if the reply has fewer integers than least.
 func (s *onRedis) call(ctx context.Context, c engine.Call, least int) (r engine.CallReply, err error) {
 	if r, err = s.Call(ctx, c); err == nil && len(r.Integers) < least {
 		err = s.Wrap(errReply)
@@ -112,7 +112,7 @@ func (s *onRedis) call(ctx context.Context, c engine.Call, least int) (r engine.
 
 func integer(n int64) string { return strconv.FormatInt(n, 10) }
 
-// utc returns a time, or the zero time for 0.
+// utc returns the time in µs as a time.Time in UTC, or the zero time for 0.
 func utc(us int64) (t time.Time) {
 	if us > 0 {
 		t = time.UnixMicro(us).UTC()
