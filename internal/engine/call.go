@@ -8,26 +8,26 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// A Call is a script call for an event, for a kind of limiter whose script has its own verbs.
+// A Call is a script call for an event. It serves limiters whose scripts have verbs of their own.
 type Call struct {
 	Verb   string
 	Event  string
 	Units  int64    // number of units; 0 if the script takes no such argument
 	Rest   []string // the last arguments
-	Merges bool     // simultaneous calls that differ only in Units become one, for all their units
-	Reads  bool     // it changes nothing, or repeating it has the same effect
+	Merges bool     // concurrent calls that differ only in Units are merged into one call for all units
+	Reads  bool     // the call changes nothing, or repeating it has no further effect
 	InText bool     // the reply can contain strings
 }
 
-// A CallReply is the reply of the script.
+// A CallReply is the script's reply to a Call.
 type CallReply struct {
 	Integers []int64
-	Texts    map[int]string // by their indices among the Integers
-	First    int64          // how many units of other calls come before these
+	Texts    map[int]string // the strings in the reply, by their indices in Integers
+	First    int64          // how many units of merged calls come before the units of this call
 	Trace    pipeline.Trace
 }
 
-// Call makes a script call. The event must have passed Check.
+// Call makes the script call c. The event must have passed Check.
 func (l *Limiter) Call(ctx context.Context, c Call) (reply CallReply, err error) {
 	s := l.store.(*onRedis)
 	timeout, err := s.pipeline.Connected(ctx, s.Timeout)
@@ -48,7 +48,7 @@ func (l *Limiter) Call(ctx context.Context, c Call) (reply CallReply, err error)
 	return CallReply{r.Reply, r.Texts, r.First, r.Trace}, l.Wrap(r.Err)
 }
 
-// Scores returns the scores of the event's sorted set, which the client caches for at most ttl.
+// Scores returns the scores in the event's sorted set. The client caches them for at most ttl.
 func (l *Limiter) Scores(ctx context.Context, event string, ttl time.Duration) (pipeline.Copy, error) {
 	s := l.store.(*onRedis)
 	timeout, err := s.pipeline.Connected(ctx, s.Timeout)

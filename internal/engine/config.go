@@ -11,34 +11,33 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// Config holds the settings that the configurations of all limiters have in common. See
-// window.Config for what users set.
+// Config holds the settings that all kinds of limiters have in common. window.Config documents
+// those that users set.
 type Config struct {
-	Kind        string // of the record, the last part of each key
-	Script      string // source of the script that decides on Redis
+	Kind        string // the kind of record, which is the last part of each key
+	Script      string // the source of the script that Redis runs
 	Name        string
 	CountDenied bool
 	Secret      []byte
 	Clock       clock.Clock
-	Timeout     time.Duration // of one call to Redis; none if negative
-	MaxUnits    int64         // the most units that one call of the script accepts
+	Timeout     time.Duration // for one call to Redis; no timeout if negative
+	MaxUnits    int64         // the most units that one script call accepts
 	MergeAsSome bool          // merged attempts use the verb some, and Reply.rewind computes the individual replies
 	DenialCache int
 
 	MaxEvents     int  // in memory; 0 means no bound
-	AllowWhenFull bool // allows new events without room
+	AllowWhenFull bool // allows new events when memory is full
 
-	Notify func(context.Context, pipeline.Report) // may be nil; its context is that of the reporting call
+	Notify func(context.Context, pipeline.Report) // may be nil; the context is that of the call that reports
 	Text   func(Limit) string                     // formats a limit for messages
 }
 
 const maxPer = 36_525 * 24 * time.Hour
 
-// DefaultTimeout is the Timeout of a limiter on Redis that has none.
+// DefaultTimeout is the Timeout of a limiter on Redis whose configuration sets none.
 const DefaultTimeout = 250 * time.Millisecond
 
-// check returns an error for a configuration that could not work. The error names the value and
-// says what to do.
+// check returns an error if the configuration is invalid. The error names the value and the remedy.
 func (cfg *Config) check(limits []Limit) error {
 	if err := checkName(cfg.Name); err != nil {
 		return fmt.Errorf("slidegate: %w", err)
@@ -95,7 +94,7 @@ func (cfg *Config) checkMaxEvents() error {
 	return nil
 }
 
-// checkMemory returns an error for settings that make no sense in memory.
+// checkMemory returns an error for a setting that is useless in memory.
 func (cfg *Config) checkMemory() error {
 	if cfg.DenialCache != 0 {
 		return fmt.Errorf("slidegate: limiter %q is in memory and has a DenialCache, which would save it nothing; leave it out", cfg.Name)
@@ -103,8 +102,8 @@ func (cfg *Config) checkMemory() error {
 	return nil
 }
 
-// CheckRange returns what is wrong with a Max or a Per, or nil. text is maxUnits, formatted for
-// messages.
+// CheckRange returns an error if units is not a valid Max, or per not a valid Per. The text is
+// maxUnits, formatted for the error.
 func CheckRange(units, maxUnits int64, text string, per time.Duration) error {
 	if units < 1 || units > maxUnits {
 		return fmt.Errorf("a Max of %d; choose 1 to %s units", units, text)

@@ -7,14 +7,14 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// maxRound is how many events of one AllowEach are in flight at once. With more, their requests
-// would wait for one another until the timeout.
+// maxRound is how many events of one AllowEach call are in flight at once. If there were more,
+// their requests would wait for one another until the timeout.
 const maxRound = 4096
 
-// each is an attempt of one unit on each of many events, or a peek at each of them.
+// each makes an attempt of one unit for each of many events, or peeks at each of them.
 type each struct {
 	store   *onRedis
-	timeout time.Duration // of each round
+	timeout time.Duration // for each round
 	limits  func(i int) *Limits
 	verb    Verb
 	rounds  *pipeline.Rounds
@@ -26,7 +26,7 @@ type each struct {
 	errs    []error
 }
 
-// round answers the attempts at the given indices.
+// round sets the replies and errors of the events at the given indices.
 func (e *each) round(ctx context.Context, indices []int) {
 	now, err := e.store.scriptTime()
 	if err == nil && ctx.Err() != nil {
@@ -46,15 +46,15 @@ func (e *each) round(ctx context.Context, indices []int) {
 	}
 }
 
-// A place is the position of an attempt or a peek in a request.
+// A place locates an attempt or a peek in a request.
 type place struct {
 	request *pipeline.Request
 	unit    int64
 }
 
-// requests returns a request for each event, and the place of each attempt or peek. Attempts on one
-// event are the units of its request. Peeks at one event are all answered by a single unit, because
-// they count nothing.
+// requests returns one request per key, and the place of each attempt or peek. Attempts on the same
+// event are the units of one request. All peeks at the same event share a single unit, because they
+// count nothing.
 func (e *each) requests(indices []int, now string) (all []*pipeline.Request, places []place) {
 	slab, byKey := make([]pipeline.Request, len(indices)), make(map[string]*pipeline.Request, len(indices))
 	places = make([]place, len(indices))

@@ -1,8 +1,8 @@
-// Package engine decides requests for limiters of every kind: on Redis with their script, or in
-// memory. It works in integers, as the scripts do. The packages window and ar1 convert its replies
-// to decisions.
+// Package engine implements what all kinds of limiters share. It decides requests in Redis, with
+// the script of the limiter, or in memory. Like the scripts, it computes with integers. The
+// packages window and ar1 convert its replies to decisions.
 //
-// A request passes through Limiter.Decide (engine.go) and the Store. The Store for Redis (store.go)
+// A request passes through Limiter.Decide (engine.go) to the Store. The Store for Redis (store.go)
 // turns requests into script calls, which package pipeline sends, and decodes the replies
 // (reply.go).
 package engine
@@ -20,51 +20,51 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// Limiter decides requests on events under limits. It comes from New, NewLocal or With.
+// Limiter decides requests for events under its limits. Create it with New, NewLocal or With.
 type Limiter struct {
 	*core
 	limits *Limits
 }
 
-// core is the state shared by limiters that are derived from one another by With.
+// core is the state that a limiter shares with those derived from it by With.
 type core struct {
 	Config
-	own    *Limits // the limits of the limiter from New or NewLocal
+	own    *Limits // the limits passed to New or NewLocal
 	store  Store
-	bound  func(maxEvents int) // in memory; otherwise nil
+	bound  func(maxEvents int) // bounds a limiter in memory; otherwise nil
 	tagger *keys.Tagger        // nil without a Secret
-	prefix string              // of each key
+	prefix string              // the start of each key
 	suffix string
 }
 
-// Store holds the counts of a limiter, in Redis or in memory.
+// Store keeps a limiter's counts, in Redis or in memory.
 type Store interface {
-	// Decide answers a request for n units under limits. It counts them if the verb says so.
+	// Decide decides a request for n units under limits, and counts the units as v specifies.
 	Decide(ctx context.Context, limits *Limits, v Verb, event string, n int64) (Reply, error)
-	// Refund gives back units that were counted.
+	// Refund gives back the units that c records.
 	Refund(ctx context.Context, event string, c Counted) error
-	// Reset forgets an event.
+	// Reset forgets the event.
 	Reset(ctx context.Context, event string) error
-	// Inspect returns the integers that the script's verb inspect replies.
+	// Inspect returns the integers of the script's reply to the verb inspect.
 	Inspect(ctx context.Context, limits *Limits, event string) ([]int64, error)
 }
 
-// Verb says what a request does with its units, in the terms of the scripts.
+// Verb specifies what a request does with its units. Most verbs are also verbs of the scripts.
 type Verb string
 
-// The verbs of a request. A limiter that counts denials replaces Allow by Count, and Some by
-// CountSome. Stores support all of them except Wait.
+// The verbs of requests. A limiter that counts denials replaces Allow with Count, and Some with
+// CountSome. Stores support all of these verbs except Wait.
 const (
 	Allow     Verb = "allow"     // count all units if they fit, otherwise none
 	Count     Verb = "count"     // count all units in any case
 	Some      Verb = "some"      // count as many units as fit
 	CountSome Verb = "countsome" // count all units, and return how many fit
 	Peek      Verb = "peek"      // count nothing
-	Wait      Verb = "wait"      // Allow for a caller that waits, whose denials never count
-	Charge    Verb = "charge"    // CountSome for units that were already used
+	Wait      Verb = "wait"      // Allow for a caller that waits; denials never count
+	Charge    Verb = "charge"    // CountSome for units that have already been used
 )
 
-// stored returns the verb that is passed to the store.
+// stored returns the verb to pass to the Store for v.
 func (l *core) stored(v Verb) Verb {
 	switch {
 	case v == Wait:
@@ -77,7 +77,7 @@ func (l *core) stored(v Verb) Verb {
 	return v
 }
 
-// sent returns the verb that is passed to the script.
+// sent returns the verb to pass to the script for v.
 func (v Verb) sent() string {
 	if v == Charge {
 		return string(CountSome)
@@ -85,33 +85,33 @@ func (v Verb) sent() string {
 	return string(v)
 }
 
-// partial reports whether part of the units can be granted. Waits are then for one more unit.
+// partial reports whether v can grant part of the units. If it can, waits are for one more unit.
 func (v Verb) partial() bool { return v == Some || v == CountSome || v == Charge }
 
-// Denies reports whether a request that is not allowed is a denial for its caller. A caller that
-// waits asks again.
+// Denies reports whether the caller is denied if the request is not allowed. With Wait, for
+// example, the caller tries again.
 func (v Verb) Denies() bool { return v == Allow || v == Some }
 
 // Counted records the units that a decision counted, so that they can be refunded.
 type Counted struct {
 	Units  int64
 	At     int64   // in units of the clock
-	Limits []Limit // limits that counted them
+	Limits []Limit // the limits that counted the units
 }
 
-// Of reports whether a limit of some Per counted the units.
+// Of reports whether the limit with the given Per counted the units.
 func (c *Counted) Of(per int64) bool {
 	return slices.ContainsFunc(c.Limits, func(l Limit) bool { return l.Per == per })
 }
 
-// Errors on the caller's side. The packages of the limiters export them under the same names.
+// Errors that the caller causes. The limiters' packages export them under the same names.
 var (
 	ErrEmptyEvent   = errors.New("the event is empty; refuse the request, or name its subject")
 	ErrInvalidCost  = errors.New("an attempt costs at least 1 unit")
 	ErrExceedsLimit = errors.New("more units than a limit can ever allow; ask for fewer, or raise its Max")
 )
 
-// New returns a limiter on the Redis of a Connection.
+// New returns a limiter that uses Redis through conn.
 func New(conn *pipeline.Connection, cfg Config, limits []Limit) (*Limiter, error) {
 	if err := cfg.check(limits); err != nil {
 		return nil, err
@@ -133,20 +133,21 @@ func New(conn *pipeline.Connection, cfg Config, limits []Limit) (*Limiter, error
 	return l, nil
 }
 
-// BoundEvents bounds how many events a limiter in memory holds, unless it already has a bound.
+// BoundEvents makes a limiter in memory hold at most n events, unless it already has a bound.
 func (l *Limiter) BoundEvents(n int) {
 	if l.bound != nil && l.MaxEvents == 0 {
 		l.bound(n)
 	}
 }
 
-// InMemory reports whether the limiter works without Redis.
+// InMemory reports whether the limiter counts in memory, without Redis.
 func (l *Limiter) InMemory() bool {
 	_, asksRedis := l.store.(*onRedis)
 	return !asksRedis
 }
 
-// NewLocal returns a limiter in memory, on a store that was created for the same configuration.
+// NewLocal returns a limiter in memory. The store must have been created for the same
+// configuration.
 func NewLocal(cfg Config, limits []Limit, store Store) (*Limiter, error) {
 	if err := cfg.checkMemory(); err != nil {
 		return nil, err
@@ -162,7 +163,8 @@ func NewLocal(cfg Config, limits []Limit, store Store) (*Limiter, error) {
 	return l, nil
 }
 
-// BoundBy sets the function that bounds the events of a limiter in memory, once its Store exists.
+// BoundBy sets the function that bounds how many events a limiter in memory holds. Use it if the
+// Store is created later.
 func (l *Limiter) BoundBy(bound func(maxEvents int)) { l.bound = bound }
 
 func newLimiter(cfg Config, limits []Limit) *Limiter {
@@ -170,10 +172,10 @@ func newLimiter(cfg Config, limits []Limit) *Limiter {
 	return &Limiter{&core{Config: cfg, own: own, tagger: keys.NewTagger(cfg.Secret), prefix: cfg.Name + ":{", suffix: "}:" + cfg.Kind}, own}
 }
 
-// Made reports whether the limiter comes from New, NewLocal or With.
+// Made reports whether the limiter was created with New, NewLocal or With.
 func (l *Limiter) Made() bool { return l.core != nil }
 
-// With returns the limiter under other limits. They share everything else.
+// With returns a limiter that has the given limits and shares everything else with l.
 func (l *Limiter) With(limits []Limit) (Limiter, error) {
 	if err := l.checkLimits(limits); err != nil {
 		return Limiter{}, fmt.Errorf("slidegate: With for limiter %q has %w", l.Name, err)
@@ -181,7 +183,7 @@ func (l *Limiter) With(limits []Limit) (Limiter, error) {
 	return l.Under(limits), nil
 }
 
-// Under is like With, for limits that are already checked.
+// Under is like With, for limits that have already been checked.
 func (l *Limiter) Under(limits []Limit) Limiter {
 	return Limiter{l.core, newLimits(limits, l.CountDenied)}
 }
@@ -189,7 +191,7 @@ func (l *Limiter) Under(limits []Limit) Limiter {
 // Limits returns the limits. Do not modify them.
 func (l *Limiter) Limits() []Limit { return l.limits.list }
 
-// Same reports whether two limiters share their counts and have the same limits.
+// Same reports whether l and other share their counts and have the same limits.
 func (l *Limiter) Same(other *Limiter) bool {
 	return l.core == other.core && l.limits.same(other.limits)
 }
@@ -200,8 +202,9 @@ func (l *core) Key(event string) string { return l.prefix + l.Tag(event) + l.suf
 // Tag returns the hash tag of an event.
 func (l *core) Tag(event string) string { return l.tagger.Tag(event) }
 
-// Shown returns an event as shown in lists of denials: the event itself or, if its key has a hash
-// in its place, that hash. The key is that of the event, or empty if it was not created yet.
+// Shown returns the event in the form that lists of denials show: the event itself or, if its key
+// contains a hash instead, that hash. The key is the event's key, or "" if it has not been computed
+// yet.
 func (l *core) Shown(event, key string) (text string, hashed bool) {
 	if !keys.IsHashed(l.Secret, event) {
 		return event, false
@@ -212,7 +215,8 @@ func (l *core) Shown(event, key string) (text string, hashed bool) {
 	return key[len(l.prefix) : len(key)-len(l.suffix)], true
 }
 
-// Decide writes the answer to a request for n units of an event to r, to avoid copying a Reply.
+// Decide decides a request for n units of event. It stores the reply in r, to avoid copying a
+// Reply.
 func (l *Limiter) Decide(ctx context.Context, r *Reply, v Verb, event string, n int64) (err error) {
 	if err := l.Check(ctx, v, event, n); err != nil {
 		return err
@@ -221,9 +225,10 @@ func (l *Limiter) Decide(ctx context.Context, r *Reply, v Verb, event string, n 
 	return l.Wrap(err)
 }
 
-// DecideEach answers Allow or Peek of one unit for each event, in order: with a Reply or an error.
-// Under holds for each event this limiter, one derived by Under, or nil to skip the event. It is
-// nil if this limiter answers for all events.
+// DecideEach decides a request for one unit of each event, where v is Allow or Peek. It returns a
+// Reply or an error for each event, in order. The slice under holds the limiter for each event: l,
+// a limiter derived from it by Under, or nil to skip the event. If under is nil, l decides all
+// requests.
 func (l *Limiter) DecideEach(ctx context.Context, v Verb, events []string, under []*Limiter) ([]Reply, []error) {
 	replies, errs := make([]Reply, len(events)), make([]error, len(events))
 	s, asksRedis := l.store.(*onRedis)
@@ -254,12 +259,12 @@ func (l *Limiter) DecideEach(ctx context.Context, v Verb, events []string, under
 	return replies, errs
 }
 
-// Sleep waits until a denied request for n units can be made again. It waits up to 5 % longer (at
-// most 100 ms), so that waiters do not all retry at once. If the deadline of ctx comes too early
-// for that, it returns an error at once.
+// Sleep waits until a denied request for n units can be retried. It waits up to 5% longer, at most
+// by 100 ms, so that waiters do not all retry at once. If the deadline of ctx is too soon, Sleep
+// returns an error immediately.
 func (l *Limiter) Sleep(ctx context.Context, n int64, retryAfter time.Duration, degraded bool) error {
 	if degraded {
-		retryAfter = min(retryAfter, pipeline.RecoveryDelay) // Redis may be back by then
+		retryAfter = min(retryAfter, pipeline.RecoveryDelay) // by then, Redis may have recovered
 	}
 	err := context.DeadlineExceeded
 	if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) >= retryAfter {
@@ -271,8 +276,9 @@ func (l *Limiter) Sleep(ctx context.Context, n int64, retryAfter time.Duration, 
 	return nil
 }
 
-// Finishing returns a context for what must be done even if ctx has ended: refunding units, or
-// charging them. It keeps the values of ctx. Timeout ends the call, or 5 s if it is negative.
+// Finishing returns a context for a call that must be made even if ctx is done: to refund or charge
+// units. The context keeps the values of ctx. The call ends after Timeout, or after 5 s if Timeout
+// is negative.
 func (l *core) Finishing(ctx context.Context) (context.Context, context.CancelFunc) {
 	if l.Timeout < 0 {
 		return calls.Finish(ctx)
@@ -280,7 +286,7 @@ func (l *core) Finishing(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithoutCancel(ctx), func() {}
 }
 
-// Refund gives back the units that a decision of this limiter counted, even if ctx has ended.
+// Refund gives back the units that a decision of this limiter counted, even if ctx is done.
 func (l *Limiter) Refund(ctx context.Context, event string, c Counted) error {
 	ctx, cancel := l.Finishing(ctx)
 	defer cancel()
@@ -295,7 +301,7 @@ func (l *Limiter) Reset(ctx context.Context, event string) error {
 	return l.Wrap(l.store.Reset(ctx, event))
 }
 
-// Inspect returns the state of an event, in the integers that the script's verb inspect replies.
+// Inspect returns the state of event, as the integers of the script's reply to the verb inspect.
 func (l *Limiter) Inspect(ctx context.Context, event string) ([]int64, error) {
 	if err := l.Check(ctx, Peek, event, 1); err != nil {
 		return nil, err
@@ -304,7 +310,7 @@ func (l *Limiter) Inspect(ctx context.Context, event string) ([]int64, error) {
 	return reply, l.Wrap(err)
 }
 
-// Check returns an error for a request that could never be allowed, or whose context has ended.
+// Check returns an error if the request is invalid, could never be allowed, or if ctx is done.
 func (l *Limiter) Check(ctx context.Context, v Verb, event string, n int64) error {
 	switch {
 	case event == "":
@@ -326,7 +332,7 @@ func (l *Limiter) Check(ctx context.Context, v Verb, event string, n int64) erro
 	return nil
 }
 
-// Wrap adds the name of the limiter to an error.
+// Wrap adds the limiter's name to err.
 func (l *core) Wrap(err error) error {
 	if err == nil {
 		return nil
@@ -334,8 +340,8 @@ func (l *core) Wrap(err error) error {
 	return &namedError{l.Name, err}
 }
 
-// namedError is an error of a limiter. Its text is only built when it is read: most errors while
-// Redis is down are never read, because a Fallback decides.
+// namedError is an error with the name of its limiter. It formats its text only on demand: while
+// Redis is down, most errors are never read, because a Fallback decides.
 type namedError struct {
 	name string
 	err  error

@@ -12,22 +12,23 @@ import (
 
 const verbJoint = "joint" // all attempts are counted, or none
 
-// A Joint decides on the first of some asks with one script call: all are counted, or none.
+// A Joint decides as many of the given asks as possible in one script call, starting with the
+// first: all are counted, or none.
 type Joint struct {
 	*gathered
-	alone   bool // when this was created, no other Joint was using any of these keys
+	alone   bool // when this Joint was created, no other Joint was using any of its keys
 	release func()
 }
 
 // A JointReply is the answer to one ask.
 type JointReply struct {
-	Reply *Reply // nil if it was not asked
+	Reply *Reply // nil if the ask was not decided
 	Err   error
-	Fits  bool // the ask would be allowed, but another one is denied, so it is not counted
+	Fits  bool // the ask would be allowed, but is not counted because another ask is denied
 }
 
-// NewJoint returns a Joint for as many asks, from the first one on, as fit in one script call. It
-// returns nil if that is fewer than two. Close the Joint after use.
+// NewJoint returns a Joint for as many asks as fit in one script call, starting with the first. It
+// returns nil if fewer than two fit. Close the Joint after use.
 func NewJoint(asks []Ask) *Joint {
 	t := gather(asks)
 	if t == nil {
@@ -38,11 +39,11 @@ func NewJoint(asks []Ask) *Joint {
 	return j
 }
 
-// Close ends the use of the keys.
+// Close lets other Joints use the keys.
 func (j *Joint) Close() { j.release() }
 
-// Decide answers the asks. If they cannot be decided together now, nothing is sent, and decided is
-// false. In an outage, each ask gets the error.
+// Decide decides the asks. If they cannot be decided in one call at the moment, it counts nothing
+// and returns false. In an outage, the reply to each ask contains the error.
 func (j *Joint) Decide(ctx context.Context) (replies []JointReply, decided bool) {
 	if !j.alone || !j.joins() {
 		return nil, false
@@ -66,8 +67,8 @@ func (j *Joint) Decide(ctx context.Context) (replies []JointReply, decided bool)
 	return replies, true
 }
 
-// lookUp looks for a denial in the denial caches. It returns the timeout of the call, which is the
-// shortest of all limiters.
+// lookUp looks for a denial in the limiters' denial caches. It also returns the timeout for the
+// script call: what remains of the shortest timeout among the limiters.
 func (j *Joint) lookUp(ctx context.Context, replies []JointReply) (timeout time.Duration, cached bool, err error) {
 	timeout = j.timeout()
 	began := time.Now()
@@ -94,8 +95,8 @@ func (j *Joint) request() *pipeline.Request {
 	return r
 }
 
-// decode sets the replies from the reply of the script: for each key that of allow, or a string
-// instead of the first integer.
+// decode sets replies from the script's reply. For each key, that contains the same integers as the
+// reply to allow, or an error string in place of the first integer.
 func (j *Joint) decode(q *pipeline.Request, replies []JointReply) error {
 	all := make([]Reply, len(replies))
 	for i := range replies {
@@ -125,7 +126,7 @@ func (j *Joint) decode(q *pipeline.Request, replies []JointReply) error {
 	return nil
 }
 
-// width returns how many integers the script replies.
+// width returns the number of integers in the script's reply.
 func (j *Joint) width() (n int) {
 	for _, a := range j.asks {
 		n += 2 + 3*len(a.limits.list)
@@ -133,8 +134,8 @@ func (j *Joint) width() (n int) {
 	return n
 }
 
-// fail sets the error of all replies, if there is one. It adds the name of the limiter to each
-// error.
+// fail sets err, if it is not nil, in all replies that have no error yet. It adds the limiter's
+// name to each error.
 func (j *Joint) fail(replies []JointReply, err error) {
 	for i, a := range j.asks {
 		r := &replies[i]

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Limit is one limit of a limiter. Times are in ms.
+// Limit is one of a limiter's limits. Times are in ms.
 type Limit struct {
 	Max int64
 	Per int64
@@ -18,25 +18,24 @@ type Limit struct {
 	// script takes no width.
 	Fine, Coarse int64
 
-	Fault error // what is wrong with the limit, and what to do
+	Fault error // an error if the limit is invalid, with the remedy
 }
 
-// Limits holds the limits that an attempt must fit, in the forms that the stores need. They never
-// change.
+// Limits holds the limits of a limiter, in the forms that the stores need. It is immutable.
 type Limits struct {
 	list []Limit
-	args []string // arguments of the script for all limits
-	text string   // the same as one string
+	args []string // the script arguments for all limits
+	text string   // the same arguments, as one string
 
-	few     [fewLimits]Limit // list and args, unless there are more
+	few     [fewLimits]Limit // backing arrays of list and args, unless there are more limits
 	fewArgs [3 * fewLimits]string
 }
 
-// MaxLimits is how many sections a record can hold.
+// MaxLimits is the maximum number of limits, because a record holds a section for each of them.
 const MaxLimits = 31
 
-// newLimits returns limits that have been checked. coarse selects the bucket width that the script
-// uses.
+// newLimits returns the Limits for list, which must have been checked. If coarse is true, the
+// script uses the Coarse bucket widths instead of the Fine ones.
 func newLimits(list []Limit, coarse bool) *Limits {
 	l := &Limits{}
 	l.list = append(l.few[:0], list...)
@@ -47,10 +46,10 @@ func newLimits(list []Limit, coarse bool) *Limits {
 // All returns the limits. Do not modify them.
 func (l *Limits) All() []Limit { return l.list }
 
-// same reports whether both have the same arguments for the script.
+// same reports whether l and other have the same script arguments.
 func (l *Limits) same(other *Limits) bool { return l == other || l.text == other.text }
 
-// argsFor returns the limits as arguments of the script for a request.
+// argsFor returns the script arguments that describe the limits in a request with the verb v.
 func (l *Limits) argsFor(v Verb) []string {
 	if v != Charge {
 		return l.args
@@ -59,8 +58,8 @@ func (l *Limits) argsFor(v Verb) []string {
 	return args
 }
 
-// scriptArgs appends the script arguments of limits: for each limit Per, Max and, if it has one,
-// the bucket width. All are substrings of one string, which it also returns.
+// scriptArgs appends the script arguments for limits to args: for each limit Per, Max and, if there
+// is one, the bucket width. All arguments are substrings of text, which it also returns.
 func scriptArgs(args []string, limits []Limit, coarse bool) (_ []string, text string) {
 	var digits [160]byte
 	var places [3 * fewLimits]int
@@ -91,10 +90,10 @@ func (l *Limit) numbers(coarse bool) [3]int64 {
 	return [3]int64{l.Per, l.Max, l.Fine}
 }
 
-// Width returns the bucket width for units that a request counts.
+// Width returns the Coarse bucket width if coarse is true, and the Fine width otherwise.
 func (l *Limit) Width(coarse bool) int64 { return l.numbers(coarse)[2] }
 
-// checkLimits returns what is wrong with limits and what to do, or nil.
+// checkLimits returns an error if limits are invalid. The error states the remedy.
 func (cfg *Config) checkLimits(limits []Limit) error {
 	switch {
 	case len(limits) == 0:

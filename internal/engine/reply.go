@@ -8,23 +8,23 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// Reply is the reply to one request, in the integers of the scripts.
+// Reply is the reply to one request, as integers in the units of the scripts.
 type Reply struct {
 	Allowed bool
-	Full    bool  // the event is new, and there was no room for it in memory
-	Granted int64 // units that every limit allows: all or none, unless the request can be granted in part
+	Full    bool  // the event is new, and memory had no room for it
+	Granted int64 // units that every limit allows: all or none, unless the verb is partial
 	Counted int64 // units that the request counted
 	At      int64 // the time of the decision, in units of the clock
 
-	Key        string         // of the event in Redis; empty if it was not created
+	Key        string         // the event's key in Redis; "" if it was not computed
 	Trace      pipeline.Trace // of the Redis call, even if there is no reply
-	Remembered bool           // the denial cache answered
+	Remembered bool           // the reply comes from the denial cache
 
 	few  [3 * fewLimits]int64
 	many []int64 // the rows, if there are more than fewLimits
 }
 
-// decode returns the reply to unit i of a request, or to all its units if they do not merge.
+// decode returns the Reply to unit i of q or, if q cannot be merged, to all units of q.
 func decode(q *pipeline.Request, limits *Limits, v Verb, i int64) (Reply, error) {
 	r := Reply{Key: q.Key, Trace: q.Trace}
 	if q.Err != nil {
@@ -49,10 +49,11 @@ func decode(q *pipeline.Request, limits *Limits, v Verb, i int64) (Reply, error)
 	return r, nil
 }
 
-// covers reports whether a reply to a verb with this number of rows can answer unit i.
+// covers reports whether a reply to verb that has the given number of rows contains a row for unit
+// i.
 func covers(verb string, i, rows int64) bool {
 	switch verb {
-	case verbEach: // the last row also answers all later attempts
+	case verbEach: // the last row also applies to all later attempts
 		return true
 	case verbCountEach:
 		return i < rows
@@ -60,8 +61,8 @@ func covers(verb string, i, rows int64) bool {
 	return rows == 1
 }
 
-// granted returns how many of n units are granted. fit is how many fit according to the script. If
-// units merge, the result is for unit i.
+// granted returns how many of n units are granted, given that fit units fit according to the
+// script. If units merge, n is 1 and the result is for unit i.
 func granted(fit int64, v Verb, n, i int64) int64 {
 	switch {
 	case v.partial():
@@ -72,8 +73,9 @@ func granted(fit int64, v Verb, n, i int64) int64 {
 	return 0
 }
 
-// rewind changes the rows from after some units of window were allowed, all at one time, to those
-// from before the last units.
+// rewind makes the rows describe the state before the last attempts of a merged call were counted;
+// units is the number of those attempts. It is for package window, where all attempts of a merged
+// call are counted at the same instant.
 func (r *Reply) rewind(units int64, limits int) {
 	for i := 0; units > 0 && i < limits; i++ {
 		row := r.Row(i)
@@ -81,8 +83,8 @@ func (r *Reply) rewind(units int64, limits int) {
 	}
 }
 
-// Grant sets how many of n units were granted. It also sets what follows from that: how many were
-// counted, and whether the request is allowed.
+// Grant sets how many of n units were granted. From that, it also sets how many units were counted,
+// and whether the request is allowed.
 func (r *Reply) Grant(v Verb, n, granted int64) {
 	r.Granted, r.Allowed = granted, granted > 0
 	switch v {
@@ -95,7 +97,8 @@ func (r *Reply) Grant(v Verb, n, granted int64) {
 	}
 }
 
-// Full returns the reply to a request on a new event when memory has no room. It counts nothing.
+// Full returns the reply to a request for n units of a new event when memory has no room. Nothing
+// is counted. If allow is true, the request is allowed.
 func Full(allow bool, limits []Limit, at, n int64) Reply {
 	r, wait := Reply{Full: true, At: at}, pipeline.RecoveryDelay.Milliseconds()
 	if allow {
@@ -108,18 +111,19 @@ func Full(allow bool, limits []Limit, at, n int64) Reply {
 	return r
 }
 
-// ErrFull is the error of a Charge on a new event when memory has no room.
+// ErrFull is the error for a Charge to a new event when memory has no room.
 var ErrFull = errors.New("nothing was counted, because memory already holds MaxEvents events; raise it")
 
-// fewLimits is how many rows a Reply holds without an allocation.
+// fewLimits is how many rows a Reply can hold without allocating.
 const fewLimits = 5
 
-// Row returns three numbers of limit i. The first is the units used. The second is the time until
-// the limit would allow the same request once more. The third is the time until the limit is as if
-// never used. Times are in ms.
+// Row returns three numbers for limit i: the units used, the time until the limit would allow the
+// same request once more, and the time until the limit is as if it had never been used. Times are
+// in ms.
 func (r *Reply) Row(i int) []int64 { return r.rows()[3*i : 3*i+3] }
 
-// SetRow sets the three numbers of limit i; see Row. limits is the number of all limits.
+// SetRow sets the three numbers for limit i; see Row. The parameter limits is the total number of
+// limits.
 func (r *Reply) SetRow(i, limits int, used, retryAfter, resetAfter int64) {
 	if limits > fewLimits && r.many == nil {
 		r.many = make([]int64, 3*limits)
@@ -135,7 +139,7 @@ func (r *Reply) rows() []int64 {
 	return r.few[:]
 }
 
-// setRows copies the rows of a script's reply.
+// setRows copies rows, from a script's reply, into r.
 func (r *Reply) setRows(rows []int64) {
 	if len(rows) > len(r.few) {
 		r.many = slices.Clone(rows)
@@ -144,9 +148,9 @@ func (r *Reply) setRows(rows []int64) {
 	copy(r.few[:], rows)
 }
 
-// Rows splits a reply to inspect, after its head, into a row for each limit. A row holds three
-// integers, the number of buckets, and then the time and units of each. Rows returns false if the
-// reply ends within a row.
+// Rows splits a reply to the verb inspect, without its head, into one row per limit. A row consists
+// of three integers, the number of buckets, and the time and units of each bucket. Rows returns
+// false if the reply is malformed, for example if it ends within a row.
 func Rows(reply []int64) (rows [][]int64, ok bool) {
 	for len(reply) > 0 {
 		if len(reply) < 4 || reply[3] < 0 || reply[3] > int64(len(reply)-4)/2 {
@@ -158,7 +162,7 @@ func Rows(reply []int64) (rows [][]int64, ok bool) {
 	return rows, true
 }
 
-// The kinds of observations: how requests end, and the kinds of a pipeline.Report.
+// The kinds of observations: the outcomes of requests, and the kinds of pipeline.Report.
 const (
 	Allowed   = "allowed"
 	Denied    = "denied"
@@ -174,7 +178,7 @@ const (
 	OutageEnded   = pipeline.OutageEnded
 )
 
-// KindOf returns how a request ended.
+// KindOf returns the kind of observation for a request with the verb v.
 func KindOf(v Verb, allowed bool, err error) string {
 	switch {
 	case v == Peek:

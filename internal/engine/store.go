@@ -12,10 +12,10 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// The verbs of the scripts that are not verbs of requests.
+// Script verbs that are not verbs of requests.
 const (
-	verbEach      = "each"      // attempts of one unit, one after the other
-	verbCountEach = "counteach" // the same, and denied attempts count too
+	verbEach      = "each"      // attempts of one unit each, one after the other
+	verbCountEach = "counteach" // the same, but denied attempts count too
 	verbRefund    = "refund"
 	verbReset     = "reset"
 	verbInspect   = "inspect"
@@ -44,7 +44,7 @@ func (s *onRedis) report(ctx context.Context, r pipeline.Report) {
 	}
 }
 
-// Decide answers a request for n units under limits.
+// Decide decides a request for n units under limits.
 func (s *onRedis) Decide(ctx context.Context, limits *Limits, v Verb, event string, n int64) (Reply, error) {
 	timeout, err := s.pipeline.Connected(ctx, s.Timeout)
 	if err != nil {
@@ -63,7 +63,7 @@ func (s *onRedis) Decide(ctx context.Context, limits *Limits, v Verb, event stri
 	return decode(r, limits, v, 0)
 }
 
-// request returns a request for n units. Free it after use.
+// request returns a request for n units. Free the request after use.
 func (s *onRedis) request(limits *Limits, v Verb, key string, n int64) (*pipeline.Request, error) {
 	now, err := s.scriptTime()
 	if err != nil {
@@ -85,7 +85,7 @@ func (s *onRedis) prepare(r *pipeline.Request, limits *Limits, v Verb, key, now 
 	}
 }
 
-// merged returns the verb for several merged attempts of one verb.
+// merged returns the script verb for several attempts, of the verb v, that have been merged.
 func (s *onRedis) merged(v Verb) string {
 	switch {
 	case v == Count:
@@ -96,7 +96,7 @@ func (s *onRedis) merged(v Verb) string {
 	return verbEach
 }
 
-// decideWithCache decides an attempt with the denial cache if it can, and otherwise sends a
+// decideWithCache returns a denial from the denial cache if there is one. Otherwise it sends a
 // request.
 func (s *onRedis) decideWithCache(ctx context.Context, timeout time.Duration, limits *Limits, key string, n int64) (Reply, error) {
 	began := time.Now()
@@ -113,7 +113,7 @@ func (s *onRedis) decideWithCache(ctx context.Context, timeout time.Duration, li
 	return s.decideAndRemember(ctx, timeout, limits, result, key, n)
 }
 
-// remembered returns a denial from the denial cache, or nil if there is none.
+// remembered returns the denial that the denial cache holds for key, or nil if there is none.
 func (s *onRedis) remembered(ctx context.Context, timeout time.Duration, limits *Limits, key string, n int64) (*Reply, error) {
 	if s.denials == nil {
 		return nil, nil
@@ -126,7 +126,8 @@ func (s *onRedis) remembered(ctx context.Context, timeout time.Duration, limits 
 	return &r, nil
 }
 
-// decideAndRemember sends a request after a lookup in the denial cache.
+// decideAndRemember sends a request, and adds the reply to the denial cache. The result is that of
+// the preceding lookup.
 func (s *onRedis) decideAndRemember(ctx context.Context, timeout time.Duration, limits *Limits, result denials.Result, key string, n int64) (Reply, error) {
 	q, err := s.request(limits, Allow, key, n)
 	if err != nil {
@@ -144,8 +145,9 @@ func (s *onRedis) decideAndRemember(ctx context.Context, timeout time.Duration, 
 	return r, nil
 }
 
-// decideEach answers an attempt of one unit on, or a peek at, each of the events at these indices.
-// More than maxRound are sent in rounds. If an event occurs twice, its limits must be the same.
+// decideEach makes an attempt of one unit for each of the events at the given indices, or peeks at
+// them. If there are more than maxRound, it sends them in rounds. If an event occurs more than
+// once, its limits must be the same each time.
 func (s *onRedis) decideEach(ctx context.Context, limits func(i int) *Limits, v Verb, events []string, indices []int, replies []Reply, errs []error) {
 	timeout, err := s.pipeline.Connected(ctx, s.Timeout)
 	if err != nil {
@@ -160,10 +162,11 @@ func (s *onRedis) decideEach(ctx context.Context, limits func(i int) *Limits, v 
 	}
 }
 
-// cachedDenial returns a denial from the cache, with the remaining waits.
+// cachedDenial returns the Reply for a cached denial. Its waits are reduced by the age of the
+// denial.
 func (s *onRedis) cachedDenial(key string, result denials.Result) Reply {
 	r := Reply{Key: key, At: s.Clock.Unit(s.Clock.Time(result.Reply.At).Add(result.Age)), Remembered: true}
-	if s.Notify != nil { // otherwise nothing reads it
+	if s.Notify != nil { // otherwise nothing reads the trace
 		r.Trace.SlotRange = s.pipeline.Range(key)
 	}
 	r.setRows(result.Reply.Rows)
@@ -174,7 +177,7 @@ func (s *onRedis) cachedDenial(key string, result denials.Result) Reply {
 	return r
 }
 
-// get returns the value of a key for the denial cache.
+// get returns the value of key. The denial cache calls it.
 func (s *onRedis) get(ctx context.Context, key string, timeout, ttl time.Duration) (value string, hit bool, err error) {
 	c, err := s.pipeline.Get(ctx, pipeline.ReadValue, key, timeout, ttl)
 	if errors.Is(err, pipeline.ErrLeft) {
@@ -183,8 +186,8 @@ func (s *onRedis) get(ctx context.Context, key string, timeout, ttl time.Duratio
 	return c.Value, c.Hit, err
 }
 
-// scriptTime returns the time that is sent to the script. It is empty unless the configuration has
-// a clock.
+// scriptTime returns the time to send to the script. It returns "" if the configuration has no
+// clock: the script then uses the server's time.
 func (s *onRedis) scriptTime() (string, error) {
 	if s.Clock.Now == nil {
 		return "", nil
@@ -193,7 +196,7 @@ func (s *onRedis) scriptTime() (string, error) {
 	return integer(now), err
 }
 
-// Refund gives back units that were counted.
+// Refund gives back the units that c records.
 func (s *onRedis) Refund(ctx context.Context, event string, c Counted) error {
 	args, _ := scriptArgs(nil, c.Limits, s.CountDenied)
 	return s.change(ctx, verbRefund, event, min(c.Units, s.MaxUnits), append(args, integer(c.At)))
@@ -204,8 +207,8 @@ func (s *onRedis) Reset(ctx context.Context, event string) error {
 	return s.change(ctx, verbReset, event, 1, s.own.args)
 }
 
-// change sends a request that can end a cached denial. It drops the denial itself, because the
-// notification from Redis comes a little later.
+// change sends a request that can invalidate a cached denial. It removes the denial from the cache
+// itself, because the notification from Redis arrives a little later.
 func (s *onRedis) change(ctx context.Context, verb, event string, n int64, args []string) error {
 	key := s.Key(event)
 	if s.denials != nil {
@@ -215,7 +218,7 @@ func (s *onRedis) change(ctx context.Context, verb, event string, n int64, args 
 	return err
 }
 
-// Inspect returns the reply of the script's verb inspect.
+// Inspect returns the script's reply to the verb inspect.
 func (s *onRedis) Inspect(ctx context.Context, limits *Limits, event string) ([]int64, error) {
 	return s.call(ctx, verbInspect, s.Key(event), 1, limits.args)
 }

@@ -9,29 +9,30 @@ import (
 )
 
 // maxTogether is the maximum number of keys in a script call for several limiters. Each limiter
-// except the first needs a proof.
+// except the first needs a proof that its keys are on the same server.
 const maxTogether = 16
 
-// An Ask asks for N units of an event, together with others in one script call.
+// An Ask is a request for N units of an event, to be combined with other asks in one script call.
 type Ask struct {
 	*Limiter
 	Event string
 	N     int64
 }
 
-// gathered holds asks for one script call.
+// gathered is a set of asks for one script call.
 type gathered struct {
 	asks   []Ask
 	stores []*onRedis
 	keys   []string
-	event  string // of the last key, with its secret and tag
+	event  string // the event, the secret and the tag of the last key
 	secret []byte
 	tag    string
 }
 
-// gather returns as many asks, from the first one on, as fit in one script call: on one Connection,
-// on the server's clock, under limiters that do not count denials, for different keys, and on a
-// cluster in one hash slot. It returns nil if that is fewer than two.
+// gather returns as many asks as fit in one script call, starting with the first. The asks must be
+// on one Connection, use the server's clock, have limiters that do not count denials, and have
+// different keys. On a cluster, the keys must be in the same hash slot. It returns nil if fewer
+// than two asks fit.
 func gather(asks []Ask) *gathered {
 	if len(asks) < 2 {
 		return nil
@@ -49,7 +50,7 @@ func gather(asks []Ask) *gathered {
 	return t
 }
 
-// add adds an ask if possible, and reports whether it did.
+// add adds a if possible, and reports whether it has been added.
 func (t *gathered) add(a Ask) bool {
 	s, asksRedis := a.store.(*onRedis)
 	if !asksRedis || a.CountDenied || a.Clock.Now != nil {
@@ -65,8 +66,8 @@ func (t *gathered) add(a Ask) bool {
 	return true
 }
 
-// key returns the key of an ask. Keys of one event and one secret share a tag, which is expensive
-// to compute.
+// key returns the key of a. Keys with the same event and secret have the same tag. It is computed
+// once, because that is expensive.
 func (t *gathered) key(a Ask) string {
 	if a.Event != t.event || !bytes.Equal(a.Secret, t.secret) {
 		t.event, t.secret, t.tag = a.Event, a.Secret, a.Tag(a.Event)
@@ -77,16 +78,16 @@ func (t *gathered) key(a Ask) string {
 // Len returns the number of asks.
 func (t *gathered) Len() int { return len(t.asks) }
 
-// joins reports whether one script call can currently serve all keys.
+// joins reports whether one script call can serve all keys at the moment.
 func (t *gathered) joins() bool {
 	first, can := t.stores[0].pipeline, true
-	for _, s := range t.stores[1:] { // all of them, since this starts proofs
+	for _, s := range t.stores[1:] { // without a break, since Joins starts the proofs that are missing
 		can = first.Joins(s.pipeline) && can
 	}
 	return can
 }
 
-// timeout returns the shortest timeout of all limiters.
+// timeout returns the shortest timeout of the limiters, or -1 if none of them has a timeout.
 func (t *gathered) timeout() time.Duration {
 	shortest := time.Duration(-1)
 	for _, s := range t.stores {
@@ -97,8 +98,8 @@ func (t *gathered) timeout() time.Duration {
 	return shortest
 }
 
-// newRequest returns a request for all keys. Its last arguments start with the number of keys. It
-// has no units yet.
+// newRequest returns a request for all keys. The first of its last arguments is the number of keys.
+// The caller must set its units.
 func (t *gathered) newRequest(verb string) *pipeline.Request {
 	first := t.stores[0]
 	r := first.pipeline.NewRequest()

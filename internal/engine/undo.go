@@ -12,15 +12,16 @@ import (
 
 const verbUndo = "undo" // refund or reset each of several events
 
-// An Undo refunds what a decision on an event counted, or resets the event if Counted is nil.
+// An Undo refunds the units that a decision counted for an event or, if Counted is nil, resets the
+// event.
 type Undo struct {
 	*Limiter
 	Event   string
 	Counted *Counted
 }
 
-// UndoTogether performs all undos with one script call, even if ctx has ended. If one call cannot
-// serve all of them now, nothing is sent, and undone is false. The events must have passed Check.
+// UndoTogether performs all undos in one script call, even if ctx is done. If they cannot share a
+// call at the moment, it changes nothing and returns false. The events must have passed Check.
 func UndoTogether(ctx context.Context, undos []Undo) (errs []error, undone bool) {
 	t := gather(asksOf(undos))
 	if t == nil || t.Len() < len(undos) || !t.joins() {
@@ -42,7 +43,7 @@ func UndoTogether(ctx context.Context, undos []Undo) (errs []error, undone bool)
 	return t.undone(r), true
 }
 
-// asksOf returns the units to refund for each undo, or 0 for a reset.
+// asksOf returns an Ask for each undo. Its N is the number of units to refund, or 0 for a reset.
 func asksOf(undos []Undo) []Ask {
 	asks := make([]Ask, len(undos))
 	for i, u := range undos {
@@ -53,7 +54,7 @@ func asksOf(undos []Undo) []Ask {
 	return asks
 }
 
-// undoRequest returns the request. For a reset, the last arguments say that it has no limits.
+// undoRequest returns the request for undos. A reset is sent as an undo that has no limits.
 func (t *gathered) undoRequest(undos []Undo) *pipeline.Request {
 	r := t.newRequest(verbUndo)
 	r.Joint.Each = true
@@ -70,8 +71,8 @@ func (t *gathered) undoRequest(undos []Undo) *pipeline.Request {
 	return r
 }
 
-// undone returns the errors of the events, and drops their cached denials, because the notification
-// from Redis comes a little later.
+// undone returns the error for each event. It also removes the events' denials from the caches,
+// because the notification from Redis arrives a little later.
 func (t *gathered) undone(r *pipeline.Request) []error {
 	errs := make([]error, len(t.asks))
 	if r.Err == nil && len(r.Reply) != len(errs) {

@@ -6,31 +6,32 @@ import (
 	"sync/atomic"
 )
 
-// A batch is what a sender sends at once, as one pipeline. It is also the context of the client:
-// Err is non-nil once no caller waits for it, so that nothing more is sent for them.
+// A batch holds the requests that a sender sends together, as one pipeline. It is also the context
+// that is passed to the client: once no caller waits for the batch any more, Err is non-nil, so
+// that the client sends nothing more.
 type batch struct {
 	context.Context // Background, except for Err
 
 	conn     *Connection
 	queue    *queue
-	taken    int        // requests taken from the queue
-	shares   []share    // of them
+	taken    int        // number of requests taken from the queue
+	shares   []share    // the lanes that the requests were taken from
 	requests []*Request // requests whose callers were still waiting
 	parts    []part
-	byKey    map[string]*part // the last part on each key
+	byKey    map[string]*part // the last part for each key
 	calls    []ScriptCall
-	open     []*ScriptCall // calls that more parts can join
+	open     []*ScriptCall // calls that further parts can join
 	keys     []string      // of all calls
 	units    []string      // of all calls
-	pending  []*ScriptCall // not sent yet
-	unknown  []*ScriptCall // pending after these, which load their scripts
+	pending  []*ScriptCall // calls to send next
+	unknown  []*ScriptCall // calls to send after the pending ones, which load the scripts
 	unloaded map[*Script]error
 
-	settled  atomic.Int32 // number of callers that have their replies, or have left
+	settled  atomic.Int32 // number of callers that have received their replies, or have left
 	replaced atomic.Bool  // another sender has replaced this one
 }
 
-// A share is the number of requests that a batch took from a lane.
+// A share records how many requests a batch took from a lane.
 type share struct {
 	of *lane
 	n  int
@@ -45,7 +46,7 @@ func (c *Connection) newBatch(q *queue) *batch {
 	return b
 }
 
-// Err returns an error once no caller waits for the batch.
+// Err returns an error once no caller waits for the batch any more.
 func (b *batch) Err() error {
 	if int(b.settled.Load()) == len(b.requests) {
 		return context.Canceled
@@ -53,7 +54,8 @@ func (b *batch) Err() error {
 	return nil
 }
 
-// load makes the hashes of all scripts known, or records why it cannot.
+// load loads the scripts whose hashes are unknown. It records the error for each script that cannot
+// be loaded.
 func (b *batch) load() {
 	for _, r := range b.requests {
 		if r.Script.known.Load() != nil || b.unloaded[r.Script] != nil {
@@ -68,7 +70,8 @@ func (b *batch) load() {
 	}
 }
 
-// claim keeps the requests whose callers are still waiting. From now on they may run.
+// claim removes the requests whose callers have left. From this point on, the remaining requests
+// may run.
 func (b *batch) claim() {
 	now := b.conn.elapsed()
 	b.requests = slices.DeleteFunc(b.requests, func(r *Request) bool {
@@ -77,7 +80,7 @@ func (b *batch) claim() {
 	})
 }
 
-// send sends the pending script calls, if there are any.
+// send sends the pending script calls, if any.
 func (b *batch) send() {
 	if len(b.pending) == 0 {
 		return
@@ -95,10 +98,10 @@ func (b *batch) send() {
 	}
 }
 
-// repeat makes pending what must be sent again because it did not run, and reports whether there is
-// anything. A call for several keys that a server refused is sent key by key. If a server replied
-// NOSCRIPT, the first call of each script sends its source, and then the others are sent again by
-// its hash.
+// repeat makes the calls pending that did not run and must be sent again, and reports whether there
+// are any. A call for several keys that a server refused is sent again for each key separately. If
+// a server replied NOSCRIPT, the first call of each script is sent again with the script's source,
+// and after that the other calls with its hash.
 func (b *batch) repeat() bool {
 	if len(b.unknown) == 0 && !slices.ContainsFunc(b.pending, (*ScriptCall).repeats) {
 		return false
@@ -120,9 +123,9 @@ func (b *batch) repeat() bool {
 	return true
 }
 
-// deliver gives each caller its part of the replies, except those that are sent again. It reports
-// whether callers had left. In that case the batch must not be used again, and another sender has
-// replaced this one.
+// deliver passes each caller its part of the replies, except for calls that are sent again. It
+// reports whether any caller had left. If so, another sender has replaced this one, and the batch
+// must not be reused.
 func (b *batch) deliver() (replaced bool) {
 	now := b.conn.elapsed()
 	for i := range b.parts {
@@ -135,7 +138,7 @@ func (b *batch) deliver() (replaced bool) {
 	return replaced
 }
 
-// reset empties the batch.
+// reset empties the batch for reuse.
 func (b *batch) reset() {
 	clear(b.requests)
 	clear(b.parts)
@@ -147,8 +150,8 @@ func (b *batch) reset() {
 	b.settled.Store(0)
 }
 
-// abandon records that a caller has left. When the first caller leaves, another sender replaces
-// this one, which may hang.
+// abandon records that a caller has left. When the first caller leaves, another sender replaces the
+// batch's sender, which may be blocked.
 func (b *batch) abandon() {
 	b.settled.Add(1)
 	if b.replaced.CompareAndSwap(false, true) {

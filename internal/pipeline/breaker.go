@@ -10,41 +10,44 @@ import (
 )
 
 // Each of the 64 slot ranges has a circuit breaker, so that one failing shard of a cluster does not
-// stop the others. After three failures in a row the breaker opens: the range gets no requests for
-// a second. Then one request probes the range. If it succeeds, the breaker closes, and requests are
-// sent again. If two masters share a range, its breaker counts the failures of both, and while it
-// is open, neither gets requests of the range. A server that is not a cluster is one range.
+// stop the others. After three consecutive failures the breaker opens, and for a second no requests
+// are sent to the range. Then one request probes the range. If the probe succeeds, the breaker
+// closes, and requests are sent again. If two masters share a range, its breaker counts the
+// failures of both masters, and while it is open, neither master gets requests for the range. A
+// server that is not a cluster has a single range.
 const (
 	failuresInARow = 3
 
-	// sameCut is how long after a failure a request may start and still belong to the same failure,
-	// if its connection breaks or its caller has little time. A client has several connections. If
-	// all break at once, it may notice some only when it uses them.
+	// sameCut is how long after a failure a request may start and still count as part of that
+	// failure, if its connection breaks or its caller had little time. A client has several
+	// connections. If all of them break at once, it may notice a broken connection only when it
+	// uses it.
 	sameCut = 100 * time.Millisecond
 
-	// RecoveryDelay is the time from the opening of a breaker to the first probe, and between
-	// probes.
+	// RecoveryDelay is the time from when a breaker opens until the first probe, and the time
+	// between probes.
 	RecoveryDelay = time.Second
 
-	// successResolution limits how often a success is recorded, because that writes memory that all
-	// callers share.
+	// successResolution is the minimum time between two recorded successes. It limits writes to
+	// memory that all callers share.
 	successResolution = 100 * time.Millisecond
 )
 
-// breaker is the circuit breaker of a slot range for one limiter.
+// breaker is one limiter's circuit breaker for a slot range.
 type breaker struct {
 	name        string       // of the limiter
-	failures    atomic.Int32 // in a row
-	until       atomic.Int64 // when the next probe may be sent; 0 while the breaker is closed
-	lastSuccess atomic.Int64 // when a request last succeeded, to successResolution
+	failures    atomic.Int32 // consecutive failures
+	until       atomic.Int64 // the earliest time for the next probe; 0 while the breaker is closed
+	lastSuccess atomic.Int64 // when a request last succeeded, to a precision of successResolution
 	lastFailure atomic.Int64
 	failure     atomic.Pointer[Failure] // the error that callers get while the breaker is open
 
-	mu     sync.Mutex                                 // held while the breaker opens, stays open or closes
+	mu     sync.Mutex                                 // held while the state changes, or a failed probe is reported
 	notify func(ctx context.Context, failed *Failure) // failed is nil if the breaker has closed
 }
 
-// allows reports whether a request may be sent now, and whether it is a probe.
+// allows reports whether a request may be sent at the given time, and whether that request is a
+// probe.
 func (b *breaker) allows(now time.Duration) (allowed, probe bool) {
 	until := b.until.Load()
 	if until == 0 {
@@ -60,7 +63,7 @@ func (b *breaker) isDue(now time.Duration) bool {
 	return until == 0 || now >= time.Duration(until)
 }
 
-// probeSoon lets the next request probe if the breaker is open.
+// probeSoon makes the next request a probe, if the breaker is open.
 func (b *breaker) probeSoon(now time.Duration) {
 	if until := b.until.Load(); until != 0 {
 		b.until.CompareAndSwap(until, max(1, int64(now)))
@@ -69,19 +72,19 @@ func (b *breaker) probeSoon(now time.Duration) {
 
 func (b *breaker) isOpen() bool { return b.until.Load() != 0 }
 
-// err returns the error for callers while the breaker is open.
+// err returns the error that callers get while the breaker is open.
 func (b *breaker) err() error { return b.failure.Load() }
 
-// breakerOpen is the cause of that error. It does not match the error of the call that failed last,
-// because that was another call.
+// breakerOpen is the cause of the error that callers get while the breaker is open. It quotes the
+// last error, but does not wrap it, because that error belongs to another call.
 type breakerOpen struct{ last error }
 
 func (o *breakerOpen) Error() string {
 	return fmt.Sprintf("the circuit breaker is open, with the next probe within %v; last error: %v", RecoveryDelay, o.last)
 }
 
-// record updates the breaker with the outcome of a request. It counts failures of Redis, but not a
-// request that its caller ended, one that the script refused, or one that a test makes fail.
+// record updates the breaker with the outcome of a request. It counts failures of Redis. It does
+// not count a request that its caller canceled, that the script refused, or that a test made fail.
 func (b *breaker) record(ctx context.Context, began, now time.Duration, err error) {
 	if isWell(err) {
 		b.succeeded(ctx, now)
@@ -108,10 +111,10 @@ func (b *breaker) succeeded(ctx context.Context, now time.Duration) {
 	}
 }
 
-// failed counts a failure. It ignores a request that started before the last success, because it
-// proves nothing new. It also ignores one that fails together with others, because its connection
-// broke or it waited only as long as its caller could, if it started before the last failure or
-// within sameCut of it: connections that break at once, and a short stall of Redis, are one
+// failed counts a failure. It ignores a request that started before the last success, because that
+// request proves nothing new. If together is true, the connection broke, or the caller could wait
+// only a short time. Such a request is also ignored if it started before the last failure or within
+// sameCut after it: several connections that break at once, or a short stall of Redis, count as one
 // failure.
 func (b *breaker) failed(ctx context.Context, began, now time.Duration, err error, together bool) {
 	last := b.lastFailure.Load()
@@ -133,7 +136,7 @@ func (b *breaker) failed(ctx context.Context, began, now time.Duration, err erro
 	}
 }
 
-// stays records that a probe has failed.
+// stays reports that a probe has failed.
 func (b *breaker) stays(ctx context.Context) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -142,7 +145,8 @@ func (b *breaker) stays(ctx context.Context) {
 	}
 }
 
-// set opens the breaker until a time, or closes it, and calls notify.
+// set opens the breaker if until is not 0, and closes it otherwise. If that changes its state, set
+// calls notify.
 func (b *breaker) set(ctx context.Context, until int64, cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -8,30 +8,30 @@ import (
 	"time"
 )
 
-// A call is a caller that waits for its requests: for one, or in Rounds for many. It can leave at
-// any time.
+// A call represents a caller that waits for one request or, in Rounds, for many. The caller can
+// leave at any time.
 type call struct {
 	conn     *Connection
 	pipeline *Pipeline
 	ctx      context.Context
-	timeout  time.Duration // negative: it never passes
+	timeout  time.Duration // no timeout if negative
 	patience patience
 	requests []*Request
-	done     chan *Request // requests whose batch is done; nil when the timeout has passed
+	done     chan *Request // receives each request whose batch is done, and nil when the timeout has passed
 
-	waiting int   // number of requests that are not settled
-	crowd   int64 // number of callers that were waiting when it started, including this one
+	waiting int   // number of requests that have not been settled
+	crowd   int64 // number of callers that were waiting when this call started, including this one
 	began   time.Duration
-	end     time.Duration // when the caller leaves, as far as known
-	timer   *time.Timer   // sends nil to done at the end
+	end     time.Duration // when the caller will leave, as far as is known
+	timer   *time.Timer   // sends nil to done at the time in end
 	timed   bool          // the timer is running, or may have fired
-	left    bool          // the caller left requests behind, which a sender may still hold
+	left    bool          // the caller has left requests that a sender may still hold
 
 	retries retries
-	single  Request // of NewRequest; unused if the call is for several
+	single  Request // for NewRequest; unused if the call has several requests
 }
 
-// newCall returns a call for some requests.
+// newCall returns a call for the given requests.
 func (c *Connection) newCall(requests []*Request) *call {
 	of := &call{conn: c, requests: requests, done: make(chan *Request, len(requests)+1)}
 	for _, r := range requests {
@@ -50,8 +50,8 @@ func (c *Connection) singleCall() *call {
 	return of
 }
 
-// free makes a single call available for reuse, unless a sender or the timer may still hold a part
-// of it.
+// free makes a call for one request available for reuse, unless a sender or the timer may still
+// refer to it.
 func (c *call) free() {
 	if c.left || c.timed {
 		return
@@ -60,7 +60,8 @@ func (c *call) free() {
 	c.conn.calls.Put(c)
 }
 
-// start computes when the caller leaves. The slot ranges of the requests must be known.
+// start starts the call, and computes when its caller will leave. The slot ranges of the requests
+// must be set.
 func (c *call) start(ctx context.Context, p *Pipeline, timeout time.Duration) {
 	c.ctx, c.pipeline, c.timeout, c.began = ctx, p, timeout, c.conn.elapsed()
 	c.retries.begin(c.began)
@@ -75,11 +76,11 @@ func (c *call) start(ctx context.Context, p *Pipeline, timeout time.Duration) {
 	c.endBy(newPatience(ctx, timeout, least, silent))
 }
 
-// weight returns how many callers the call counts as. Many requests of one caller cost this process
-// less than the same number from many callers.
+// weight returns how many callers the call counts as. Requests from one caller cost this process
+// less than the same number of requests from many callers.
 func (c *call) weight() int64 { return int64(1 + len(c.requests)/16) }
 
-// endBy sets when the caller leaves, and starts the timer for it unless the context ends the wait.
+// endBy sets when the caller will leave, and starts the timer, unless the context ends the wait.
 func (c *call) endBy(p patience) {
 	c.patience, c.end = p, c.began+p.left
 	if c.timed = p.timed; !p.timed {
@@ -92,8 +93,8 @@ func (c *call) endBy(p patience) {
 	}
 }
 
-// allows reports whether a request of a known slot range may be queued. Otherwise it settles the
-// request.
+// allows reports whether r may be queued. If not, it sets the error of r. The slot range of r must
+// be set.
 func (c *call) allows(r *Request) bool {
 	p, i := c.pipeline, r.Trace.SlotRange
 	r.began, r.slots, r.lane = c.began, &p.ranges[i], p.laneOf(i)
@@ -109,7 +110,7 @@ func (c *call) allows(r *Request) bool {
 	return false
 }
 
-// wait waits until all requests are settled, the timeout passes, or the context ends.
+// wait waits until all requests are settled, the timeout passes, or the context is done.
 func (c *call) wait() {
 	for c.waiting > 0 {
 		select {
@@ -135,9 +136,9 @@ func (c *call) wait() {
 	c.conn.callers.Add(-c.weight())
 }
 
-// causeOfEnd returns why the caller leaves when its context has ended. If the deadline has passed
-// and Redis is silent, that is a failure, even if the timer came late or found that others got
-// replies.
+// causeOfEnd returns why the caller leaves when its context is done. If the deadline has passed
+// while Redis is silent, that is a failure, even if the timer fired late or found that other
+// callers had got replies.
 func (c *call) causeOfEnd() error {
 	err := c.ctx.Err()
 	if c.patience.least > 0 && err == context.DeadlineExceeded {
@@ -148,9 +149,10 @@ func (c *call) causeOfEnd() error {
 	return err
 }
 
-// isFailing reports whether it is a failure that the call has no replies when its patience ends: a
-// request did not run before, or Redis has been silent for too long. It first yields to other
-// callers: if there are many, the call is late, and replies may only have been noticed late.
+// isFailing reports whether Redis has failed, given that the caller's patience has ended and
+// replies are missing. That is so if a request did not run when it was sent before, or if Redis has
+// been silent for too long. isFailing first yields to other goroutines: in a busy process, replies
+// may have arrived that have not been noticed yet.
 func (c *call) isFailing() bool {
 	runtime.Gosched()
 	now := c.conn.elapsed()
@@ -158,9 +160,9 @@ func (c *call) isFailing() bool {
 	return c.retries.begun() || slices.ContainsFunc(c.requests, func(r *Request) bool { return r.isUnanswered(now, least) })
 }
 
-// receive takes the outcome of a request from its sender. It retries a request that certainly did
-// not run, while there is time. It does not retry a probe, because a caller would wait for the
-// whole timeout each second, although the server refuses connections at once.
+// receive handles the outcome of a request. It retries a request that certainly did not run, if
+// there is time. It does not retry a probe: if a server refuses connections immediately, one caller
+// each second would then wait for the whole timeout.
 func (c *call) receive(r *Request) {
 	r.state.Store(idle)
 	if r.cause != nil && !r.probe && notRun(r.cause) && c.retriesLater(r) {
@@ -169,7 +171,7 @@ func (c *call) receive(r *Request) {
 	c.settle(r, r.doneAt)
 }
 
-// settle records the outcome of a request in the circuit breaker, and sets its error.
+// settle records the outcome of r in the circuit breakers, and sets the error of r.
 func (c *call) settle(r *Request, now time.Duration) {
 	c.waiting--
 	for slots := range r.ranges {
@@ -185,14 +187,14 @@ func (c *call) settle(r *Request, now time.Duration) {
 	}
 }
 
-// leave settles all requests that are not settled. Those that no sender has taken were certainly
-// not sent. If such a request was sent before and did not run, its error says why.
+// leave settles all remaining requests. A request that no sender has taken was certainly not sent.
+// If it was sent before but did not run, its error states why.
 func (c *call) leave(cause error) {
 	now := c.conn.elapsed()
 	for _, r := range c.retries.take() {
 		c.settle(r, now)
 	}
-	for _, r := range c.requests { // before abandoning a sent one, since another sender may then take what is queued
+	for _, r := range c.requests { // before any sent request is abandoned, since a new sender would then take the queued ones
 		if r.state.CompareAndSwap(queued, left) {
 			c.left = true
 			r.lane.queue.forget(r.lane)
@@ -204,7 +206,7 @@ func (c *call) leave(cause error) {
 			c.abandon(r, now, cause)
 		}
 	}
-	for c.waiting > 0 { // these arrived just now
+	for c.waiting > 0 { // the outcomes of these requests have just arrived
 		if r := <-c.done; r != nil {
 			r.state.Store(idle)
 			c.settle(r, now)
@@ -212,7 +214,7 @@ func (c *call) leave(cause error) {
 	}
 }
 
-// abandon settles a request that is in a batch. It may still run.
+// abandon settles a request that is in a batch, and that may still run.
 func (c *call) abandon(r *Request, now time.Duration, cause error) {
 	c.left = true
 	r.slots.abandoned.Add(1)

@@ -9,88 +9,91 @@ import (
 
 // A Client sends script calls to Redis. It never resends a call that may have run.
 //
-// Many callers share the work that a context is for. So the contexts passed to a Client have no
-// deadline and never end: with a deadline, rueidis would close a connection that others use, and
-// the end of one caller's context would end a dial that others wait for. Their Err is non-nil once
-// all those callers have left: then sending is useless.
+// Many callers share the work that a context passed to a Client is for. So these contexts have no
+// deadline, and their Done channels are never closed: if a deadline passed, rueidis would close a
+// connection that other callers use, and if one caller's context were canceled, that would abort a
+// dial for which other callers wait. Err is non-nil once all those callers have left, because
+// sending is then useless.
 type Client interface {
-	// Send sends script calls as one pipeline for each server, and answers each of them.
+	// Send sends script calls, as one pipeline per server, and calls Answer on each of them.
 	Send(ctx context.Context, calls []*ScriptCall)
 	// Load loads a script into Redis, and returns its hash.
 	Load(ctx context.Context, source string) (hash string, err error)
-	// Close closes what the client opened.
+	// Close closes the resources that the Client has opened.
 	Close()
 }
 
-// A Cluster is a Client of a cluster.
+// A Cluster is a Client for a Redis Cluster.
 type Cluster interface {
-	// Shares returns which master has which slots.
+	// Shares returns the slot ranges, each with its master.
 	Shares(ctx context.Context) ([]Share, error)
 }
 
 // A Share is a range of hash slots that a master serves.
 type Share struct {
 	First, Last int
-	Master      string // its ID
+	Master      string // the ID of the master
 }
 
-// A Tracker is a Client that can cache what it reads, because Redis notifies it of changes. The
-// denial cache needs one, and so does package inflight with Track.
+// A Tracker is a Client that supports client-side caching: Redis notifies it when a key that it has
+// cached changes. The denial cache needs a Tracker, and so does the option Track of package
+// inflight.
 type Tracker interface {
-	// Get returns a copy of the contents of a key, empty if there is none. The client caches it for
-	// at most ttl. Its error is errNoCopy if it got none, and a script call may succeed.
+	// Get returns a copy of the contents of key, which is empty if the key does not exist. The
+	// client caches the copy for at most ttl. The error is errNoCopy if the client could not get a
+	// copy, but a script call may still succeed.
 	Get(ctx context.Context, read Read, key string, ttl time.Duration) (Copy, error)
 }
 
 // A Read is a command whose reply a Tracker caches.
 type Read int
 
-// The commands.
+// The commands that a Tracker supports.
 const (
 	ReadValue  Read = iota // GET
 	ReadScores             // ZRANGE of all members, WITHSCORES
 )
 
-// A Copy is the contents of a key: a Value or Scores.
+// A Copy contains the contents of a key: a Value or Scores.
 type Copy struct {
 	Value  string
 	Scores []float64
 
-	Hit   bool // the client had it, so Redis was not asked
+	Hit   bool // the copy came from the client's cache, not from Redis
 	Known bool // false if there is no reply
 }
 
-// A ScriptCall is one call of a script. Its Client sends the Command with the Script, the number of
-// Keys and the Keys, and then Verb, Time, Units and Rest as arguments. Then it calls Answer. On a
-// Cluster, all Keys are in one hash slot.
+// A ScriptCall is one call of a script. A Client sends the Command with the Script, the number of
+// Keys, the Keys, and then Verb, Time, Units and Rest as arguments. When the reply arrives, the
+// Client calls Answer. On a Cluster, all Keys are in the same hash slot.
 type ScriptCall struct {
 	Command    string // EVALSHA or EVAL
-	Script     string // its hash or its source
+	Script     string // the hash or the source of the script
 	Keys       []string
 	Verb, Time string
 	Units      []string // one or more for each key
 	Rest       []string
 
-	first *Request // of its first part; once that is delivered, it belongs to its caller
-	joint bool     // whether it is for the keys of one Joint per part
-	each  bool     // whether it is for a Joint whose keys are decided separately
+	first *Request // the first request of the first part; belongs to its caller once delivered
+	joint bool     // whether each part is a Joint
+	each  bool     // whether the keys of a Joint are decided separately
 	parts int
-	again bool // whether it must be sent again
+	again bool // whether the call must be sent again
 
-	repeated bool // whether it was sent again with the source of its script, or after that
+	repeated bool // whether the call was sent again after NOSCRIPT
 
 	trace Trace
 	reply []int64
-	texts map[int]string // by their indices in the reply
+	texts map[int]string // strings in the reply, by their indices
 	err   error
 }
 
-// Answer sets the integers that the script replied, or the error. The error is a *ReplyError if a
-// server sent it, and an *UnsentError if the call was certainly not sent.
+// Answer sets the integers in the script's reply, or the error. The error must be a *ReplyError if
+// a server sent it, and an *UnsentError if the call was certainly not sent.
 func (c *ScriptCall) Answer(reply []int64, err error) { c.reply, c.err = reply, err }
 
-// Text sets a string that the script replied instead of an integer. The Client calls it before
-// Answer, and passes an arbitrary integer in its place to Answer.
+// Text sets a string that is in the script's reply, at the index place, instead of an integer. The
+// Client calls Text before Answer, to which it passes an arbitrary integer at that index.
 func (c *ScriptCall) Text(place int, text string) {
 	if c.texts == nil {
 		c.texts = map[int]string{}
@@ -101,7 +104,7 @@ func (c *ScriptCall) Text(place int, text string) {
 // TakesTexts reports whether the reply can contain strings.
 func (c *ScriptCall) TakesTexts() bool { return len(c.Keys) > 1 || c.first != nil && c.first.InText }
 
-// textsOf returns the strings in the reply to one of the parts, by their indices in that part.
+// textsOf returns the strings in the reply to the given part, by their indices within that part.
 func (c *ScriptCall) textsOf(part int) (texts map[int]string) {
 	width := max(1, len(c.reply)/c.parts)
 	for place, text := range c.texts {
@@ -117,8 +120,8 @@ func (c *ScriptCall) textsOf(part int) (texts map[int]string) {
 
 func (c *ScriptCall) isAnswered() bool { return isAnswer(c.err) }
 
-// replyTo returns the reply to one of the parts: its share of the integers, or an error if the
-// first one is a string.
+// replyTo returns the reply to the given part: its share of the integers, or an error if the first
+// element of the part is a string.
 func (c *ScriptCall) replyTo(part int) ([]int64, error) {
 	if c.err != nil || c.parts == 1 && !c.joint {
 		return c.reply, c.err
@@ -130,7 +133,7 @@ func (c *ScriptCall) replyTo(part int) ([]int64, error) {
 	for place, text := range c.texts {
 		switch {
 		case c.joint && (c.each || place/width != part):
-		case c.joint: // an event that the script refuses fails alone, but a server refuses the whole call
+		case c.joint: // if the script refuses an event, only that event fails, but a server refuses the whole call
 			if err := (&ReplyError{errors.New(text)}); !err.fromScript() {
 				return nil, err
 			}

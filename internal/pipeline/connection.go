@@ -11,11 +11,11 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Connection is the connection of limiters to Redis: a client, or one that connects later, so that
-// a service can start while Redis is down. Create it with Dial, On, OnRueidis or Refused. Any
-// number of limiters can share it. It is safe for concurrent use.
+// Connection connects limiters to Redis. It has a client, or dials one in the background, so that a
+// service can start while Redis is down. Create it with Dial, On, OnRueidis or Refused. Any number
+// of limiters can share a Connection. It is safe for concurrent use.
 type Connection struct {
-	refusal error // why no limiter can use it; nil if they can
+	refusal error // why limiters cannot use it; nil if they can
 	dial    func(context.Context) (rueidis.Client, error)
 	made    time.Time
 	up      atomic.Pointer[connected] // nil until there is a client
@@ -26,9 +26,9 @@ type Connection struct {
 
 	mu     sync.Mutex
 	closed bool
-	err    error // of the last dial; nil if there was none
+	err    error // of the last dial; nil if that succeeded or there was none
 
-	losses  atomic.Int64 // number of calls that got no reply
+	losses  atomic.Int64 // number of script calls that got no reply
 	callers atomic.Int64 // number of waiting callers
 	proofs  proofs
 	uses    uses
@@ -45,7 +45,7 @@ type connected struct {
 	cluster Cluster // the same client; nil if it is not a Cluster
 }
 
-// redialPause is the time between two dials of a Connection.
+// redialPause is the time between a failed dial and the next dial.
 const redialPause = time.Second
 
 var (
@@ -57,9 +57,9 @@ var (
 	errClosed   = errors.New("the Connection is closed")
 )
 
-// Dial returns a Connection that dials in the background. It dials again a second after each
-// failure, until dial returns a client. The context of dial ends with Close. Log failures in dial,
-// or get them from Err. Close of the Connection closes the client.
+// Dial returns a Connection that calls dial in the background. After each failure it calls dial
+// again a second later, until dial returns a client. Close cancels the context that is passed to
+// dial, and closes the client. To learn of failures, log them in dial, or call Err.
 func Dial(dial func(context.Context) (rueidis.Client, error)) *Connection {
 	ctx, cancel := context.WithCancel(context.Background())
 	first, end := context.WithCancel(ctx)
@@ -69,14 +69,14 @@ func Dial(dial func(context.Context) (rueidis.Client, error)) *Connection {
 	return c
 }
 
-// On returns a Connection with a client. Its Close closes what the client opened.
+// On returns a Connection that uses client. Its Close calls the client's Close.
 func On(client Client) *Connection {
 	c := newConnection(func() {})
 	c.use(client)
 	return c
 }
 
-// OnRueidis returns a Connection with a rueidis client. Its Close leaves the client open.
+// OnRueidis returns a Connection that uses a rueidis client. Its Close leaves the client open.
 func OnRueidis(client rueidis.Client) *Connection {
 	if client == nil {
 		return Refused(errNil)
@@ -84,7 +84,7 @@ func OnRueidis(client rueidis.Client) *Connection {
 	return On(newRueidisClient(client, false))
 }
 
-// Refused returns a Connection that no limiter can use, for this reason.
+// Refused returns a Connection that no limiter can use, for the given reason.
 func Refused(reason error) *Connection {
 	c := newConnection(func() {})
 	c.refusal = reason
@@ -102,7 +102,8 @@ func newConnection(cancel context.CancelFunc) *Connection {
 	return c
 }
 
-// Refusal returns why no limiter can use the Connection, and what to do. It is nil if they can.
+// Refusal returns nil if limiters can use the Connection. Otherwise it returns an error that states
+// the reason and the remedy.
 func (c *Connection) Refusal() error {
 	switch {
 	case c == nil:
@@ -119,7 +120,7 @@ func (c *Connection) client() Client { return c.up.Load().Client }
 // elapsed returns the time since the Connection was created.
 func (c *Connection) elapsed() time.Duration { return time.Since(c.made) }
 
-// use sets the client that limiters use from now on.
+// use sets the client, so that limiters can use the Connection.
 func (c *Connection) use(client Client) {
 	tracker, _ := client.(Tracker)
 	cluster, _ := client.(Cluster)
@@ -127,13 +128,14 @@ func (c *Connection) use(client Client) {
 	close(c.ready)
 }
 
-// Tracks reports whether the client is a Tracker. A client that connects later always is.
+// Tracks reports whether the client is a Tracker, or will be one: a client that is still being
+// dialed always is.
 func (c *Connection) Tracks() bool {
 	up := c.up.Load()
 	return up == nil || up.tracker != nil
 }
 
-// run dials until there is a client, or ctx ends. It calls tried after each dial.
+// run calls dial until there is a client, or ctx is done. It calls tried after each dial.
 func (c *Connection) run(ctx context.Context, tried func()) {
 	for ctx.Err() == nil {
 		client, err := c.dial(ctx)
@@ -148,8 +150,8 @@ func (c *Connection) run(ctx context.Context, tried func()) {
 	}
 }
 
-// awaitTry waits until the first dial has ended, for as long as a call waits for Redis. It returns
-// what is left of the timeout, or the reason to stop waiting.
+// awaitTry waits until the first dial has ended, but no longer than a call would wait for Redis. It
+// returns what is left of the timeout, or an error if it stopped waiting.
 func (c *Connection) awaitTry(ctx context.Context, timeout time.Duration) (left time.Duration, err error) {
 	p := newPatience(ctx, timeout, slowness*assumedUsual, c.elapsed())
 	over, stop := p.timer()
@@ -168,7 +170,7 @@ func (c *Connection) awaitTry(ctx context.Context, timeout time.Duration) (left 
 	return max(1, timeout-time.Since(began)), nil
 }
 
-// keep stores the result of a dial. It reports whether dialling is over.
+// keep stores the result of a dial. It reports whether no further dial is needed.
 func (c *Connection) keep(client rueidis.Client, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -185,8 +187,8 @@ func (c *Connection) keep(client rueidis.Client, err error) bool {
 	return true
 }
 
-// Err returns the Refusal, if there is one. Otherwise it returns nil once there is a client, and
-// before that the error of the last failed dial, if there is one.
+// Err returns the Refusal if there is one. Otherwise it returns the error of the last dial, or nil
+// if there is a client or no dial has failed yet.
 func (c *Connection) Err() error {
 	if err := c.Refusal(); err != nil {
 		return err
@@ -196,10 +198,10 @@ func (c *Connection) Err() error {
 	return c.err
 }
 
-// Wait waits until there is a client or ctx ends, so that a service can give Redis a moment when it
-// starts. If there is a client, Wait returns nil, even if ctx has ended. Otherwise the error
-// matches that of ctx, and quotes that of the last dial. If there is a Refusal, it returns that at
-// once. Close ends the wait, too.
+// Wait waits until there is a client or ctx is done, so that a service can give Redis some time
+// when it starts. If there is a client, Wait returns nil, even if ctx is done. Otherwise the
+// returned error wraps the error of ctx, and quotes the error of the last dial. If there is a
+// Refusal, Wait returns it immediately. Close ends the wait too.
 func (c *Connection) Wait(ctx context.Context) error {
 	if err := c.Refusal(); err != nil {
 		return fmt.Errorf("slidegate: %w", err)
@@ -219,8 +221,8 @@ func (c *Connection) Wait(ctx context.Context) error {
 	return fmt.Errorf("slidegate: %w: %s", ctx.Err(), advised(cause))
 }
 
-// Close stops dialling, and closes what the client opened. It does not wait for a dial in progress:
-// the client of that dial is closed when it arrives. It does nothing if there is a Refusal.
+// Close stops dialing, and closes the client. It does not wait for a dial in progress: if that dial
+// returns a client, the client is closed then. If there is a Refusal, Close does nothing.
 func (c *Connection) Close() {
 	if c.Refusal() != nil {
 		return
@@ -237,7 +239,7 @@ func (c *Connection) Close() {
 }
 
 // notConnected returns why calls fail while there is no client: the Connection is closed, the last
-// dial failed, or a call waited in vain for the first one.
+// dial failed, or waiting for the first dial ended with the error waited.
 func (c *Connection) notConnected(waited error) error {
 	err := c.Err()
 	switch {
@@ -251,8 +253,8 @@ func (c *Connection) notConnected(waited error) error {
 	return &UnsentError{Cause: fmt.Errorf("%w: %w", errNotYet, waited)}
 }
 
-// A dialError is the error of a dial. It does not match an error of a context, because a call that
-// quotes it has its own context.
+// A dialError is the error of a failed dial. It does not match the errors of package context,
+// because a call that quotes it has a context of its own.
 type dialError struct{ error }
 
 // Is reports whether the error matches target.
@@ -263,7 +265,7 @@ func (e dialError) Is(target error) bool {
 // As finds the first error that matches target.
 func (e dialError) As(target any) bool { return errors.As(e.error, target) }
 
-// Sleep sleeps for d, or until ctx ends.
+// Sleep sleeps for d, or until ctx is done, in which case it returns the error of ctx.
 func Sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

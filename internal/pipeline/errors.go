@@ -10,21 +10,22 @@ import (
 )
 
 var (
-	// ErrOutage says that Redis could not answer, and that nothing was counted.
+	// ErrOutage means that Redis could not answer, and that nothing was counted.
 	ErrOutage = errors.New("nothing was counted, since Redis cannot answer")
-	// ErrUncertain says that there was no reply, so it is unknown whether the units were counted.
+	// ErrUncertain means that no reply arrived, so it is unknown whether the units were counted.
 	ErrUncertain = errors.New("no reply from Redis, so this may or may not have been counted; do not simply repeat it")
 
 	// ErrOnPurpose is the error of a Client that loses replies for a test.
 	ErrOnPurpose = errors.New("the reply is lost on purpose: see windowtest.Unanswered")
 
-	// ErrLeft is the error of a caller whose context ended before anything was sent.
+	// ErrLeft is the error for a caller whose context was done before anything was sent.
 	ErrLeft = errors.New("nothing was sent")
 
 	errNotLoaded = errors.New("the server did not load the script")
 )
 
-// Rounded returns a duration for an error text: in whole milliseconds, if it is at least one.
+// Rounded returns d for use in an error text: in whole milliseconds, unless it is less than a
+// millisecond.
 func Rounded(d time.Duration) time.Duration {
 	if d < time.Millisecond {
 		return d
@@ -32,18 +33,18 @@ func Rounded(d time.Duration) time.Duration {
 	return d.Round(time.Millisecond)
 }
 
-// IsOutage reports whether an error means that Redis could not answer, or not in time.
+// IsOutage reports whether err means that Redis could not answer, or did not answer in time.
 func IsOutage(err error) bool { return errors.Is(err, ErrOutage) || errors.Is(err, ErrUncertain) }
 
-// NotSent returns an ErrLeft with the error of the context.
+// NotSent returns an error that wraps ErrLeft and cause, the error of the context.
 func NotSent(cause error) error { return fmt.Errorf("%w: %w", ErrLeft, cause) }
 
-// A ReplyError is an error reply of a server, as the client returned it. If an event failed among
-// others in a script call, its Cause is only the string.
+// A ReplyError is an error reply from a server, as the client returned it. If only one of several
+// events in a script call failed, Cause contains only the string for that event.
 type ReplyError struct{ Cause error }
 
-// Error returns the text of the reply, without the arguments that a server repeats if it does not
-// know a command, because they include the key. It also omits a trailing dot, because a remedy
+// Error returns the text of the reply. It omits the arguments that a server repeats if it does not
+// know a command, because they include the key. It also omits a trailing period, because a remedy
 // follows.
 func (e *ReplyError) Error() string {
 	text, _, _ := strings.Cut(e.Cause.Error(), ", with args beginning with")
@@ -53,19 +54,19 @@ func (e *ReplyError) Error() string {
 // Unwrap returns the client's own error.
 func (e *ReplyError) Unwrap() error { return e.Cause }
 
-// begins reports whether the reply starts with a word. Some servers write ERR before it.
+// begins reports whether the reply starts with word. Some servers put ERR before it.
 func (e *ReplyError) begins(word string) bool {
 	return strings.HasPrefix(strings.TrimPrefix(e.Error(), "ERR "), word)
 }
 
-// fromScript reports whether the script itself refused. Such a reply names the key, and says what
-// to do.
+// fromScript reports whether the script itself returned the error. Such a reply names the key and
+// the remedy.
 func (e *ReplyError) fromScript() bool { return e.begins("WRONGTYPE") || e.begins("SLIDEGATE") }
 
-// An UnsentError says why a client certainly did not send a call.
+// An UnsentError means that the client certainly did not send a call.
 type UnsentError struct {
 	Cause  error
-	Reason string // reason of the failure; empty means refused
+	Reason string // reason of the failure; "" means ReasonRefused
 }
 
 // Error returns the text of the cause.
@@ -80,12 +81,12 @@ func replied(err error) (reply *ReplyError, ok bool) {
 	return reply, ok
 }
 
-// unrunReplies lists the first words of replies that prove that the script did not run, and that it
-// may run if it is sent again.
+// unrunReplies lists the first words of those replies which prove that the script did not run, and
+// that it may run if the call is sent again.
 var unrunReplies = []string{"TRYAGAIN", "NOSCRIPT", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MOVED", "ASK"}
 
-// notRun reports whether err proves that the script did not run, and that it may run if it is sent
-// again.
+// notRun reports whether err proves that the script did not run, and that it may run if the call is
+// sent again.
 func notRun(err error) bool {
 	if reply, isReply := replied(err); isReply {
 		return slices.ContainsFunc(unrunReplies, reply.begins)
@@ -95,7 +96,7 @@ func notRun(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial" || errors.As(err, &unsent) || errors.Is(err, errNotLoaded)
 }
 
-// isNoScript reports whether the server does not know the script.
+// isNoScript reports whether err means that the server does not know the script.
 func isNoScript(err error) bool {
 	reply, isReply := replied(err)
 	return isReply && reply.begins("NOSCRIPT")
@@ -109,14 +110,14 @@ func isTryAgain(err error) bool {
 	return isReply && reply.begins("TRYAGAIN")
 }
 
-// refusesKeys reports whether a server refused a script call because of its keys, so that the script
-// did not run.
+// refusesKeys reports whether err means that a server refused a script call because of its keys, so
+// that the script did not run.
 func refusesKeys(err error) bool {
 	reply, isReply := replied(err)
 	return isReply && (reply.begins("CROSSSLOT") || reply.begins("NOPERM"))
 }
 
-// isAnswer reports whether a server replied.
+// isAnswer reports whether err is nil or an error reply, so that a server has replied.
 func isAnswer(err error) bool {
 	if err == nil {
 		return true // avoids an allocation
@@ -125,7 +126,8 @@ func isAnswer(err error) bool {
 	return isReply
 }
 
-// isWell reports whether the script ran, so that Redis is healthy even if the script refused.
+// isWell reports whether err shows that the script ran. Redis is then healthy, even if the script
+// returned an error.
 func isWell(err error) bool {
 	if err == nil {
 		return true
@@ -134,7 +136,8 @@ func isWell(err error) bool {
 	return isReply && reply.fromScript()
 }
 
-// explain adds to the error of a request for a key whether the script may have run.
+// explain returns the error for a request for key: err, with the information whether the script may
+// have run.
 func explain(err error, key string, reads bool) error {
 	reply, isReply := replied(err)
 	switch {

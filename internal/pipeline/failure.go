@@ -14,22 +14,22 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// A Failure is the error of a request that Redis did not answer.
+// A Failure is the error for a request that Redis could not answer.
 type Failure struct {
 	Name    string // of the limiter
-	Key     string // of the request; empty if the error concerns several
+	Key     string // of the request; "" if the error concerns several requests
 	Counted error  // ErrOutage or ErrUncertain
 	Cause   error  // the reason; it contains no key
 }
 
-// failureOf returns the Failure of a request for a key, which starts with the name of the limiter.
+// failureOf returns the Failure for a request for key, which starts with the limiter's name.
 func failureOf(key string, counted, cause error) *Failure {
 	name, _, _ := strings.Cut(key, ":{")
 	return &Failure{name, key, counted, cause}
 }
 
-// Error says whether anything was counted, why, and what to do: in one line, although some client
-// errors have several.
+// Error states whether anything was counted, the cause, and the remedy. It is one line, even if the
+// client's error has several.
 func (f *Failure) Error() string {
 	text := strings.ReplaceAll(fmt.Sprintf("%v: %v", f.Counted, f.Cause), "\n", "; ")
 	if f.Key != "" {
@@ -41,10 +41,10 @@ func (f *Failure) Error() string {
 	return text
 }
 
-// Unwrap returns whether anything was counted, and the cause.
+// Unwrap returns Counted and Cause.
 func (f *Failure) Unwrap() []error { return []error{f.Counted, f.Cause} }
 
-// Reason returns the reason of the cause, or "" if there is no Failure.
+// Reason returns the reason for the failure, or "" if f is nil.
 func (f *Failure) Reason() string {
 	if f == nil {
 		return ""
@@ -52,7 +52,7 @@ func (f *Failure) Reason() string {
 	return reasonOf(f.Cause)
 }
 
-// Err returns the Failure as an error, or nil if there is none.
+// Err returns f as an error, or a nil error if f is nil.
 func (f *Failure) Err() error {
 	if f == nil {
 		return nil
@@ -60,7 +60,7 @@ func (f *Failure) Err() error {
 	return f
 }
 
-// remedy says what to do about a request that was not counted.
+// remedy returns what a user can do about a request that was not counted.
 func (f *Failure) remedy() string {
 	if remedy := correction(f.Cause); remedy != "" {
 		return remedy
@@ -82,8 +82,8 @@ func (f *Failure) remedy() string {
 	return "try again later, or decide without it"
 }
 
-// mistakes lists mistakes in an address or in the options of a client, by what their errors
-// contain, and what to do about them. They never resolve themselves.
+// mistakes lists common mistakes in an address or in client options, by the text of the resulting
+// error, with remedies. Such errors never go away by themselves.
 var mistakes = []struct {
 	text   *regexp.Regexp
 	remedy string
@@ -97,7 +97,7 @@ var mistakes = []struct {
 	{regexp.MustCompile(regexp.QuoteMeta(errClosed.Error())), "close it after its last use"},
 }
 
-// correction returns what to do about a mistake, or "" if the cause is something else.
+// correction returns the remedy if cause is one of the mistakes, and "" otherwise.
 func correction(cause error) string {
 	text := cause.Error()
 	for _, m := range mistakes {
@@ -108,7 +108,7 @@ func correction(cause error) string {
 	return ""
 }
 
-// advised returns the text of a cause, and what to do if it is a mistake.
+// advised returns the text of cause, followed by the remedy if it is one of the mistakes.
 func advised(cause error) string {
 	if remedy := correction(cause); remedy != "" {
 		return cause.Error() + "; " + remedy
@@ -116,7 +116,7 @@ func advised(cause error) string {
 	return cause.Error()
 }
 
-// FailureIn returns the Failure in err without its key, or nil if there is none.
+// FailureIn returns the Failure in err, without its key, or nil if err contains none.
 func FailureIn(err error) *Failure {
 	var f *Failure
 	if !errors.As(err, &f) || f.Key == "" {
@@ -125,7 +125,7 @@ func FailureIn(err error) *Failure {
 	return &Failure{f.Name, "", f.Counted, f.Cause}
 }
 
-// The reasons of failures. Package window explains them.
+// The reasons for failures. Package window documents them.
 const (
 	ReasonTimeout     = "timeout"
 	ReasonRefused     = "refused"
@@ -146,8 +146,8 @@ const (
 	ReasonOther       = "other"
 )
 
-// replyReasons maps what error replies contain to reasons. A script that fails repeats the reply of
-// its command: after a dash, or as a sentence.
+// replyReasons maps texts in error replies to reasons. If a command in a script fails, the script's
+// error repeats the command's reply: after a dash, or as a sentence.
 var replyReasons = []struct{ text, reason string }{
 	{"NOPERM", ReasonNoPerm},
 	{"ACL failure in script", ReasonNoPerm},
@@ -173,7 +173,7 @@ var replyReasons = []struct{ text, reason string }{
 	{"Error compiling script", ReasonLua},
 }
 
-// reasonOf returns the reason of a cause.
+// reasonOf returns the reason that cause implies.
 func reasonOf(cause error) string {
 	var open *breakerOpen
 	if errors.As(cause, &open) {
@@ -195,14 +195,15 @@ func reasonOf(cause error) string {
 	case isClosed(cause):
 		return ReasonClosed
 	}
-	reason := reasonIn(cause.Error()) // a client quotes what a server replied when it connected
+	reason := reasonIn(cause.Error()) // a client may quote the reply of a server to which it tried to connect
 	if isUnsent && reason == ReasonOther {
 		return ReasonRefused
 	}
 	return reason
 }
 
-// reasonIn returns the reason of an error reply, or of a text that quotes one after a colon.
+// reasonIn returns the reason that text implies. The text is an error reply, or quotes an error
+// reply after a colon.
 func reasonIn(text string) string {
 	text = strings.TrimPrefix(text, "ERR ")
 	for _, r := range replyReasons {
@@ -218,8 +219,8 @@ func reasonIn(text string) string {
 	return ReasonOther
 }
 
-// noLua matches the reply of a server that does not run scripts: it lacks the commands, or is Valkey
-// without its module lua.
+// noLua matches the reply of a server that cannot run scripts, because it lacks the commands, or is
+// Valkey without the module lua.
 var noLua = regexp.MustCompile("(?i)unknown command .?(EVAL|SCRIPT)|could not find scripting engine")
 
 func timedOut(err error) bool {
@@ -227,7 +228,7 @@ func timedOut(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// isClosed reports whether a connection broke, or a client was closed.
+// isClosed reports whether err means that a connection broke, or that a client was closed.
 func isClosed(err error) bool {
 	for _, closed := range []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE, rueidis.ErrClosing, errClosed} {
 		if errors.Is(err, closed) {

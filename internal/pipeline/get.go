@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A cachedGet is a Read in its own goroutine, so that its caller can leave while the client waits
-// for a connection.
+// A cachedGet is a Read that runs in its own goroutine, so that the caller can leave while the
+// client waits for a connection.
 type cachedGet struct {
 	context.Context // Background, except for Err
 
@@ -17,13 +17,13 @@ type cachedGet struct {
 	queue *queue
 	began time.Duration
 
-	over atomic.Bool // it is done, or its caller has left
+	over atomic.Bool // the Read is done, or its caller has left
 	done chan struct{}
 	copy Copy
 	err  error
 }
 
-// Err returns an error once the caller has left, so that nothing more is sent for it.
+// Err returns an error once the caller has left, so that the client sends nothing more.
 func (g *cachedGet) Err() error {
 	if g.over.Load() {
 		return context.Canceled
@@ -31,14 +31,14 @@ func (g *cachedGet) Err() error {
 	return nil
 }
 
-// errNoCopy is the error of a Tracker that got no copy, which is not a failure of Redis.
+// errNoCopy means that a Tracker could not get a copy, although Redis has not failed.
 var errNoCopy = errors.New("there is no copy")
 
-// Get returns the contents of a key, from the client's cache if possible. The client must be a
-// Tracker, and caches the copy for at most ttl. Get returns no copy if the breaker of the slot
-// range is open, if the key holds a value of another kind (a script will report what is wrong),
-// if the client gave up because its slot moves, or if the reply is late without being a failure.
-// Its error is ErrLeft if ctx ended.
+// Get returns the contents of key, from the client's cache if possible. The client must be a
+// Tracker. It caches the copy for at most ttl. Get returns a zero Copy and no error if the circuit
+// breaker of the slot range is open, if the key holds a value of another type (a script call will
+// report that), if the client gave up because the key's slot is moving, or if the reply is merely
+// late. If ctx is done, the error matches ErrLeft.
 func (p *Pipeline) Get(ctx context.Context, read Read, key string, timeout, ttl time.Duration) (Copy, error) {
 	i := p.Range(key)
 	slots := &p.ranges[i]
@@ -55,7 +55,7 @@ func (p *Pipeline) Get(ctx context.Context, read Read, key string, timeout, ttl 
 	go g.run(read, key, ttl)
 	came, err := g.await(ctx, patience)
 	switch {
-	case came && err == nil: // this does not close the breaker: a server that refuses to count still answers a Read
+	case came && err == nil: // does not close the breaker: a server that cannot count may still answer a Read
 		g.copy.Known = true
 		return g.copy, nil
 	case errors.Is(err, errNoCopy):
@@ -80,8 +80,8 @@ func (g *cachedGet) run(read Read, key string, ttl time.Duration) {
 	}
 }
 
-// await waits for the reply until the patience or ctx ends, and reports whether it came. If it is
-// only late, there is no error.
+// await waits for the reply until the patience ends or ctx is done, and reports whether the reply
+// arrived. If the reply is merely late, await returns no error.
 func (g *cachedGet) await(ctx context.Context, p patience) (came bool, err error) {
 	over, stop := p.timer()
 	defer stop()
@@ -96,7 +96,7 @@ func (g *cachedGet) await(ctx context.Context, p patience) (came bool, err error
 		err = NotSent(ctx.Err())
 	}
 	g.slots.abandoned.Add(1)
-	if !g.over.CompareAndSwap(false, true) { // it arrived just now
+	if !g.over.CompareAndSwap(false, true) { // the reply has just arrived
 		g.slots.abandoned.Add(-1)
 		<-g.done
 		return true, g.err

@@ -9,19 +9,19 @@ import (
 	"github.com/slidegate/slidegate/internal/keys"
 )
 
-// A Joint holds the additional parts of a request for several keys; the first key is that of the
-// request itself. One script call decides on all of them. It never merges, but those of one Group,
-// which have the same number of keys, can share a call. Its outcome counts in the circuit breakers
-// of all limiters.
+// A Joint holds the additional fields of a request for several keys, which are decided in one
+// script call. The first of the Keys is also the request's Key. Such a request is never merged with
+// others. But requests of the same Group, which have the same number of keys, can share a script
+// call. The outcome counts in the circuit breakers of all limiters.
 type Joint struct {
 	Keys   []string
-	Units  []string       // the same number for each key
-	Each   bool           // each key is decided separately, so that one can fail alone
-	Others []*Pipeline    // the pipelines of the other limiters, each once
-	Texts  map[int]string // strings that the script replied instead of integers
+	Units  []string       // the same number of arguments for each key
+	Each   bool           // each key is decided separately, so that a single key can fail
+	Others []*Pipeline    // the pipelines of the other limiters, without duplicates
+	Texts  map[int]string // strings in the reply, by their indices, instead of integers
 }
 
-// size returns the number of keys of the request.
+// size returns the number of the request's keys.
 func (r *Request) size() int {
 	if r.Joint == nil {
 		return 1
@@ -29,8 +29,9 @@ func (r *Request) size() int {
 	return len(r.Joint.Keys)
 }
 
-// groups reports whether the request can share a script call with requests for other keys. A Joint
-// is already proved, so it can, except on a cluster.
+// groups reports whether the request can share a script call with requests for other keys. A
+// request with a Joint can, except on a cluster, because it is already proved that one server has
+// all keys.
 func (r *Request) groups() bool {
 	if r.Joint != nil {
 		return r.lane.pipeline.conn.up.Load().cluster == nil
@@ -49,7 +50,7 @@ func (r *Request) units() int {
 	return 1
 }
 
-// others returns the keys except the first one.
+// others returns all keys except the first, or nil if j is nil.
 func (j *Joint) others() []string {
 	if j == nil {
 		return nil
@@ -57,12 +58,13 @@ func (j *Joint) others() []string {
 	return j.Keys[1:]
 }
 
-// apartTime is how long keys are sent one by one after a call for several was refused.
+// apartTime is how long keys are sent separately after a server has refused a call for several
+// keys.
 const apartTime = time.Second
 
-// Joins reports whether one script call can currently serve keys of both limiters that share a
-// slot. Outside a cluster, that needs a proof that one server has the keys of both. If a proof is
-// due, Joins starts one in the background.
+// Joins reports whether one script call can, at the moment, serve keys of both limiters in the same
+// slot. Outside a cluster, that requires a proof that one server has the keys of both limiters. If
+// a proof is due, Joins starts it in the background.
 func (p *Pipeline) Joins(other *Pipeline) bool {
 	switch {
 	case int64(p.conn.elapsed()) < p.apart.Load():
@@ -73,49 +75,51 @@ func (p *Pipeline) Joins(other *Pipeline) bool {
 		return p.proof.holds()
 	}
 	holds := true
-	for _, proof := range p.conn.proofs.about(p.name, other.name) { // all of them, since this starts them
+	for _, proof := range p.conn.proofs.about(p.name, other.name) { // without a break, since holds starts the proofs that are due
 		holds = proof.holds() && holds
 	}
 	return holds
 }
 
-// SharesClient reports whether both are on one Connection, which has a client.
+// SharesClient reports whether p and other use the same Connection, and it has a client.
 func (p *Pipeline) SharesClient(other *Pipeline) bool {
 	return p.conn == other.conn && p.conn.up.Load() != nil
 }
 
-// SharesSlot reports whether one script call may serve two keys: on a cluster, if they are in one
-// hash slot. There must be a client.
+// SharesSlot reports whether one script call may serve the keys a and b. On a cluster, they must be
+// in the same hash slot. There must be a client.
 func (p *Pipeline) SharesSlot(a, b string) bool {
 	return p.conn.up.Load().cluster == nil || keys.Slot(a) == keys.Slot(b)
 }
 
-// SetApart records that a server refused a request because it is for several keys. For a second,
-// Joins then reports that keys do not join.
+// SetApart records that a server refused a request because it has several keys. Joins then returns
+// false for a second.
 func (p *Pipeline) SetApart() { p.apart.Store(int64(p.conn.elapsed() + apartTime)) }
 
-// IsApart reports whether the request did not run because it is for several keys: a server refused
-// it for that reason, or it was not sent, and the next connection may lead to another server, for
-// which nothing is proved. That says nothing about the health of a server.
+// IsApart reports whether the request has several keys and did not run, so that its keys should be
+// sent separately. Either a server refused it because of its keys, or it was not sent: then the
+// next connection may lead to another server, for which nothing is proved. Neither case indicates a
+// failure of Redis.
 func (r *Request) IsApart() bool {
 	return r.Joint != nil && r.cause != nil && (refusesKeys(r.cause) || isTryAgain(r.cause) || isUnsent(r.cause))
 }
 
-// mayWait reports whether a request that did not run can be sent again: one for several keys, while
-// a slot moves, for a quarter of the timeout.
+// mayWait reports whether a request that did not run may be sent again at the time now. A request
+// for several keys may only while a slot is moving, and only for a quarter of the timeout.
 func (r *Request) mayWait(now time.Duration) bool {
 	return !r.IsApart() || isTryAgain(r.cause) && (r.call.timeout < 0 || now-r.began <= r.call.timeout/4)
 }
 
-// proofs holds what proves that one server has the keys of two limiters, by their names: a proof
-// for both or, if they exist, the proofs for each of them and a third limiter.
+// proofs maps each pair of limiter names to the proofs that one server has the keys of both
+// limiters: one proof for the pair or, if they exist, two proofs that link each of the limiters to
+// a third one.
 type proofs struct {
 	conn *Connection
 	mu   sync.Mutex
 	of   map[[2]string][]*proof
 }
 
-// about returns what proves it for two limiters. The result of the first call never changes.
+// about returns the proofs for the limiters a and b. It always returns the same proofs for a pair.
 func (s *proofs) about(a, b string) []*proof {
 	pair := pairOf(a, b)
 	s.mu.Lock()
@@ -142,14 +146,15 @@ func (s *proofs) find(a, b string) []*proof {
 
 func pairOf(a, b string) [2]string { return [2]string{min(a, b), max(a, b)} }
 
-// uses counts which keys are in use by callers that ask about several.
+// uses counts, for each key, the callers that are using it in a request for several keys.
 type uses struct {
 	mu sync.Mutex
 	of map[string]int
 }
 
-// Use marks keys as in use until release is called. It reports whether none of them was in use.
-// Attempts on a key that many are using are better merged than decided jointly.
+// Use marks keys as in use until release is called. It reports whether none of them was in use
+// before. If many callers use a key, it is better to merge their attempts than to decide them
+// jointly.
 func (p *Pipeline) Use(keys []string) (first bool, release func()) {
 	u := &p.conn.uses
 	u.mu.Lock()
@@ -172,7 +177,7 @@ func (u *uses) release(keys []string) {
 	}
 }
 
-// ErrOf returns the error of a request as an error of one of its keys alone.
+// ErrOf returns the error of the request as an error for the given key only.
 func (r *Request) ErrOf(key string) error {
 	var f *Failure
 	if errors.As(r.Err, &f) && f.Key != "" {
@@ -181,7 +186,8 @@ func (r *Request) ErrOf(key string) error {
 	return r.Err
 }
 
-// TextOf returns the string at an index of the reply as an error of one of its keys, or nil.
+// TextOf returns the string at the index place of the reply as an error for key, or nil if there is
+// no string at that index.
 func (r *Request) TextOf(key string, place int) error {
 	if text, failed := r.Joint.Texts[place]; failed {
 		return explain(&ReplyError{errors.New(text)}, key, r.Reads)
@@ -189,7 +195,7 @@ func (r *Request) TextOf(key string, place int) error {
 	return nil
 }
 
-// name returns how errors name the keys of a request.
+// name returns the keys of the request as errors name them.
 func (r *Request) name() string {
 	if r.Joint == nil {
 		return r.Key

@@ -10,22 +10,23 @@ import (
 	"github.com/slidegate/slidegate/internal/keys"
 )
 
-// masters records which slot ranges of a cluster share a queue: those of one master. So batches are
-// large, and a master that hangs does not delay requests of another. A slot range that two masters
-// share has its own queue, and so does each one until the masters are known. Outdated knowledge
-// does no other harm: the client knows where to send.
+// masters records which slot ranges of a cluster share a queue: those that belong to the same
+// master. So batches are large, but a master that hangs does not delay requests to other masters. A
+// slot range that two masters share has its own queue. So does every slot range until the masters
+// are known. Outdated information does no other harm, because the client itself knows where to send
+// each call.
 type masters struct {
 	queues [Ranges]atomic.Int32 // for each slot range, the index of its queue
-	next   atomic.Int64         // when to ask again, relative to the creation of the Connection
+	next   atomic.Int64         // when to query the cluster again, relative to the creation of the Connection
 }
 
 // mastersRenewal is the time between two queries for the masters.
 const mastersRenewal = 10 * time.Second
 
-// queueOf returns the index of the queue of a slot range.
+// queueOf returns the index of the queue for slotRange.
 func (c *Connection) queueOf(slotRange int) int { return int(c.masters.queues[slotRange].Load()) }
 
-// followMasters asks a cluster for its masters in the background, if it is time.
+// followMasters queries a cluster for its masters in the background, if a query is due.
 func (c *Connection) followMasters() {
 	cluster, next := c.up.Load().cluster, c.masters.next.Load()
 	if cluster == nil || int64(c.elapsed()) < next || !c.masters.next.CompareAndSwap(next, math.MaxInt64) {
@@ -39,7 +40,7 @@ func (c *Connection) followMasters() {
 	}()
 }
 
-// set gives each slot range of one master the queue of that master's first one.
+// set assigns the slot ranges of each master to the queue of that master's first slot range.
 func (m *masters) set(shares []Share) {
 	first := map[string]int{}
 	for i := range m.queues {
@@ -53,7 +54,7 @@ func (m *masters) set(shares []Share) {
 	}
 }
 
-// masterOf returns the master that has all slots of a range, or "" if there is none.
+// masterOf returns the master that has all slots of slotRange, or "" if there is no such master.
 func masterOf(slotRange int, shares []Share) string {
 	const width = keys.Slots / Ranges
 	i := slices.IndexFunc(shares, func(s Share) bool { return s.First <= slotRange*width && slotRange*width+width-1 <= s.Last })

@@ -6,16 +6,17 @@ import (
 	"time"
 )
 
-// A Report is what a limiter reports in addition to decisions, mostly about an outage. An outage
-// starts when the first slot range is out, and ends when none has been out for a second.
+// A Report is an event that a limiter reports in addition to its decisions, usually one of an
+// outage. An outage starts when a first slot range goes out, and ends when no slot range has been
+// out for a second.
 type Report struct {
-	Kind      string   // about an outage: OutageBegan, OutageChanged or OutageEnded
-	SlotRange int      // the one that went out or came back last
-	Out       int      // how many are out
+	Kind      string   // in an outage: OutageBegan, OutageChanged or OutageEnded
+	SlotRange int      // the slot range that went out or came back last
+	Out       int      // how many slot ranges are out
 	Failure   *Failure // why the range went out; nil if it came back
 }
 
-// The kinds of a Report about an outage.
+// The kinds of a Report on an outage.
 const (
 	OutageBegan   = "outage began"
 	OutageChanged = "outage changed"
@@ -23,27 +24,27 @@ const (
 )
 
 const (
-	// calmTime is how long no slot range may be out before an outage ends: during one, some come
-	// back and go out again.
+	// calmTime is how long all slot ranges must have been back before an outage ends. During an
+	// outage, slot ranges often come back and go out again.
 	calmTime = time.Second
 
-	// idleTime is how long ago a slot range that is out must have failed to be ignored once another
-	// one has come back. No caller asks about its events: otherwise there would be a call each
-	// second.
+	// idleTime is the time since the last failure after which a slot range that is out is ignored,
+	// once another slot range has come back. Nobody uses it any more: otherwise there would be a
+	// probe each second.
 	idleTime = 5 * time.Second
 )
 
-// outage is the outage of a limiter.
+// outage tracks which of a limiter's slot ranges are out.
 type outage struct {
 	report func(context.Context, Report)
 
 	mu     sync.Mutex        // held during report, so that observers see reports in order
-	failed [Ranges]time.Time // when a slot range that is out last failed; zero if it is not out
-	lasts  bool              // its start was reported, but not its end
+	failed [Ranges]time.Time // when each slot range that is out last failed; zero if it is not out
+	lasts  bool              // the start of an outage has been reported, but not its end
 	ending *time.Timer
 }
 
-// changed records that a slot range went out or failed again, or came back if failure is nil.
+// changed records that slotRange went out or failed again or, if failure is nil, that it came back.
 func (o *outage) changed(ctx context.Context, slotRange int, failure *Failure) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -66,7 +67,7 @@ func (o *outage) changed(ctx context.Context, slotRange int, failure *Failure) {
 	o.report(ctx, Report{kind, slotRange, after, failure})
 }
 
-// connected records that there is finally a client, and ends the outage at once.
+// connected records that there is now a client, and ends the outage immediately.
 func (o *outage) connected(ctx context.Context) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -76,7 +77,8 @@ func (o *outage) connected(ctx context.Context) {
 	}
 }
 
-// note records when a slot range failed, or that it came back and which others are idle.
+// note records that slotRange failed, or that it came back. In the latter case it also drops slot
+// ranges that are idle.
 func (o *outage) note(slotRange int, failed bool) {
 	now := time.Now()
 	if failed {
@@ -101,7 +103,7 @@ func (o *outage) out() (n int) {
 	return n
 }
 
-// endLater ends the outage after calmTime, unless another slot range goes out before.
+// endLater ends the outage after calmTime, unless a slot range goes out before that.
 func (o *outage) endLater(ctx context.Context, slotRange int) {
 	var timer *time.Timer
 	timer = time.AfterFunc(calmTime, func() {

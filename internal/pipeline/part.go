@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// A part is what a script call does for one key: for one request, or for several merged ones.
+// A part is the portion of a script call that serves one request, or several merged requests for
+// the same key.
 type part struct {
 	first, last *Request
-	units       int64 // total of all requests
-	merged      bool  // by Request.Merged
-	crowded     bool  // the batch has other parts on the key
+	units       int64 // the total of all its requests
+	merged      bool  // the verb is Request.Merged
+	crowded     bool  // the batch has other parts for the key
 
 	call  *ScriptCall
 	place int // index of the part in the call
@@ -19,11 +20,11 @@ type part struct {
 
 const (
 	maxMerged = 4096 // the most units in one part
-	maxParts  = 64   // the most parts in one script call; with more, the gain is small
+	maxParts  = 64   // the most parts in one script call; the gain from more would be small
 	maxOpen   = 4    // the most script calls that parts can join at a time
 )
 
-// add merges a request into the part, which may be nil. It reports whether it could.
+// add merges r into the part if possible, and reports whether it did. The part may be nil.
 func (p *part) add(r *Request) bool {
 	if p == nil || p.first.Merged == "" || r.Merged == "" || !r.fits(p.first) || p.units+r.Units > maxMerged {
 		return false
@@ -34,8 +35,8 @@ func (p *part) add(r *Request) bool {
 	return true
 }
 
-// merge makes a part of each request, or adds it to the last part on its key. So requests on a key
-// are executed in order of arrival.
+// merge adds each request to the last part for its key if possible, and otherwise makes a new part.
+// So the requests for a key run in order of arrival.
 func (b *batch) merge() {
 	b.parts = slices.Grow(b.parts, len(b.requests))
 	for _, r := range b.requests {
@@ -52,7 +53,7 @@ func (b *batch) merge() {
 	}
 }
 
-// isLast records that a part is the last one on a key.
+// isLast records that p is the last part for key.
 func (b *batch) isLast(p *part, key string) {
 	if before := b.byKey[key]; before != nil {
 		before.crowded, p.crowded = true, true
@@ -60,8 +61,8 @@ func (b *batch) isLast(p *part, key string) {
 	b.byKey[key] = p
 }
 
-// group makes script calls from the parts, and sets their arguments. They are pending, except those
-// whose script is not loaded.
+// group makes script calls from the parts, and sets the arguments of the calls. It makes all calls
+// pending, except those whose script could not be loaded.
 func (b *batch) group() {
 	b.calls = slices.Grow(b.calls, len(b.parts))
 	for i := range b.parts {
@@ -87,14 +88,15 @@ func (b *batch) newCall(p *part) *ScriptCall {
 	return c
 }
 
-// callOf returns a script call for a part.
+// callOf returns a new script call for p.
 func callOf(p *part) ScriptCall {
 	joint := p.first.Joint
 	return ScriptCall{first: p.first, joint: joint != nil, each: joint != nil && joint.Each}
 }
 
-// callFor returns the script call of the same limiter that a part joins, or nil if it starts a new
-// one. A key with several parts has separate calls, so that these stay in order.
+// callFor returns the script call that p can join, or nil if p needs a new call. Only parts of the
+// same limiter share a call. If a key has several parts, each part has its own call, so that the
+// parts stay in order.
 func (b *batch) callFor(p *part) *ScriptCall {
 	if len(b.open) == 0 || p.merged || p.crowded || p.first.OneKey {
 		return nil
@@ -112,7 +114,8 @@ func (b *batch) callFor(p *part) *ScriptCall {
 	return b.open[i]
 }
 
-// prepare sets the arguments of the script calls.
+// prepare sets the arguments of all script calls, and makes them pending if their scripts are
+// loaded.
 func (b *batch) prepare() {
 	keys, units := 0, 0
 	for i := range b.calls {
@@ -146,7 +149,7 @@ func (b *batch) prepare() {
 	}
 }
 
-// prepare sets the command and its arguments, except what is in keys and units.
+// prepare sets the command and its arguments. The caller fills in keys and units.
 func (c *ScriptCall) prepare(keys, units []string) {
 	r := c.first
 	c.Command, c.Keys, c.Verb, c.Time, c.Units, c.Rest = "EVALSHA", keys, r.Verb, r.Time, units, r.Rest
@@ -155,7 +158,7 @@ func (c *ScriptCall) prepare(keys, units []string) {
 	}
 }
 
-// deliver gives each caller its part of the reply. It reports whether callers had left.
+// deliver passes each caller its part of the reply. It reports whether any caller had left.
 func (p *part) deliver(now time.Duration) (left bool) {
 	reply, err := p.call.replyTo(p.place)
 	if p.first.Joint != nil {
@@ -180,17 +183,17 @@ func (p *part) deliver(now time.Duration) (left bool) {
 	return left
 }
 
-// repeats reports whether the script call did not run and can be sent once more: with its source,
-// or key by key.
+// repeats reports whether the script call did not run and can be sent again: with the script's
+// source, or separately for each part.
 func (c *ScriptCall) repeats() bool {
 	return c.err != nil && !c.repeated && (isNoScript(c.err) || c.parts > 1 && refusesKeys(c.err))
 }
 
-// brings reports whether the call sends the source of a script.
+// brings reports whether the call contains the source of s.
 func (c *ScriptCall) brings(s *Script) bool { return c.Command == "EVAL" && c.first.Script.same(s) }
 
-// divide makes a script call for each part of those calls that could not be sent as one. Their
-// error proves that nothing ran.
+// divide makes a separate script call for each part of those calls that a server refused because of
+// their keys. The refusal proves that nothing ran.
 func (b *batch) divide() (singles []*ScriptCall) {
 	for i := range b.parts {
 		p := &b.parts[i]

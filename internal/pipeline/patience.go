@@ -9,18 +9,19 @@ import (
 )
 
 // patience is how long a caller waits for Redis: for the timeout, or until the deadline of its
-// context. If the deadline comes first, the caller checks shortly before it whether Redis is
-// silent, and then leaves, so that it can still decide without Redis: a tenth of its time before,
-// from minMargin to maxMargin. A caller that has less than minPatience, or no time until a silence
-// would last long enough, does not check. Otherwise clients that choose their deadlines could make
-// the Fallback decide although Redis is healthy.
+// context. If the deadline comes first, the caller checks shortly before the deadline whether Redis
+// is silent. If it is, the caller leaves, so that there is still time to decide without Redis. The
+// check is a tenth of the caller's time before the deadline, but at least minMargin and at most
+// maxMargin. A caller does not check if it has less than minPatience, or too little time for a
+// silence to count as a failure. Otherwise clients that choose their deadlines could make the
+// Fallback decide although Redis is healthy.
 type patience struct {
-	left  time.Duration // until the caller leaves, or checks
+	left  time.Duration // time until the caller leaves, or checks
 	timed bool          // a timer ends the wait, not the context
-	early bool          // it ends before the deadline of the context, if Redis is silent
+	early bool          // the wait ends before the context's deadline, if Redis is silent
 	over  bool          // the deadline has passed
 
-	deadline time.Duration // time until the deadline of the context, if early
+	deadline time.Duration // time until the context's deadline, if early
 	least    time.Duration // how long a silence must last, if early
 }
 
@@ -30,8 +31,9 @@ const (
 	minPatience = 5 * time.Millisecond
 )
 
-// newPatience returns the patience of a call with this context and timeout. A negative timeout
-// never passes. least is how long a silence must last, and silent how long one has lasted.
+// newPatience returns the patience of a call with the given context and timeout. A negative timeout
+// means no timeout. A silence counts as a failure once it has lasted for least; so far it has
+// lasted for silent.
 func newPatience(ctx context.Context, timeout, least, silent time.Duration) patience {
 	deadline, dated := ctx.Deadline()
 	if !dated {
@@ -45,17 +47,17 @@ func newPatience(ctx context.Context, timeout, least, silent time.Duration) pati
 	return patience{left: early, timed: true, early: true, deadline: left, least: least}
 }
 
-// until returns the patience of a call that waits for the timeout, or until its context ends, which
-// is at a deadline or never.
+// until returns the patience of a call that waits until timeout or deadline has passed, whichever
+// is sooner. If there is no deadline, the given deadline is very long.
 func until(timeout, deadline time.Duration) patience {
-	if timeout >= 0 && (timeout <= deadline || deadline <= 0) { // a deadline that has passed may not have ended the context yet
+	if timeout >= 0 && (timeout <= deadline || deadline <= 0) { // the context may not be done yet although its deadline has passed
 		return patience{left: timeout, timed: true}
 	}
 	return patience{left: deadline}
 }
 
-// timer returns a channel that receives the time when a timer ends the patience, and a function
-// that stops the timer.
+// timer starts a timer that ends the wait. It returns the timer's channel, and a function that
+// stops the timer. If no timer ends the wait, the channel is nil.
 func (p patience) timer() (over <-chan time.Time, stop func()) {
 	if !p.timed {
 		return nil, func() {}
@@ -64,34 +66,34 @@ func (p patience) timer() (over <-chan time.Time, stop func()) {
 	return t.C, func() { t.Stop() }
 }
 
-// later returns the patience of an early call that has found Redis not silent.
+// later returns the patience of a call that checked early and found that Redis is not silent.
 func (p patience) later(timeout time.Duration) patience {
 	later := until(timeout, p.deadline)
 	later.deadline, later.least = p.deadline, p.least
 	return later
 }
 
-// atDeadline returns the patience of an early call that is over at the deadline.
+// atDeadline returns the patience of a call whose deadline has passed.
 func (p patience) atDeadline() patience {
 	p.left, p.timed, p.early, p.over = p.deadline, false, true, true
 	return p
 }
 
-// leastWhen returns how long a silence must have lasted to be a failure when the patience ended
-// after elapsed. If that is late, the process is so busy that it notices replies late, too.
+// leastWhen returns how long a silence must have lasted to count as a failure, if the patience
+// ended after elapsed. If it ended late, the process is so busy that it also notices replies late.
 func (p patience) leastWhen(elapsed time.Duration) time.Duration {
 	return p.least + slowness*(elapsed-p.left)
 }
 
-// expired is the cause of a failure when the patience ended.
+// expired is the cause of a failure if the caller's patience ended.
 type expired struct {
 	after  time.Duration
-	early  bool // it ended because of the deadline of the context
-	over   bool // that deadline has passed
+	early  bool // the patience ended because of the context's deadline
+	over   bool // the context's deadline has passed
 	unsent bool
 }
 
-// expired returns the cause of a failure when the patience has ended.
+// expired returns the cause of a failure after the patience has ended.
 func (p patience) expired() *expired { return &expired{after: p.left, early: p.early, over: p.over} }
 
 func (e *expired) Error() string {
@@ -111,16 +113,16 @@ func (e *expired) Error() string {
 // Is reports whether target is context.DeadlineExceeded and the context's deadline is the cause.
 func (e *expired) Is(target error) bool { return e.early && target == context.DeadlineExceeded }
 
-// Timeout returns true: this is a timeout, as for the errors of package net.
+// Timeout returns true, as it does for the timeout errors of package net.
 func (e *expired) Timeout() bool { return true }
 
-// IsExpired reports whether err says that a patience ended, as opposed to a caller that left.
+// IsExpired reports whether err means that a caller's patience ended, and not that the caller left.
 func IsExpired(err error) bool {
 	var e *expired
 	return errors.As(err, &e)
 }
 
-// waitedInFull reports whether err says that a caller waited for the whole timeout.
+// waitedInFull reports whether err means that a caller waited for the whole timeout.
 func waitedInFull(err error) bool {
 	var e *expired
 	return errors.As(err, &e) && !e.early

@@ -12,39 +12,41 @@ import (
 )
 
 // A proof shows that one server has all keys of a limiter. Only then does a script call for several
-// of them count each where calls for it alone look for it. A proxy can divide the keys among
-// servers, and still send such a call to the server of its first key, without an error. It can do
-// so only for limiters of some names. So nothing is assumed: see probe.lua.
+// keys count each key where a call for that key alone would count it. A proxy can distribute keys
+// over several servers and still send a call for several keys to the server of the first key,
+// without an error. It can even do so for limiters of some names only. So nothing is assumed: see
+// probe.lua.
 //
-// A proof for two names shows that one server has the keys of both, for calls for keys of several
-// limiters.
+// A proof with two names shows that one server has the keys of both limiters. Script calls for keys
+// of several limiters need such proofs.
 type proof struct {
 	conn  *Connection
 	names []string // of limiters
 
 	mu      sync.Mutex
 	found   bool          // the last attempt succeeded
-	losses  int64         // the number of the Connection's losses when it started
+	losses  int64         // the Connection's losses when that attempt started
 	running bool          // an attempt is running
-	next    time.Duration // when the next attempt may start, relative to the creation of the Connection
-	pause   time.Duration // before next, after a failure
+	next    time.Duration // the earliest time for the next attempt, relative to the creation of the Connection
+	pause   time.Duration // the last pause after a failure; 0 after a success
 }
 
 const (
-	proofRenewal  = 10 * time.Second // a proof is renewed after this time, and holds for the same time again
-	minProofPause = time.Second      // after a failure; doubled each time
+	proofRenewal  = 10 * time.Second // a proof is renewed after this time, and holds for twice this time
+	minProofPause = time.Second      // after the first failure; doubled after each further one
 	maxProofPause = time.Minute
 
-	// If one of many servers has a twentieth of the keys, 64 keys miss it in 4 % of all proofs, and
-	// 256 in 2 of a million. A renewal needs fewer, because it uses new ones each time.
+	// If one of several servers has a twentieth of the keys, 64 random keys miss that server in 4%
+	// of all proofs, and 256 keys in two out of a million. A renewal needs fewer keys, because each
+	// renewal uses new ones.
 	firstProbes   = 256
 	renewalProbes = 64
 )
 
 var probeScript = NewScript(lua.Probe)
 
-// holds reports whether it is proved that one server has all keys. If a proof is due, holds starts
-// one in the background.
+// holds reports whether it is currently proved that one server has all keys. If an attempt is due,
+// holds starts it in the background.
 func (p *proof) holds() bool {
 	if p.conn.up.Load().cluster != nil {
 		return false
@@ -63,7 +65,7 @@ func (p *proof) holds() bool {
 	return holds
 }
 
-// make attempts a proof. It fails if a connection was lost since the count was losses.
+// make attempts a proof. The attempt fails if the Connection's count of losses is no longer losses.
 func (p *proof) make(renews bool, losses int64) {
 	n := firstProbes
 	if renews {
@@ -80,15 +82,15 @@ func (p *proof) make(renews bool, losses int64) {
 	}
 }
 
-// fail sets when to try again. The mutex must be held.
+// fail ends the proof, and sets when to try again. The caller must hold the mutex.
 func (p *proof) fail(now time.Duration) {
 	p.pause = min(max(2*p.pause, minProofPause), maxProofPause)
 	p.found, p.next = false, now+p.pause
 }
 
-// noteLoss ends proofs after a call: all proofs of the Connection if it got no reply, since the
-// next connection may lead elsewhere, and those of the limiter if a server refused it because of
-// its keys.
+// noteLoss ends proofs after a failed call. If the call got no reply, it ends all proofs of the
+// Connection, since the next connection may lead to another server. If a server refused the call
+// because of its keys, it ends the limiter's proof.
 func (c *ScriptCall) noteLoss(conn *Connection) {
 	switch {
 	case c.err == nil || errors.Is(c.err, context.Canceled):
@@ -99,15 +101,15 @@ func (c *ScriptCall) noteLoss(conn *Connection) {
 	}
 }
 
-// refuted records that a server refused a call because of its keys.
+// refuted ends the proof because a server refused a call for several keys.
 func (p *proof) refuted() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fail(p.conn.elapsed())
 }
 
-// findsProbes marks n new keys of limiters of these names with one script call, and reports whether
-// calls for each of them find the marks.
+// findsProbes marks n new keys of the named limiters in one script call. It reports whether
+// separate calls for each key find all marks.
 func (c *Connection) findsProbes(names []string, n int) bool {
 	ctx, client, value := context.Background(), c.client(), rand.Text()
 	if probeScript.load(ctx, client) != nil {

@@ -7,57 +7,58 @@ import (
 	"time"
 )
 
-// A few senders serve a queue. Each takes all queued requests, so that requests made at the same
-// time share a batch. If others are in flight, or if nothing is queued, a sender first yields and
-// lets callers run. Large batches cost the client and the server less, and keeping a sender costs
-// less than starting one. More senders would make smaller batches. With only one, client and server
-// would wait for each other. Each further limiter with requests adds one, so that calls to several
-// limiters at once share a round trip.
+// A few senders serve each queue. A sender takes all queued requests, so that requests made at the
+// same time share a batch. If enough other requests are queued or in flight, or if nothing is
+// queued, a sender first yields and lets callers run. Large batches cost the client and the server
+// less, and keeping a sender costs less than starting a new one. With more senders, batches would
+// be smaller. With only one sender, client and server would wait for each other. Each further
+// limiter that has requests adds one sender, so that simultaneous calls to several limiters take
+// the same round trip.
 const (
-	maxSenders     = 4   // while one limiter has requests
-	mostSenders    = 16  // however many limiters have requests
+	maxSenders     = 4   // while only one limiter has requests
+	mostSenders    = 16  // regardless of how many limiters have requests
 	yieldThreshold = 3   // a sender yields if at least this many requests are queued or in flight
-	maxBatch       = 128 // requests, so that the server soon serves others, and replies come soon
+	maxBatch       = 128 // the most requests, so that replies come soon and the server can serve other clients
 )
 
-// While other goroutines use all cores, a sender that yields waits for each of them, and the
-// callers of the next batch wait with it. After a slow yield, senders do not yield for some time.
+// If other goroutines use all cores, a sender that yields waits for all of them, and the callers of
+// the next batch wait too. After a slow yield, senders do not yield for some time.
 const (
 	slowYield  = 15 * time.Millisecond // Go lets a busy goroutine run for 10 ms at a time
 	yieldPause = 20                    // senders do not yield for this many times the duration of a slow yield
 )
 
-// A queue holds the lanes whose requests wait for a sender: those of the slot ranges of one master,
-// or of one slot range while its master is not known. Senders are goroutines that end when nothing
-// waits.
+// A queue holds the lanes whose requests wait for a sender. It serves all slot ranges of one
+// master, or a single slot range while the masters are unknown. Senders are goroutines that end
+// when no requests wait.
 type queue struct {
 	conn  *Connection
-	serve func() // the method run, bound once so that starting a sender allocates nothing
+	serve func() // the bound method run, stored so that starting a sender does not allocate
 
 	mu       sync.Mutex
-	lanes    []*lane // with waiting requests, in the order in which senders take from them
-	waiting  int     // requests in these lanes
-	inFlight int     // number of requests that senders have taken, except senders that were replaced
+	lanes    []*lane // lanes that have waiting requests, in the order in which senders take from them
+	waiting  int     // number of waiting requests in lanes
+	inFlight int     // number of requests that senders have taken, except those of replaced senders
 	busy     int     // number of lanes that have requests waiting or in flight
 	senders  int
-	yielding int           // number of senders that let callers run, and then take what is queued
-	yieldAt  time.Duration // when senders may yield again
+	yielding int           // number of senders that are letting callers run before they take requests
+	yieldAt  time.Duration // the earliest time for the next yield
 
 	silence silence
 
 	_ [64]byte // keeps neighbours off the same cache line
 }
 
-// A lane holds the requests of a limiter that wait in a queue. The mutex of the queue guards it.
+// A lane holds one limiter's requests that wait in a queue. The queue's mutex guards it.
 type lane struct {
 	pipeline *Pipeline
 	queue    *queue
 	waiting  []*Request // requests that no sender has taken
-	leavers  int        // number of callers of waiting requests that have left
-	busy     int        // requests that wait or that senders have taken
+	leavers  int        // number of waiting requests whose callers have left
+	busy     int        // number of requests that wait or are in flight
 }
 
-// put appends a request to its lane, and starts a sender unless one will take it at once.
+// put appends r to its lane. It starts a sender if necessary.
 func (q *queue) put(r *Request) {
 	r.next = nil
 	r.state.Store(queued)
@@ -73,7 +74,7 @@ func (q *queue) put(r *Request) {
 	q.startSender()
 }
 
-// occupy adds n to the requests of a lane that wait or are in flight.
+// occupy adds n to the number of requests in l that wait or are in flight.
 func (q *queue) occupy(l *lane, n int) {
 	if l.busy == 0 {
 		q.busy++
@@ -84,7 +85,7 @@ func (q *queue) occupy(l *lane, n int) {
 }
 
 // startSender starts a sender if requests wait, no sender is about to take them, and there are not
-// too many.
+// too many senders yet.
 func (q *queue) startSender() {
 	if q.waiting > 0 && q.yielding == 0 && q.senders < min(maxSenders-1+q.busy, mostSenders) {
 		q.senders++
@@ -92,18 +93,18 @@ func (q *queue) startSender() {
 	}
 }
 
-// run sends batches until the queue is empty, or until another sender has replaced this one,
-// because its batch hung and callers left.
+// run sends batches until the queue is empty, or until another sender replaces this one because
+// callers have left a batch that got no reply.
 func (q *queue) run() {
 	b := q.conn.newBatch(q)
 	for q.take(b) {
 		q.conn.followMasters()
-		b.load() // before the claim: until then, nothing is sent for callers that leave
+		b.load() // before the claim, because requests whose callers leave before it are not sent
 		b.claim()
 		b.merge()
 		b.group()
 		replaced := false
-		for again := true; again; { // certain replies are delivered before anything is sent again
+		for again := true; again; { // final replies are delivered before calls are sent again
 			b.send()
 			again = b.repeat()
 			replaced = b.deliver() || replaced
@@ -116,8 +117,8 @@ func (q *queue) run() {
 	q.conn.batches.Put(b)
 }
 
-// take moves requests to an empty batch. If there are none, it removes the sender from the count,
-// and returns false.
+// take moves requests from the queue to b, whose previous requests are done. If there are none, it
+// returns false, and the sender no longer counts.
 func (q *queue) take(b *batch) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -125,7 +126,7 @@ func (q *queue) take(b *batch) bool {
 	if q.waiting == 0 || q.waiting+q.inFlight >= yieldThreshold {
 		q.yield()
 	}
-	if 0 < q.waiting && q.waiting < q.inFlight { // a larger batch is worth more
+	if 0 < q.waiting && q.waiting < q.inFlight { // wait a little longer for a larger batch
 		q.yield()
 	}
 	for q.waiting > 0 && b.taken < maxBatch {
@@ -140,7 +141,7 @@ func (q *queue) take(b *batch) bool {
 	return true
 }
 
-// finish records that the requests of a batch are no longer in flight.
+// finish records that the requests of b are no longer in flight.
 func (q *queue) finish(b *batch) {
 	q.inFlight -= b.taken
 	for _, s := range b.shares {
@@ -149,8 +150,8 @@ func (q *queue) finish(b *batch) {
 	b.taken, b.shares = 0, b.shares[:0]
 }
 
-// takeShare moves at most n requests of the first lane, which then becomes the last one. So a
-// limiter with many requests does not delay others.
+// takeShare moves at most n requests from the first lane to b. The lane then becomes the last one,
+// so that a limiter with many requests does not delay other limiters.
 func (q *queue) takeShare(b *batch, n int) {
 	l := q.lanes[0]
 	n = min(n, len(l.waiting))
@@ -163,7 +164,7 @@ func (q *queue) takeShare(b *batch, n int) {
 	}
 }
 
-// yield lets callers run, unless the last yield was slow and only a short time ago.
+// yield lets callers run, unless a recent yield was slow. It releases the mutex while it yields.
 func (q *queue) yield() {
 	began := q.conn.elapsed()
 	if began < q.yieldAt {
@@ -176,11 +177,11 @@ func (q *queue) yield() {
 	q.mu.Lock()
 	q.yielding--
 	if took := now - began; took > slowYield {
-		q.yieldAt = now + yieldPause*min(took, time.Second) // a suspended machine takes longer
+		q.yieldAt = now + yieldPause*min(took, time.Second) // min, because after a suspend took is very long
 	}
 }
 
-// drop removes the first n requests.
+// drop removes the first n waiting requests.
 func (l *lane) drop(n int) {
 	kept := copy(l.waiting, l.waiting[n:])
 	clear(l.waiting[kept:])
@@ -189,8 +190,8 @@ func (l *lane) drop(n int) {
 	}
 }
 
-// replace removes from the count a sender that hangs with its batch, and starts another if requests
-// wait.
+// replace stops counting the sender of b, which may be blocked, and starts another sender if
+// requests wait.
 func (q *queue) replace(b *batch) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -199,8 +200,8 @@ func (q *queue) replace(b *batch) {
 	q.startSender()
 }
 
-// forget records that the caller of a waiting request has left. While Redis hangs, this bounds a
-// lane by the number of callers that still wait.
+// forget records that the caller of a waiting request has left. It removes such requests when there
+// are many, so that a lane does not grow without bound while Redis hangs.
 func (q *queue) forget(l *lane) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -5,80 +5,83 @@ import (
 	"time"
 )
 
-// A Request asks a script about one key.
+// A Request asks for a script call for one key or, with a Joint, for several keys.
 type Request struct {
-	// The maker of the request sets these before Do, and they do not change.
+	// The creator of the request sets these fields before Do. They do not change.
 
 	Script *Script
 	Key    string
 	Verb   string
-	Time   string   // for the script; empty means the clock of the server
+	Time   string   // for the script; "" means the time of the server
 	Units  int64    // number of units; 0 if the script takes no such argument
 	Rest   []string // the last arguments
-	Reads  bool     // it changes nothing, so it can always be repeated
+	Reads  bool     // the request changes nothing, so it can always be repeated
 
-	// Requests of a Group can share a script call if Script, Verb and Time agree. Those of one
-	// Group have the same Rest. Those on one key merge if they have Merged: the verb for all their
-	// Units, in order of arrival. Those of one limiter on several keys share a call if one server
-	// has all keys. A request without a Group is a separate script call.
+	// Requests of the same Group can share a script call if Script, Verb and Time are equal. All
+	// requests of a Group must have the same Rest. Requests for the same key are merged if they
+	// have Merged, the verb for the total of their Units, in order of arrival. Requests of one
+	// limiter for several keys share a call if one server has all keys. A request without a Group
+	// always has its own script call.
 	Group  string
 	Merged string
-	OneKey bool // the script takes one key at a time, so requests on several keys share no call
+	OneKey bool // the script takes a single key, so requests for different keys do not share a call
 	InText bool // the reply can contain strings instead of integers
 
-	Joint *Joint // for a request for several keys; nil for others
+	Joint *Joint // set if the request is for several keys
 
-	// Do sets these, and they do not change afterwards.
+	// Do sets these fields. They do not change after that.
 
 	call  *call
 	slots *slotRange
 	lane  *lane
-	began time.Duration // when its call started; all times are relative to the creation of the Connection
-	probe bool          // the circuit breaker is open, and this request probes
+	began time.Duration // when the call started; all times are relative to the creation of the Connection
+	probe bool          // this request is a probe of an open circuit breaker
 
-	state atomic.Int32 // see the constants
+	state atomic.Int32 // one of the states below
 
-	// These belong to the sender that moved the request to sent, until it is done.
+	// This field belongs to the sender that moved the request to sent, until the request is done.
 
-	next *Request // the next one merged into the same part, in order of arrival
+	next *Request // the next request in the same part, in order of arrival
 
-	// The sender sets batch and claimed before it moves the request to sent, and the rest when it
-	// is done. From then on they belong to the call, and after Do to the maker of the request. If
-	// the call leaves first, it sets cause, and the sender sets nothing more.
+	// The sender sets batch and claimed before it moves the request to sent, and the other fields
+	// when the request is done. After that, the fields belong to the call, and after Do to the
+	// creator of the request. If the call leaves before the request is done, the call sets cause,
+	// and the sender sets nothing more.
 
 	batch   *batch
 	claimed time.Duration
 	doneAt  time.Duration
 	cause   error // why there is no Reply
 
-	Reply []int64        // of the script, for the key: shared by all requests that merged
-	Texts map[int]string // strings in the Reply, by their indices, if InText
-	First int64          // how many units of other requests come before those of this one in a merged call
+	Reply []int64        // the script's reply for the key, shared by all merged requests
+	Texts map[int]string // if InText: strings in the Reply, by their indices
+	First int64          // how many units of other merged requests come before the units of this request
 	Trace Trace
 	Err   error // why there is no Reply, and whether the script may have run
 }
 
 // A Trace records how a request was sent, even if it got no reply.
 type Trace struct {
-	SlotRange int           // which sixty-fourth of the hash slots
-	InRedis   time.Duration // from sending to reply
-	Merged    bool          // one reply answers several requests of one unit each, by Request.Merged
-	Batch     int           // requests in the batch
-	Failure   *Failure      // why Redis did not answer; nil if it did; set by the caller of Do
+	SlotRange int           // the slot range: which sixty-fourth of the hash slots
+	InRedis   time.Duration // time from sending to the reply
+	Merged    bool          // the reply answers several merged units; its verb is Request.Merged
+	Batch     int           // number of requests in the batch
+	Failure   *Failure      // why Redis did not answer, or nil; set by the caller of Do
 }
 
-// The states of a request. The call moves it from idle to queued, and from done to idle. A sender
-// moves it from queued to sent, and from sent to done. The call can also move it from queued or
-// sent to left. It changes hands by compare-and-swap, so that either the sender or the call has it.
+// The states of a request. The call moves a request from idle to queued, and from done to idle. A
+// sender moves it from queued to sent, and from sent to done. The call can also move it from queued
+// or sent to left. Transitions for which sender and call compete use compare-and-swap, so that only
+// one of them owns the request.
 const (
 	idle   = iota // neither queued nor in flight
-	queued        // no sender has taken it
-	sent          // in a batch
-	done          // its batch is done, and its call is being notified
-	left          // its caller no longer waits for it
+	queued        // no sender has taken the request
+	sent          // the request is in a batch
+	done          // the batch is done, and the call is being notified
+	left          // the caller no longer waits for the request
 )
 
-// Sent returns the verb of the script call that the Reply answers.
+// Sent returns the verb that was sent: Merged if the request was merged, and Verb otherwise.
 func (r *Request) Sent() string {
 	if r.Trace.Merged {
 		return r.Merged
@@ -86,20 +89,20 @@ func (r *Request) Sent() string {
 	return r.Verb
 }
 
-// Free returns a request of NewRequest for reuse, unless a sender may still hold it.
+// Free makes a request from NewRequest available for reuse, unless a sender may still hold it.
 func (r *Request) Free() { r.call.free() }
 
-// Explain adds to an error of the request whether the script may have run. The scripts write last
-// and once, so an error reply means that they changed nothing.
+// Explain adds to err, an error of the request, whether the script may have run. Each script writes
+// only once, as its last step, so an error reply means that it changed nothing.
 func (r *Request) Explain(err error) error { return explain(err, r.name(), r.Reads) }
 
-// fits reports whether the request can share a script call with another.
+// fits reports whether r can share a script call with other.
 func (r *Request) fits(other *Request) bool {
 	return r.Group != "" && r.Group == other.Group && r.Verb == other.Verb && r.Time == other.Time && r.Script.same(other.Script)
 }
 
-// isUnanswered reports whether no server has replied for this long to any request of the queue, or
-// for much longer to this one.
+// isUnanswered reports whether no request in the queue has got a reply for the time least, or this
+// request has got none for slowReply times as long.
 func (r *Request) isUnanswered(now, least time.Duration) bool {
 	switch state := r.state.Load(); {
 	case state == sent && now-r.claimed >= slowReply*least:
@@ -111,8 +114,8 @@ func (r *Request) isUnanswered(now, least time.Duration) bool {
 }
 
 // arriveLate records the outcome of a request whose caller has left. A reply within the timeout is
-// a success, even if the caller had less time. After a later one, a probe shows whether replies
-// come in time again.
+// a success, even if the caller had less time. A reply after the timeout only brings the next probe
+// forward, to find out whether replies arrive in time again.
 func (r *Request) arriveLate(err error, now time.Duration) {
 	r.slots.abandoned.Add(-1)
 	c := r.call
@@ -128,7 +131,8 @@ func (r *Request) arriveLate(err error, now time.Duration) {
 	}
 }
 
-// ranges yields the slot range of the request, and those of the other limiters of a Joint.
+// ranges yields the request's slot range and, if there is a Joint, the same slot range of the other
+// limiters.
 func (r *Request) ranges(yield func(*slotRange) bool) {
 	if !yield(r.slots) || r.Joint == nil {
 		return
@@ -140,9 +144,9 @@ func (r *Request) ranges(yield func(*slotRange) bool) {
 	}
 }
 
-// isAllowed reports whether the circuit breakers let the request through. Otherwise it sets the
-// error. A Joint probes those that are open once all of them are due: a probe of one would be lost
-// while it waits for another.
+// isAllowed reports whether the circuit breakers allow the request. If not, it sets the error. A
+// request with a Joint can probe open breakers only when all of them are due for a probe. Otherwise
+// the probe of one breaker would be wasted while another breaker still blocks the request.
 func (r *Request) isAllowed() bool {
 	for slots := range r.ranges {
 		if !slots.isDue(r.began) {
@@ -160,14 +164,14 @@ func (r *Request) isAllowed() bool {
 	return true
 }
 
-// failed counts a failure in the circuit breaker.
+// failed counts a failure in the circuit breakers of the request.
 func (r *Request) failed(now time.Duration, cause error, together bool) {
 	for slots := range r.ranges {
 		slots.failed(r.call.ctx, r.began, now, cause, together)
 	}
 }
 
-// deliver gives the call the outcome of its request. It returns false if the call has left.
+// deliver passes the outcome of the request to its call. It returns false if the call has left.
 func (r *Request) deliver(trace Trace, reply []int64, first int64, err error, now time.Duration) bool {
 	call := r.call
 	if !r.state.CompareAndSwap(sent, done) {

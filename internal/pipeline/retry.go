@@ -5,30 +5,30 @@ import (
 	"time"
 )
 
-// Retries of requests that certainly did not run.
+// The timing of retries. Only requests that certainly did not run are retried.
 const (
-	minBackoff   = 5 * time.Millisecond  // before the first retry; doubled each time
+	minBackoff   = 5 * time.Millisecond  // before the first retry; doubled for each further one
 	maxBackoff   = 40 * time.Millisecond // the longest backoff
-	maxRetryTime = time.Second           // a call does not retry for longer
+	maxRetryTime = time.Second           // how long after its start a call may still retry
 )
 
-// retries holds the retries of a call.
+// retries holds a call's state for retries.
 type retries struct {
-	unrun   []*Request       // requests that did not run, and are sent again after the backoff
+	unrun   []*Request       // requests that did not run, to be sent again after the backoff
 	backoff time.Duration    // the next backoff
-	sentAt  time.Duration    // when requests were last sent
-	slowest time.Duration    // the longest time that a request took that did not run
-	timer   *time.Timer      // created for the first backoff
-	due     <-chan time.Time // when the backoff ends; nil while there is nothing to retry
+	sentAt  time.Duration    // when the call last sent requests
+	slowest time.Duration    // the longest time until a request turned out not to have run
+	timer   *time.Timer      // created on first use
+	due     <-chan time.Time // receives when the backoff ends; nil while there is nothing to retry
 }
 
-// begin prepares for a call that starts now.
+// begin resets t for a call that starts at the time now.
 func (t *retries) begin(now time.Duration) {
 	t.unrun, t.backoff, t.sentAt, t.slowest = nil, minBackoff, now, 0
 }
 
-// retriesLater reports whether a request that did not run is sent again. If so, the call waits for
-// the backoff first. A Connection that was closed stays closed.
+// retriesLater reports whether a request that did not run will be sent again. If so, it starts the
+// backoff. On a closed Connection, nothing is sent again.
 func (c *call) retriesLater(r *Request) bool {
 	t, now := &c.retries, r.doneAt
 	t.slowest = max(t.slowest, now-t.sentAt)
@@ -41,13 +41,13 @@ func (c *call) retriesLater(r *Request) bool {
 	return true
 }
 
-// hasTime reports whether a retry at some time can be expected to end before the timeout. A retry
-// without a reply would make a certain answer uncertain.
+// hasTime reports whether a retry that starts at the time at can be expected to end before the
+// timeout. If a retry got no reply, an outcome that is now certain would become uncertain.
 func (c *call) hasTime(at time.Duration) bool {
 	return c.end-at >= max(min((c.end-c.began)/4, maxBackoff), 2*c.retries.slowest)
 }
 
-// start starts the wait before the next retry.
+// start starts the backoff before the next retry.
 func (t *retries) start() {
 	if t.timer == nil {
 		t.timer = time.NewTimer(t.backoff)
@@ -57,7 +57,7 @@ func (t *retries) start() {
 	t.due, t.backoff = t.timer.C, min(2*t.backoff, maxBackoff)
 }
 
-// begun reports whether a request did not run.
+// begun reports whether there has been a backoff, because a request did not run.
 func (t *retries) begun() bool { return t.backoff > minBackoff }
 
 func (t *retries) stop() {
@@ -74,8 +74,8 @@ func (t *retries) take() []*Request {
 	return unrun
 }
 
-// retry sends requests again that did not run, unless another request has opened the breaker of the
-// slot range.
+// retry resends the requests that did not run. It settles those for which there is no time left, or
+// whose circuit breaker another request has opened.
 func (c *call) retry() {
 	now := c.conn.elapsed()
 	c.retries.due, c.retries.sentAt = nil, now

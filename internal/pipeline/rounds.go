@@ -7,18 +7,19 @@ import (
 	"time"
 )
 
-// Rounds sends many requests in rounds, each within the timeout. A slot range in which a request
-// got no reply in time, or in which nothing ran, gets no more requests. There must be a client: see
-// Connected.
+// Rounds sends many requests in rounds. The timeout applies to each round. If in a round a request
+// of a slot range gets no reply in time, or none of its requests run, the slot range gets no more
+// requests. There must be a client: see Connected.
 type Rounds struct {
 	pipeline *Pipeline
-	ended    [Ranges]error // why a slot range gets no more requests; nil if it still does
+	ended    [Ranges]error // why each slot range gets no more requests; nil if it still does
 }
 
-// NewRounds returns a series that has not started.
+// NewRounds returns a Rounds that has not sent anything yet.
 func (p *Pipeline) NewRounds() *Rounds { return &Rounds{pipeline: p} }
 
-// Do sends requests, and waits until all have a Reply or an Err, the timeout passes, or ctx ends.
+// Do sends one round of requests, and waits until each request has a Reply or an Err, the timeout
+// passes, or ctx is done.
 func (s *Rounds) Do(ctx context.Context, timeout time.Duration, requests []*Request) {
 	if requests = s.open(requests); len(requests) == 0 {
 		return
@@ -34,7 +35,8 @@ func (s *Rounds) Do(ctx context.Context, timeout time.Duration, requests []*Requ
 	s.end(requests)
 }
 
-// open returns the requests whose slot range has not ended, and sets the error of the others.
+// open returns the requests whose slot ranges still get requests, and sets the errors of the
+// others.
 func (s *Rounds) open(requests []*Request) (open []*Request) {
 	for _, r := range requests {
 		r.Trace.SlotRange = s.pipeline.Range(r.Key)
@@ -45,7 +47,7 @@ func (s *Rounds) open(requests []*Request) (open []*Request) {
 	return open
 }
 
-// end ends the slot ranges that must get no more requests.
+// end records which slot ranges get no more requests after a round.
 func (s *Rounds) end(requests []*Request) {
 	var ran [Ranges]bool
 	for _, r := range requests {

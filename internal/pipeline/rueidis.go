@@ -12,7 +12,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// rueidisClient is the Client for a rueidis.Client.
+// rueidisClient is a Client that uses a rueidis.Client.
 type rueidisClient struct {
 	rueidis.Client
 	own     bool        // Close closes the Client
@@ -20,7 +20,7 @@ type rueidisClient struct {
 	buffers sync.Pool   // unused *rueidis.Commands
 }
 
-// rueidisCluster is the Client for a rueidis.Client of a cluster.
+// rueidisCluster is a Client that uses a rueidis.Client for a cluster.
 type rueidisCluster struct{ rueidisClient }
 
 func newRueidisClient(client rueidis.Client, own bool) Client {
@@ -30,7 +30,7 @@ func newRueidisClient(client rueidis.Client, own bool) Client {
 	return &rueidisClient{Client: client, own: own}
 }
 
-// Close closes the client if the Connection dialled it.
+// Close closes the rueidis.Client if the Connection dialed it.
 func (r *rueidisClient) Close() {
 	if r.own {
 		r.closed.Store(true)
@@ -38,8 +38,8 @@ func (r *rueidisClient) Close() {
 	}
 }
 
-// Send sends script calls as one pipeline for each server, and answers each of them. After Close,
-// it sends nothing, because the error of a closed rueidis.Client would not say so.
+// Send sends script calls, as one pipeline per server, and answers each of them. After Close, it
+// sends nothing: the error of a closed rueidis.Client does not show that it was closed.
 func (r *rueidisClient) Send(ctx context.Context, calls []*ScriptCall) {
 	if r.closed.Load() {
 		for _, c := range calls {
@@ -63,7 +63,7 @@ func (r *rueidisClient) Send(ctx context.Context, calls []*ScriptCall) {
 		answer(calls[i], result)
 		broken = broken || result.NonRedisError() != nil
 	}
-	if broken { // rueidis may still be writing these
+	if broken { // rueidis may still be writing these commands
 		return
 	}
 	clear(*buffer)
@@ -75,8 +75,8 @@ func (r *rueidisClient) build(c *ScriptCall) rueidis.Completed {
 	return r.B().Arbitrary(c.Command, c.Script, strconv.Itoa(len(c.Keys))).Keys(c.Keys...).Args(c.Verb, c.Time).Args(c.Units...).Args(c.Rest...).Build()
 }
 
-// answer gives a script call the integers and strings of a reply. RedisResult.AsIntSlice would
-// accept a null or an array instead of an integer.
+// answer passes the integers and strings of a reply to c. It does not use RedisResult.AsIntSlice,
+// which would accept a null or an array in place of an integer.
 func answer(c *ScriptCall, result rueidis.RedisResult) {
 	values, err := result.ToArray()
 	raw := make([]int64, len(values))
@@ -97,8 +97,9 @@ func (r *rueidisClient) Load(ctx context.Context, source string) (string, error)
 	return hash, translate(err)
 }
 
-// Shares returns which master has which slots. The reply to CLUSTER SLOTS lists first and last
-// slot, and for each node its address, port and ID, the master first.
+// Shares returns the slot ranges, each with its master. For each range, the reply to CLUSTER SLOTS
+// lists the first and the last slot, and then the address, port and ID of each node, beginning with
+// the master.
 func (r *rueidisCluster) Shares(ctx context.Context) ([]Share, error) {
 	all, err := r.Do(ctx, r.B().ClusterSlots().Build()).ToArray()
 	shares := make([]Share, len(all))
@@ -123,7 +124,7 @@ func shareOf(m rueidis.RedisMessage) (Share, error) {
 	return Share{int(first), int(last), id}, err
 }
 
-// Get returns a copy of the contents of a key.
+// Get returns a copy of the contents of key.
 func (r *rueidisClient) Get(ctx context.Context, read Read, key string, ttl time.Duration) (c Copy, err error) {
 	if r.closed.Load() {
 		return c, &UnsentError{errClosed, ReasonClosed}
@@ -143,14 +144,14 @@ func (r *rueidisClient) Get(ctx context.Context, read Read, key string, ttl time
 	if rueidis.IsRedisNil(err) {
 		err = nil
 	}
-	if errors.Is(err, rueidis.ErrDoCacheAborted) { // the slot moves, or the connection broke
+	if errors.Is(err, rueidis.ErrDoCacheAborted) { // the slot is moving, or the connection broke
 		err = errNoCopy
 	}
 	c.Hit = result.IsCacheHit()
 	return c, translate(err)
 }
 
-// translate converts a rueidis error to one of the errors of Client.
+// translate converts a rueidis error to an error as Client specifies.
 func translate(err error) error {
 	if err == nil {
 		return nil

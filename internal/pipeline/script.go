@@ -8,10 +8,10 @@ import (
 	"github.com/slidegate/slidegate/lua"
 )
 
-// A Script is a Lua script, which servers identify by its hash.
+// A Script is a Lua script. Servers identify it by its hash.
 type Script struct {
 	source string
-	known  atomic.Pointer[string] // its hash; nil in FIPS mode, until a server has computed it
+	known  atomic.Pointer[string] // the hash; nil in FIPS mode, until a server has computed it
 }
 
 // NewScript returns the script with the given source.
@@ -25,7 +25,8 @@ func NewScript(source string) *Script {
 
 func (s *Script) same(other *Script) bool { return s == other || s.source == other.source }
 
-// load makes the hash known. In FIPS mode, where SHA-1 may be forbidden, a server computes it.
+// load makes sure that the hash is known. In FIPS mode, where SHA-1 may be forbidden, a server
+// computes the hash.
 func (s *Script) load(ctx context.Context, client Client) error {
 	if s.known.Load() != nil {
 		return nil

@@ -7,32 +7,35 @@ import (
 	"time"
 )
 
-// A silence distinguishes a server that does not reply from one whose replies this process has not
-// noticed yet, and from callers that wait for their turn. It belongs to a queue.
+// A silence measures how long a queue has been waiting for a reply. It serves to distinguish a
+// server that does not reply from a server whose replies this process has not noticed yet, and from
+// requests that wait in the queue.
 type silence struct {
 	mu      sync.Mutex
 	awaited int           // number of batches in flight
-	since   time.Duration // when something was last sent while nothing else was awaited, or when a reply came
-	usual   time.Duration // how long a reply takes, as a moving average
-	replies int           // number of replies; the first one is not a sample, because the client may connect for it
-	enough  atomic.Int64  // how long a silence must last to be a failure; 0 until there is a sample
+	since   time.Duration // when the last reply came or, if later, when a batch was sent while no other was in flight
+	usual   time.Duration // how long a reply usually takes, as a moving average
+	replies int           // number of replies; the first is not a sample, because the client may have to connect first
+	enough  atomic.Int64  // how long a silence must last to count as a failure; 0 until there is a sample
 }
 
 const (
-	// assumedUsual is how long a reply is assumed to take while that is unknown. The first one can
-	// need five round trips, to connect and to load the script.
+	// assumedUsual is how long a reply is assumed to take until there is a sample. The first reply
+	// can take five round trips, to connect and to load the script.
 	assumedUsual = 50 * time.Millisecond
 
-	// slowness is how many times as long as usual a silence must last to be a failure. slowReply is
-	// how many times that long a single reply can be late while others come.
+	// A silence counts as a failure if it lasts slowness times as long as a reply usually takes.
+	// While other replies arrive, a single reply counts as missing after slowReply times as long as
+	// such a silence.
 	slowness  = 4
 	slowReply = 10
 
-	// crowdTime is how long one caller may keep this process so busy that it notices replies late.
+	// crowdTime is the time allowed for each waiting caller, because a process with many callers
+	// notices replies late.
 	crowdTime = 100 * time.Microsecond
 )
 
-// begin records that something is sent.
+// begin records that a batch is being sent at the time now.
 func (s *silence) begin(now time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,7 +44,8 @@ func (s *silence) begin(now time.Duration) {
 	}
 }
 
-// end records that what was sent at a time is over, and whether a server replied.
+// end records that the batch sent at the time began is no longer in flight, and whether a server
+// replied.
 func (s *silence) end(began, now time.Duration, replied bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,8 +58,8 @@ func (s *silence) end(began, now time.Duration, replied bool) {
 	}
 }
 
-// sample adds the time of a reply to the moving average. The newest counts an eighth. One that took
-// much longer than usual counts less, so that a single stall is soon forgotten.
+// sample adds the duration of a reply to the moving average, with a weight of an eighth. A duration
+// much longer than usual is capped, so that a single stall is soon forgotten.
 func (s *silence) sample(took time.Duration) {
 	if s.replies == 2 {
 		s.usual = took
@@ -64,12 +68,12 @@ func (s *silence) sample(took time.Duration) {
 	s.enough.Store(int64(max(minPatience, slowness*s.usual)))
 }
 
-// least returns how long a silence must last to be a failure.
+// least returns how long a silence must last to count as a failure.
 func (s *silence) least() time.Duration {
 	return cmp.Or(time.Duration(s.enough.Load()), slowness*assumedUsual)
 }
 
-// lasts returns how long a reply has been awaited while none has come.
+// lasts returns how long the queue has been waiting without getting a reply.
 func (s *silence) lasts(now time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,8 +83,9 @@ func (s *silence) lasts(now time.Duration) time.Duration {
 	return now - s.since
 }
 
-// isSilent reports whether no server has replied for least, plus crowdTime for each caller that
-// waits now, or that was waiting when this caller arrived.
+// isSilent reports whether the queue has been waiting without a reply for at least least, plus
+// crowdTime per waiting caller. The number of callers is crowd, or that of the callers waiting now
+// if it is larger.
 func (q *queue) isSilent(now, least time.Duration, crowd int64) bool {
 	lasts := q.silence.lasts(now)
 	return lasts > 0 && lasts >= least+time.Duration(max(crowd, q.conn.callers.Load()))*crowdTime
