@@ -163,7 +163,7 @@ func TestJointUnderLoad(t *testing.T) {
 		limiters[fmt.Sprint("address ", i)] = of("address", "106/1h") // 100 on the free account, 5 on the other, and 1 of 4 callers at a time
 	}
 	var mu sync.Mutex
-	admitted, denied := map[string]int64{}, map[string]int64{}
+	allowed, denied := map[string]int64{}, map[string]int64{}
 	var group sync.WaitGroup
 	for caller := range callers {
 		group.Go(func() {
@@ -179,8 +179,8 @@ func TestJointUnderLoad(t *testing.T) {
 				}
 				mu.Lock()
 				if j.Allowed {
-					admitted[from]++
-					admitted[on]++
+					allowed[from]++
+					allowed[on]++
 				} else if len(j.Decisions) == 1 { // nothing is forgotten within an hour, so the address had room all the time
 					denied[on]++
 				}
@@ -191,12 +191,12 @@ func TestJointUnderLoad(t *testing.T) {
 	group.Wait()
 	for subject, l := range limiters {
 		d := must(l.Peek(t.Context(), subject)) // would count one more unit
-		if used := d.Usage[0].Used; used != min(admitted[subject]+1, d.Usage[0].Limit.Max) || admitted[subject] > d.Usage[0].Limit.Max {
-			t.Errorf("%s counts %+v after %d allowed", subject, d.Usage, admitted[subject])
+		if used := d.Usage[0].Used; used != min(allowed[subject]+1, d.Usage[0].Limit.Max) || allowed[subject] > d.Usage[0].Limit.Max {
+			t.Errorf("%s counts %+v after %d allowed", subject, d.Usage, allowed[subject])
 		}
 	}
-	if admitted["used up"] != 5 || admitted["free"]+denied["free"] != callers*times/4 {
-		t.Errorf("allowed %v, denied %v", admitted, denied)
+	if allowed["used up"] != 5 || allowed["free"]+denied["free"] != callers*times/4 {
+		t.Errorf("allowed %v, denied %v", allowed, denied)
 	}
 	t.Logf("%d of %d attempts were denied although there was room, because of other attempts' units being refunded", denied["free"], callers*times/4)
 }

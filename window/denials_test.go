@@ -111,22 +111,22 @@ func TestFirstDenialsUnderLoad(t *testing.T) {
 	g := newGuarded(t, parsed("1/200ms"), nil)
 	g.denied(t)
 	var callers sync.WaitGroup
-	var admitted atomic.Int64
+	var allowed atomic.Int64
 	asking := redistest.UnlessShort(time.Second, 500*time.Millisecond)
 	before, begin := g.commands(t, cacheCommands...), time.Now()
 	for range 64 {
 		callers.Go(func() {
-			for time.Since(begin) < asking || admitted.Load() < 2 && time.Since(begin) < time.Minute { // the machine may be busy
+			for time.Since(begin) < asking || allowed.Load() < 2 && time.Since(begin) < time.Minute { // the machine may be busy
 				if must(g.Allow(context.Background(), "e")).Allowed {
-					admitted.Add(1)
+					allowed.Add(1)
 				}
 			}
 		})
 	}
 	callers.Wait()
 	rounds := int(time.Since(begin)/(200*time.Millisecond)) + 2
-	if sent := g.commands(t, cacheCommands...) - before; sent > 100*rounds || admitted.Load() < 2 || admitted.Load() > int64(rounds) {
-		t.Errorf("%d commands for %d windows, %d allowed", sent, rounds, admitted.Load())
+	if sent := g.commands(t, cacheCommands...) - before; sent > 100*rounds || allowed.Load() < 2 || allowed.Load() > int64(rounds) {
+		t.Errorf("%d commands for %d windows, %d allowed", sent, rounds, allowed.Load())
 	}
 }
 
@@ -290,12 +290,12 @@ func TestWhatEndsADenial(t *testing.T) {
 			g.denied(t)
 			end(t, g, first)
 			begin, denials := time.Now(), 0
-			for admitted := false; !admitted; denials++ {
+			for allowed := false; !allowed; denials++ {
 				d, err := g.Allow(t.Context(), "e")
 				if err != nil && name != "Restart" || time.Since(begin) > 10*time.Second {
 					t.Fatalf("%d denials, %v", denials, err)
 				}
-				admitted = d.Allowed
+				allowed = d.Allowed
 			}
 			t.Logf("allowed after %v and %d denials", time.Since(begin).Round(time.Microsecond), denials-1)
 			if strings.HasSuffix(name, " here") && denials > 1 {
@@ -305,9 +305,9 @@ func TestWhatEndsADenial(t *testing.T) {
 	}
 }
 
-// TestAdmissionElsewhereEndsADenial lets a process with a higher Max allow an attempt. It checks
+// TestAllowingElsewhereEndsADenial lets a process with a higher Max allow an attempt. It checks
 // that Redis is then asked again, and denies.
-func TestAdmissionElsewhereEndsADenial(t *testing.T) {
+func TestAllowingElsewhereEndsADenial(t *testing.T) {
 	g := newGuarded(t, parsed("1/1h"), nil)
 	must(g.Allow(t.Context(), "e"))
 	if d := g.denied(t); d.Usage[0].Used != 1 {
@@ -550,7 +550,7 @@ func BenchmarkDenied(b *testing.B) {
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
 					if must(l.Allow(context.Background(), "e")).Allowed {
-						panic("admitted")
+						panic("allowed")
 					}
 				}
 			})

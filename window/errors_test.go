@@ -137,9 +137,9 @@ func (b bench) refuses(event, key string, foreign bool) {
 	}
 }
 
-// FuzzForeignValueAdmitsNothing stores arbitrary bytes and then attempts. An error must name the
+// FuzzForeignValueAllowsNothing stores arbitrary bytes and then attempts. An error must name the
 // key and change nothing. An allowed attempt must respect the limits.
-func FuzzForeignValueAdmitsNothing(f *testing.F) {
+func FuzzForeignValueAllowsNothing(f *testing.F) {
 	client, name := redistest.Client(f), redistest.Key(f)
 	l := must(window.New(window.On(client), window.Config{Name: name, Limits: parsed("5/5s", "9/1h", "200/1d"), Timeout: time.Minute}))
 	for _, n := range []int64{1, 2, 5} {
@@ -226,12 +226,12 @@ func TestEviction(t *testing.T) {
 	for policy, want := range map[string]int{"noeviction": 0, "volatile-lru": events} {
 		client := redistest.Start(t, "--maxmemory", "20mb", "--maxmemory-policy", policy).Client(t)
 		l := must(window.New(window.On(client), window.Config{Name: "evicted", Limits: parsed("1/1d"), Timeout: time.Minute}))
-		if n := countAdmitted(t, l, events); n != events {
+		if n := countAllowed(t, l, events); n != events {
 			t.Fatalf("%s: %d of %d new events are allowed", policy, n, events)
 		}
 		fill(t, client, policy)
 		client.Do(t.Context(), client.B().Arbitrary("CONFIG", "SET", "maxmemory", "0").Build())
-		n := countAdmitted(t, l, events)
+		n := countAllowed(t, l, events)
 		t.Logf("%s: %d of %d used-up events are allowed again", policy, n, events)
 		if n != want {
 			t.Errorf("%s: %d, not %d", policy, n, want)
@@ -253,8 +253,8 @@ func fill(t *testing.T, client rueidis.Client, policy string) {
 	}
 }
 
-// countAdmitted returns how many of some events are allowed.
-func countAdmitted(t *testing.T, l *window.Limiter, events int) (n int) {
+// countAllowed returns how many of some events are allowed.
+func countAllowed(t *testing.T, l *window.Limiter, events int) (n int) {
 	t.Helper()
 	for i := range events {
 		if must(l.Allow(t.Context(), strconv.Itoa(i))).Allowed {

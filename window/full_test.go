@@ -18,9 +18,9 @@ import (
 // TestFull checks that a new event without room is denied or allowed, as configured, and counted
 // nowhere. Known events are not affected.
 func TestFull(t *testing.T) {
-	for _, admit := range []bool{false, true} {
+	for _, allow := range []bool{false, true} {
 		full := 0
-		l := must(window.NewLocal(window.Config{Name: "full", Limits: parsed("2/1h", "9/1d"), MaxEvents: 10, AllowWhenFull: admit, Observe: func(_ context.Context, o window.Observation) {
+		l := must(window.NewLocal(window.Config{Name: "full", Limits: parsed("2/1h", "9/1d"), MaxEvents: 10, AllowWhenFull: allow, Observe: func(_ context.Context, o window.Observation) {
 			if o.Full {
 				full++
 			}
@@ -30,8 +30,8 @@ func TestFull(t *testing.T) {
 		}
 		for range 3 {
 			d := must(l.Allow(t.Context(), "new"))
-			if d.Allowed != admit || d.Granted != 0 != admit || d.Counted != 0 || len(d.Usage) != 2 || d.Usage[0].Used != 0 || (d.RetryAfter == time.Second) == admit {
-				t.Errorf("allow when full %v: %+v", admit, d)
+			if d.Allowed != allow || d.Granted != 0 != allow || d.Counted != 0 || len(d.Usage) != 2 || d.Usage[0].Used != 0 || (d.RetryAfter == time.Second) == allow {
+				t.Errorf("allow when full %v: %+v", allow, d)
 			}
 		}
 		if d := must(l.Allow(t.Context(), "known 3")); !d.Allowed || d.Usage[0].Used != 2 {
@@ -52,20 +52,20 @@ func TestFull(t *testing.T) {
 // TestFullVerbs checks the answers to all verbs when there is no room. Units that were used are
 // never lost without an error.
 func TestFullVerbs(t *testing.T) {
-	for _, admit := range []bool{false, true} {
-		l := must(window.NewLocal(window.Config{Name: "full", Limits: parsed("5/1h"), MaxEvents: 1, AllowWhenFull: admit}))
+	for _, allow := range []bool{false, true} {
+		l := must(window.NewLocal(window.Config{Name: "full", Limits: parsed("5/1h"), MaxEvents: 1, AllowWhenFull: allow}))
 		must(l.Allow(t.Context(), "known"))
-		if d := must(l.Peek(t.Context(), "new")); d.Allowed != admit {
-			t.Errorf("allow when full %v: a peek: %+v", admit, d)
+		if d := must(l.Peek(t.Context(), "new")); d.Allowed != allow {
+			t.Errorf("allow when full %v: a peek: %+v", allow, d)
 		}
-		if d := must(l.AllowUpTo(t.Context(), "new", 1000)); d.Allowed != admit || admit && d.Granted != 5 {
-			t.Errorf("allow when full %v: a part: %+v", admit, d)
+		if d := must(l.AllowUpTo(t.Context(), "new", 1000)); d.Allowed != allow || allow && d.Granted != 5 {
+			t.Errorf("allow when full %v: a part: %+v", allow, d)
 		}
 		if _, err := l.Charge(t.Context(), "new", 3); err == nil || !strings.Contains(err.Error(), "MaxEvents events; raise it") {
-			t.Errorf("allow when full %v: a charge: %v", admit, err)
+			t.Errorf("allow when full %v: a charge: %v", allow, err)
 		}
 		if d := must(l.Charge(t.Context(), "known", 3)); d.Counted != 3 {
-			t.Errorf("allow when full %v: a charge of a known event: %+v", admit, d)
+			t.Errorf("allow when full %v: a charge of a known event: %+v", allow, d)
 		}
 	}
 }

@@ -219,16 +219,16 @@ func usedOf(t *testing.T, l *window.Limiter, event string) int64 {
 	return must(l.Inspect(t.Context(), event)).Limits[0].Used
 }
 
-// admitted is an attempt that was allowed and not refunded.
-type admitted struct {
+// allowedAttempt is an attempt that was allowed and not refunded.
+type allowedAttempt struct {
 	at    time.Time
 	units int64
 }
 
 // holds checks that no interval of length Per holds more than Max units.
-func holds(t *testing.T, l window.Limit, log []admitted) {
+func holds(t *testing.T, l window.Limit, log []allowedAttempt) {
 	t.Helper()
-	slices.SortStableFunc(log, func(a, b admitted) int { return a.at.Compare(b.at) })
+	slices.SortStableFunc(log, func(a, b allowedAttempt) int { return a.at.Compare(b.at) })
 	units, first := int64(0), 0
 	for _, a := range log {
 		units += a.units

@@ -25,7 +25,7 @@ import (
 // decisions.
 func TestHotEventsMerge(t *testing.T) {
 	for name, cfg := range map[string]window.Config{
-		"admitted":      {Limits: parsed("1000000/1h")},
+		"allowed":       {Limits: parsed("1000000/1h")},
 		"denied":        {Limits: parsed("1/1h")},
 		"denials count": {Limits: parsed("1/1h"), CountDenied: true},
 	} {
@@ -76,7 +76,7 @@ func TestHotEventInTenProcesses(t *testing.T) {
 	for _, p := range processes {
 		check(t, p.start.Close())
 	}
-	var log []admitted
+	var log []allowedAttempt
 	for _, p := range processes {
 		log = append(log, p.log(t)...)
 	}
@@ -110,7 +110,7 @@ func useUp(t *testing.T, l *window.Limiter) {
 	}
 	callers.Wait()
 	for _, ms := range slices.Concat(at...) {
-		fmt.Println("admitted", ms)
+		fmt.Println("allowed", ms)
 	}
 }
 
@@ -140,11 +140,11 @@ func (p *process) awaitReady(t *testing.T) {
 }
 
 // log returns the units that were allowed in the process, once it has ended.
-func (p *process) log(t *testing.T) (log []admitted) {
+func (p *process) log(t *testing.T) (log []allowedAttempt) {
 	t.Helper()
 	for p.output.Scan() {
-		if ms, found := strings.CutPrefix(p.output.Text(), "admitted "); found {
-			log = append(log, admitted{time.UnixMilli(must(strconv.ParseInt(ms, 10, 64))), 1})
+		if ms, found := strings.CutPrefix(p.output.Text(), "allowed "); found {
+			log = append(log, allowedAttempt{time.UnixMilli(must(strconv.ParseInt(ms, 10, 64))), 1})
 		}
 	}
 	check(t, p.Wait())

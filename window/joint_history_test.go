@@ -274,9 +274,9 @@ type jointKey struct {
 	log     *exactLog
 	ops     []jointOp
 	refunds []jointRefund
-	units   int64      // counted by single attempts, minus what was refunded
-	slack   int64      // that may be counted in addition
-	allowed []admitted // with negative units for those refunded
+	units   int64            // counted by single attempts, minus what was refunded
+	slack   int64            // that may be counted in addition
+	allowed []allowedAttempt // with negative units for those refunded
 }
 
 // jointOp is a decision about a key.
@@ -557,7 +557,7 @@ func (c *jointCaller) give(key int, d window.Decision) {
 	k := c.keys[key]
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.allowed = append(k.allowed, admitted{d.At, d.Counted})
+	k.allowed = append(k.allowed, allowedAttempt{d.At, d.Counted})
 	c.given = append(c.given, jointGiven{key, d})
 }
 
@@ -733,7 +733,7 @@ func (k *jointKey) back(r jointRefund) {
 	defer k.mu.Unlock()
 	k.refunds = append(k.refunds, r)
 	k.units -= r.Counted
-	k.allowed = append(k.allowed, admitted{r.At, -r.Counted})
+	k.allowed = append(k.allowed, allowedAttempt{r.At, -r.Counted})
 }
 
 // units returns how many units of a key to ask for.
@@ -872,7 +872,7 @@ func (h *jointHistory) checkKey(t *testing.T, k *jointKey) {
 	if used < k.units || used > k.units+k.slack {
 		t.Errorf("%s counts %d units, not %d and up to %d more", k.name, used, k.units, k.slack)
 	}
-	slices.SortFunc(k.allowed, func(a, b admitted) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.units, b.units)) })
+	slices.SortFunc(k.allowed, func(a, b allowedAttempt) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.units, b.units)) })
 	for _, l := range k.limits { // units refunded sort before all other units of the same millisecond
 		holds(t, l, k.allowed)
 	}

@@ -28,7 +28,7 @@ func TestBounded(t *testing.T) {
 	both(t, limits("3/1s", "9/10s@3s", "80/1m"), func(b bench) {
 		for seed := range redistest.UnlessShort[uint64](40, 10) {
 			rng, event := rand.New(rand.NewPCG(seed, 1)), fmt.Sprint(seed)
-			logs := make([][]admitted, 3)
+			logs := make([][]allowedAttempt, 3)
 			b.clock.set(noon)
 			for range 150 {
 				edges := []int64{0, 1, 333, 334, 999, 1000, 3000, 9999}
@@ -41,7 +41,7 @@ func TestBounded(t *testing.T) {
 					b.give(event, d)
 				} else if d.Allowed {
 					for i, u := range d.Usage {
-						logs[i] = append(logs[i], admitted{b.clock.now().Add(u.ResetAfter - u.Limit.Per), d.Counted})
+						logs[i] = append(logs[i], allowedAttempt{b.clock.now().Add(u.ResetAfter - u.Limit.Per), d.Counted})
 					}
 				}
 			}
@@ -81,10 +81,10 @@ func TestBoundedUnderLoad(t *testing.T) {
 
 // attemptAtOnce lets several goroutines attempt random events at the same time, each the given
 // number of times. It returns the allowed attempts for each event.
-func attemptAtOnce(t *testing.T, l *window.Limiter, goroutines, times int, events []string) map[string][]admitted {
+func attemptAtOnce(t *testing.T, l *window.Limiter, goroutines, times int, events []string) map[string][]allowedAttempt {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	logs := map[string][]admitted{}
+	logs := map[string][]allowedAttempt{}
 	for range goroutines {
 		wg.Go(func() {
 			for range times {
@@ -96,7 +96,7 @@ func attemptAtOnce(t *testing.T, l *window.Limiter, goroutines, times int, event
 				}
 				if d.Allowed {
 					mu.Lock()
-					logs[event] = append(logs[event], admitted{d.At, d.Counted})
+					logs[event] = append(logs[event], allowedAttempt{d.At, d.Counted})
 					mu.Unlock()
 				}
 			}
@@ -114,11 +114,11 @@ func TestPrompt(t *testing.T) {
 	both(t, window.Config{Limits: []window.Limit{coarse, limit("60/3s")}}, func(b bench) {
 		for seed := range redistest.UnlessShort[uint64](40, 10) {
 			rng, event := rand.New(rand.NewPCG(seed, 2)), fmt.Sprint(seed)
-			var log []admitted
+			var log []allowedAttempt
 			for range 60 {
 				b.clock.pass(time.Duration(rng.IntN(900)) * time.Millisecond)
 				if d := b.allow(event, 1+rng.Int64N(2)); d.Allowed {
-					log = append(log, admitted{d.At, d.Counted})
+					log = append(log, allowedAttempt{d.At, d.Counted})
 				}
 				b.clock.pass(time.Duration(rng.IntN(900)) * time.Millisecond)
 				s := b.inspect(event)
@@ -139,7 +139,7 @@ func TestPrompt(t *testing.T) {
 }
 
 // younger returns how many units were allowed less than age ago.
-func younger(log []admitted, now time.Time, age time.Duration) (units int64) {
+func younger(log []allowedAttempt, now time.Time, age time.Duration) (units int64) {
 	for _, a := range log {
 		if now.Sub(a.at) < age {
 			units += a.units

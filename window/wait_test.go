@@ -79,10 +79,10 @@ func TestWaitUnderLoad(t *testing.T) {
 			}
 		}()
 	}
-	var log []admitted
+	var log []allowedAttempt
 	for range 24 {
 		d := <-decided
-		log = append(log, admitted{d.At, d.Counted})
+		log = append(log, allowedAttempt{d.At, d.Counted})
 	}
 	holds(t, cfg.Limits[0], log)
 }
