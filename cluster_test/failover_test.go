@@ -42,7 +42,7 @@ func TestFailover(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for failovers")
 	}
-	t.Log("| master | replica took over after | no decision for | other shards: none for | their latency before, during | acknowledged after the begin | lost | admitted beyond Max | uncertain | refused |")
+	t.Log("| master | replica took over after | no decision for | other shards: none for | their latency before, during | acknowledged after the begin | lost | allowed beyond Max | uncertain | refused |")
 	for _, in := range incidents {
 		t.Run(in.name, in.test)
 	}
@@ -213,7 +213,7 @@ func (s *incidentRun) missing(t *testing.T, client rueidis.Client) map[string]in
 	name, acknowledged, lost := redistest.Key(t), map[string]int64{}, map[string]int64{}
 	copies := must(s.newOnClient(client, window.Config{Name: name, Limits: []window.Limit{perMonth(maxUnits)}}))
 	for _, a := range s.attempts {
-		if a.admitted() && a.decision.At.Before(s.stopped) {
+		if a.allowed() && a.decision.At.Before(s.stopped) {
 			acknowledged[a.event]++
 		}
 	}
@@ -288,7 +288,7 @@ func (s *incidentRun) checkLoss(t *testing.T, in incident, sum outcomes) {
 // for how long it did so, and how many were lost.
 func (s *incidentRun) acknowledgedAfter(begin time.Time) (units int64, last time.Duration, lost int64) {
 	for _, a := range s.attempts {
-		if inFailedShard(a.event) && a.admitted() && a.ended().After(begin) && a.decision.At.Before(s.stopped) {
+		if inFailedShard(a.event) && a.allowed() && a.ended().After(begin) && a.decision.At.Before(s.stopped) {
 			units++
 			last = max(last, a.ended().Sub(begin))
 		}
@@ -343,8 +343,8 @@ func TestClockStepsBack(t *testing.T) {
 	for _, ahead := range []time.Duration{40 * time.Second, time.Hour} { // less than Per, and much more
 		for _, k := range kinds {
 			s := stepBack{k, nodes.NewClient(t, nil), window.Config{Name: redistest.Key(t), Limits: []window.Limit{window.PerMinute(4)}}, ahead}
-			admit(t, s.clock(ahead), full, 4)
-			admit(t, s.clock(ahead), half, 2)
+			mustAllow(t, s.clock(ahead), full, 4)
+			mustAllow(t, s.clock(ahead), half, 2)
 			all = append(all, s)
 		}
 	}
@@ -379,7 +379,7 @@ func (s stepBack) clock(ahead time.Duration) limiter {
 // waits that it returns are right.
 func (s stepBack) locksNobodyOut(t *testing.T) {
 	right := must(s.newOnClient(s.client, s.cfg))
-	admit(t, right, half, 2)
+	mustAllow(t, right, half, 2)
 	for _, event := range []string{full, half} {
 		d, err := right.Allow(t.Context(), event)
 		if err != nil || d.Allowed || d.RetryAfter > 2*time.Minute {
@@ -388,7 +388,7 @@ func (s stepBack) locksNobodyOut(t *testing.T) {
 		if wait := s.ahead + time.Minute; s.name == "window" && s.ahead < time.Minute && (d.RetryAfter > wait || d.RetryAfter < wait-30*time.Second) {
 			t.Errorf("%s: denied for %v, though its units were dated %v ahead", event, d.RetryAfter, s.ahead)
 		}
-		admit(t, s.clock(d.RetryAfter), event, 1)
+		mustAllow(t, s.clock(d.RetryAfter), event, 1)
 	}
 }
 
@@ -430,7 +430,7 @@ func (s *incidentRun) outlastsAPause(t *testing.T) {
 	s.check(t, incident{settings: noCoverage})
 	sum := checkCounts(t, s.limiter, maxUnits, s.attempts, nil)
 	t.Logf("%+v, %v without a decision", sum, s.longestGap(true))
-	if sum.uncertain == 0 || sum.counted == sum.admitted {
+	if sum.uncertain == 0 || sum.counted == sum.allowed {
 		t.Error("this test proves too little: the master executed nothing after the pause")
 	}
 }

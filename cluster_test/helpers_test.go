@@ -203,7 +203,7 @@ type attempt struct {
 }
 
 func (a attempt) ended() time.Time { return a.began.Add(a.took) }
-func (a attempt) admitted() bool   { return a.err == nil && a.decision.Allowed }
+func (a attempt) allowed() bool    { return a.err == nil && a.decision.Allowed }
 
 // allowFunc is a limiter's Allow method, or a function like it.
 type allowFunc func(ctx context.Context, event string) (window.Decision, error)
@@ -218,7 +218,7 @@ func (ask allowFunc) attempt(ctx context.Context, event string) attempt {
 type callerGroup struct {
 	callers   sync.WaitGroup
 	stopping  atomic.Bool
-	admitted  atomic.Int64
+	allowed   atomic.Int64
 	denied    atomic.Int64
 	uncertain atomic.Int64
 
@@ -242,8 +242,8 @@ func startLoad(t *testing.T, callers int, ask allowFunc, next func(n int) string
 				a := ask.attempt(context.Background(), next(int(n.Add(1))))
 				mine = append(mine, a)
 				switch {
-				case a.admitted():
-					c.admitted.Add(1)
+				case a.allowed():
+					c.allowed.Add(1)
 				case a.err == nil:
 					c.denied.Add(1)
 				case errors.Is(a.err, window.ErrUncertain):
@@ -266,8 +266,8 @@ func roundRobin(events []string) func(int) string {
 // await waits until the limiter has allowed a number of further attempts.
 func (c *callerGroup) await(t *testing.T, more int64) {
 	t.Helper()
-	until := c.admitted.Load() + more
-	eventually(t, fmt.Sprint(more, " further attempts are allowed"), func() bool { return c.admitted.Load() >= until })
+	until := c.allowed.Load() + more
+	eventually(t, fmt.Sprint(more, " further attempts are allowed"), func() bool { return c.allowed.Load() >= until })
 }
 
 // end stops the callers, and returns all attempts.
@@ -293,7 +293,7 @@ func eventually(tb testing.TB, what string, done func() bool) {
 
 // outcomes counts the outcomes of the attempts on an event. It also has the units that are counted
 // at the end, and the units that were allowed beyond the limit.
-type outcomes struct{ asked, admitted, denied, uncertain, refused, counted, overLimit int64 }
+type outcomes struct{ asked, allowed, denied, uncertain, refused, counted, overLimit int64 }
 
 // count returns the outcomes of attempts by event.
 func count(t *testing.T, attempts []attempt) map[string]*outcomes {
@@ -315,8 +315,8 @@ func count(t *testing.T, attempts []attempt) map[string]*outcomes {
 func (n *outcomes) add(a attempt) bool {
 	n.asked++
 	switch {
-	case a.admitted():
-		n.admitted++
+	case a.allowed():
+		n.allowed++
 	case a.err == nil:
 		n.denied++
 	case errors.Is(a.err, window.ErrUncertain):
@@ -336,15 +336,15 @@ func (n *outcomes) add(a attempt) bool {
 func checkCounts(t *testing.T, l limiter, maxUnits int64, attempts []attempt, lost map[string]int64) (sum outcomes) {
 	t.Helper()
 	for event, n := range count(t, attempts) {
-		n.counted, n.overLimit = maxUnits-freeUnits(t, l, event), max(0, n.admitted-maxUnits)
-		if n.asked != n.admitted+n.denied+n.uncertain+n.refused {
+		n.counted, n.overLimit = maxUnits-freeUnits(t, l, event), max(0, n.allowed-maxUnits)
+		if n.asked != n.allowed+n.denied+n.uncertain+n.refused {
 			t.Errorf("%s: not every attempt is accounted for: %+v", event, *n)
 		}
-		if n.counted < n.admitted-lost[event] || n.counted > n.admitted+n.uncertain || n.admitted > maxUnits+lost[event] {
+		if n.counted < n.allowed-lost[event] || n.counted > n.allowed+n.uncertain || n.allowed > maxUnits+lost[event] {
 			t.Errorf("%s: of %d units, %d lost, %+v", event, maxUnits, lost[event], *n)
 		}
 		sum.asked += n.asked
-		sum.admitted += n.admitted
+		sum.allowed += n.allowed
 		sum.denied += n.denied
 		sum.uncertain += n.uncertain
 		sum.refused += n.refused
@@ -450,8 +450,8 @@ func shared(event string) bool {
 	return part == 21 || part == 42
 }
 
-// admit takes n units, which the limiter must allow.
-func admit(t *testing.T, l limiter, event string, n int) {
+// mustAllow takes n units, which the limiter must allow.
+func mustAllow(t *testing.T, l limiter, event string, n int) {
 	t.Helper()
 	for range n {
 		if d, err := l.Allow(t.Context(), event); err != nil || !d.Allowed {

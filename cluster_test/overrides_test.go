@@ -95,7 +95,7 @@ func (p *overrideProcess) change(t *testing.T, event string, to inForce) inForce
 // TestOverridesUnderLoad moves the slots of events and that of the overrides, while processes decide and
 // one of them changes the overrides. Each decision is by what was in force when its process could last read, and never by
 // something older than an earlier decision of that process. Under the limits that decided, each denial and
-// each admission was right.
+// each allowed attempt was right.
 func TestOverridesUnderLoad(t *testing.T) {
 	nodes, steps := redistest.Replicated(t), overrideSteps[:redistest.UnlessShort(len(overrideSteps), 3)]
 	known, _ := movedEvents()
@@ -235,14 +235,14 @@ func passed(history []inForce, step int, at time.Time) time.Duration {
 	return max(0, at.Sub(history[step+1].till))
 }
 
-// checkUnderOverrides checks the attempts on an event under the limits that decided. An admission fits
+// checkUnderOverrides checks the attempts on an event under the limits that decided. An allowed attempt fits
 // beside all units that were counted before it began, and before a denial ended, the limit was reached. It
 // returns how many units are counted.
 func checkUnderOverrides(t *testing.T, attempts []attempt) (counted int64) {
 	t.Helper()
 	var began, ended []time.Time
 	for _, a := range attempts {
-		if a.admitted() && a.decision.Override != window.OverrideUnlimited {
+		if a.allowed() && a.decision.Override != window.OverrideUnlimited {
 			began, ended = append(began, a.began), append(ended, a.ended())
 		}
 	}

@@ -39,8 +39,8 @@ func TestSentinel(t *testing.T) {
 		}
 		n := count(t, attempts)["e"]
 		n.counted = neverReached - freeUnits(t, l, "e")
-		after := int64(len(slices.DeleteFunc(attempts, func(a attempt) bool { return !a.admitted() || a.began.Before(began.Add(takeover)) })))
-		if n.counted < int64(len(received))+after || n.counted > n.admitted+n.uncertain {
+		after := int64(len(slices.DeleteFunc(attempts, func(a attempt) bool { return !a.allowed() || a.began.Before(began.Add(takeover)) })))
+		if n.counted < int64(len(received))+after || n.counted > n.allowed+n.uncertain {
 			t.Errorf("%d units were received and %d allowed after the takeover: %+v", len(received), after, *n)
 		}
 		t.Logf("the replica took over after %v; %+v", takeover.Round(10*time.Millisecond), *n)
@@ -60,7 +60,7 @@ func attemptN(t *testing.T, l limiter, n int) (attempts []attempt) {
 	t.Helper()
 	for range n {
 		a := allowFunc(l.Allow).attempt(t.Context(), "e")
-		if !a.admitted() {
+		if !a.allowed() {
 			t.Fatalf("%+v %v", a.decision, a.err)
 		}
 		attempts = append(attempts, a)
