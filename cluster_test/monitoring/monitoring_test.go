@@ -131,16 +131,16 @@ func (e exports) unmatched(metric, selection string) (all []string) {
 // TestUnknownNames checks that unknownNames finds names that are not exported.
 func TestUnknownNames(t *testing.T) {
 	e := exports{
-		"requests_total":  {"route": {"/": true}, "decision": {"admitted": true, "denied": true}},
+		"requests_total":  {"route": {"/": true}, "decision": {"allowed": true, "denied": true}},
 		"outages":         {"route": {"/": true}},
 		"seconds_bucket":  {"route": {"/": true}, "le": {"0.1": true}},
 		"resident_memory": {"job": {"proxy": true}},
 	}
 	for expr, want := range map[string][]string{
-		`sum by (route) (rate(requests_total{decision=~"admitted|denied"}[5m])) / sum(rate(requests_total[5m])) > 0.5`: nil,
-		`histogram_quantile(0.99, sum by (le) (rate(seconds_bucket{route=~".*"}[1m])))`:                                nil,
-		`rate(requests_total{route=~".*"}[5m]) and on (route) outages > 0`:                                             nil,
-		`resident_memory and on (job) requests_total`:                                                                  {"requests_total has no label job"},
+		`sum by (route) (rate(requests_total{decision=~"allowed|denied"}[5m])) / sum(rate(requests_total[5m])) > 0.5`: nil,
+		`histogram_quantile(0.99, sum by (le) (rate(seconds_bucket{route=~".*"}[1m])))`:                               nil,
+		`rate(requests_total{route=~".*"}[5m]) and on (route) outages > 0`:                                            nil,
+		`resident_memory and on (job) requests_total`:                                                                 {"requests_total has no label job"},
 		`rate(request_total[5m])`:                                          {"no program exports the metric request_total"},
 		`rate(request_total{route="/"}[5m])`:                               {"no program exports the metric request_total"},
 		`requests_total{decision="refused"}`:                               {"requests_total has no decision refused"},

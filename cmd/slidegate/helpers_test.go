@@ -783,7 +783,7 @@ func (p *process) metric(t *testing.T, pattern string) (sum int) {
 func (p *process) requests(t *testing.T) map[int]int {
 	t.Helper()
 	got := map[int]int{}
-	for status, decision := range map[int]string{200: "admitted", 429: "denied", 503: "refused"} {
+	for status, decision := range map[int]string{200: "allowed", 429: "denied", 503: "refused"} {
 		if n := p.metric(t, `slidegate_requests_total\{[^}]*decision="`+decision+`"[^}]*\}`); n > 0 {
 			got[status] = n
 		}

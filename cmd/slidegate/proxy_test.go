@@ -103,7 +103,7 @@ func TestProxies(t *testing.T) {
 	t.Parallel()
 	program := os.Args[0]
 	for name, test := range map[string]func(*testing.T, string){
-		"two admit one budget": testTwoAdmitOneBudget, "one is killed": testOneIsKilled,
+		"two share one budget": testTwoShareOneBudget, "one is killed": testOneIsKilled,
 		"Redis is killed and comes back": testRedisIsKilled, "Redis comes later": testRedisComesLater, "soak": testSoak,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -113,9 +113,9 @@ func TestProxies(t *testing.T) {
 	}
 }
 
-// testTwoAdmitOneBudget checks that two programs on one Redis, under load, allow exactly the
+// testTwoShareOneBudget checks that two programs on one Redis, under load, allow exactly the
 // budget, and that their metrics agree with what clients and the server counted.
-func testTwoAdmitOneBudget(t *testing.T, program string) {
+func testTwoShareOneBudget(t *testing.T, program string) {
 	s := startServer(t)
 	args := []string{"--to", s.URL, "--limit", "100/200ms,500/1h", "--redis", redistest.Addr(t), "--name", redistest.Key(t), "--timeout", "10s", "--outage", "closed"}
 	a, b := startProxy(t, program, args...), startProxy(t, program, args...)

@@ -133,13 +133,13 @@ func (b *budget) outcome(ctx context.Context, d window.Decision, err error) (dec
 	case err != nil && errors.Is(ctx.Err(), context.Canceled):
 		return gone, byNobody
 	case err != nil && b.p.cfg.Outage == httplimit.FailOpen:
-		return admitted, byNobody
+		return allowed, byNobody
 	case err != nil:
 		return refused, byNobody
 	}
 	decision, by = denied, byRedis
 	if d.Allowed {
-		decision = admitted
+		decision = allowed
 	}
 	if d.Degraded || b.p.cfg.Redis == nil {
 		by = byMemory

@@ -38,7 +38,7 @@ func TestInstancesShareABudget(t *testing.T) {
 	}
 	sum := 0
 	for _, i := range []*instance{a, b, c} {
-		yes, no := i.counted("/", admitted, byRedis), i.counted("/", denied, byRedis)
+		yes, no := i.counted("/", allowed, byRedis), i.counted("/", denied, byRedis)
 		if sum += yes; yes+no != 200 || int(testutil.ToFloat64(i.metrics.denials.WithLabelValues("/", "50/1h"))) != no {
 			t.Errorf("an instance counts %d allowed and %d denied of 200", yes, no)
 		}
@@ -56,7 +56,7 @@ func TestInMemoryEachHasItsOwn(t *testing.T) {
 	if got := sendConcurrently(t, 50, a.url, b.url); got[http.StatusOK] != 40 || reached.Load() != 40 {
 		t.Errorf("%v; %d reached the server", got, reached.Load())
 	}
-	if yes, no := a.counted("/", admitted, byMemory), a.counted("/", denied, byMemory); yes != 20 || no != 30 {
+	if yes, no := a.counted("/", allowed, byMemory), a.counted("/", denied, byMemory); yes != 20 || no != 30 {
 		t.Errorf("counted %d and %d", yes, no)
 	}
 }
@@ -69,8 +69,8 @@ func TestOutage(t *testing.T) {
 		status       int // while Redis is out, of a client that has not used up its limits
 		decision, by string
 	}{
-		{Local, http.StatusOK, admitted, byMemory},
-		{httplimit.FailOpen, http.StatusOK, admitted, byNobody},
+		{Local, http.StatusOK, allowed, byMemory},
+		{httplimit.FailOpen, http.StatusOK, allowed, byNobody},
 		{httplimit.FailClosed, http.StatusServiceUnavailable, refused, byNobody},
 	} {
 		t.Run(string(tt.outage), func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestOutage(t *testing.T) {
 			if i.wantRedis(t, 1, 0); i.health(t) != (health{"ok", "up"}) {
 				t.Errorf("after connecting: %v", i.health(t))
 			}
-			i.await(t, "the first decision by Redis", func() bool { return status(t, i.url) == 200 && i.counted("/", admitted, byRedis) > 0 })
+			i.await(t, "the first decision by Redis", func() bool { return status(t, i.url) == 200 && i.counted("/", allowed, byRedis) > 0 })
 			if i.health(t) != (health{"ok", "up"}) {
 				t.Errorf("with Redis: %v", i.health(t))
 			}
@@ -122,8 +122,8 @@ func TestOutage(t *testing.T) {
 				t.Errorf("the page shows other outages: %+v", past)
 			}
 			s.Resume(t)
-			before = i.counted("/", admitted, byRedis)
-			i.await(t, "Redis to decide again", func() bool { return status(t, i.url) == 200 && i.counted("/", admitted, byRedis) > before })
+			before = i.counted("/", allowed, byRedis)
+			i.await(t, "Redis to decide again", func() bool { return status(t, i.url) == 200 && i.counted("/", allowed, byRedis) > before })
 			if n := testutil.ToFloat64(i.metrics.outages.WithLabelValues("/")); n != 1 || i.health(t) != (health{"ok", "up"}) {
 				t.Errorf("%v outages, %v", n, i.health(t))
 			}
@@ -269,7 +269,7 @@ func TestEachRequestIsCountedOnce(t *testing.T) {
 	}
 	counted := map[int]int{}
 	for _, pattern := range []string{"/", "POST /login", "/key/", "/free", ""} {
-		counted[http.StatusOK] += i.counted(pattern, admitted, byMemory) + i.counted(pattern, admitted, byNobody)
+		counted[http.StatusOK] += i.counted(pattern, allowed, byMemory) + i.counted(pattern, allowed, byNobody)
 		counted[http.StatusTooManyRequests] += i.counted(pattern, denied, byMemory)
 		counted[http.StatusBadRequest] += i.counted(pattern, noKey, byNobody) + i.counted(pattern, ambiguous, byNobody)
 	}

@@ -41,7 +41,7 @@ func (h *hourlyTally) add(pattern, decision string, now time.Time) {
 	}
 	one := tally{Refused: 1}
 	switch decision {
-	case admitted:
+	case allowed:
 		one = tally{Allowed: 1}
 	case denied:
 		one = tally{Denied: 1}

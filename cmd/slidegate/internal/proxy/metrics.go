@@ -12,7 +12,7 @@ import (
 // The outcomes of requests, used as labels. Each request has exactly one. In shadow mode, it is the
 // outcome that the request would have without shadow mode.
 const (
-	admitted  = "admitted"
+	allowed   = "allowed"
 	denied    = "denied"    // over a limit: 429
 	refused   = "refused"   // no decision was possible: 503
 	noKey     = "keyless"   // the request has no key, so the client is unknown: 400
@@ -48,7 +48,7 @@ func newMetrics(inShadow bool, connected func() bool) *metrics {
 	}
 	m := &metrics{
 		registry:  prometheus.NewRegistry(),
-		requests:  counter("requests_total", "Requests, each counted once, except CONNECT and OPTIONS *, by outcome (admitted, denied, refused, keyless, ambiguous, gone), and who decided (redis, memory, nobody).", "route", "decision", "by"),
+		requests:  counter("requests_total", "Requests, each counted once, except CONNECT and OPTIONS *, by outcome (allowed, denied, refused, keyless, ambiguous, gone), and who decided (redis, memory, nobody).", "route", "decision", "by"),
 		denials:   counter("denials_total", "Denied requests by the limit that denied them; several limits can deny the same request.", "route", "limit"),
 		outages:   counter("outages_total", "How often Redis, or a part of a cluster, stopped answering, as the budget of a route saw it.", "route"),
 		undecided: counter("redis_failures_total", "Requests on which Redis did not decide, by reason, such as timeout or noperm.", "route", "error_type"),
@@ -81,7 +81,7 @@ func newMetrics(inShadow bool, connected func() bool) *metrics {
 func (m *metrics) initRoute(rt Route, shared bool) {
 	m.failures.WithLabelValues(rt.Pattern)
 	if len(rt.Limits) == 0 {
-		m.requests.WithLabelValues(rt.Pattern, admitted, byNobody)
+		m.requests.WithLabelValues(rt.Pattern, allowed, byNobody)
 		return
 	}
 	by := byMemory
@@ -92,7 +92,7 @@ func (m *metrics) initRoute(rt Route, shared bool) {
 		m.seconds.WithLabelValues(rt.Pattern, string(window.KindAllowed))
 		m.seconds.WithLabelValues(rt.Pattern, string(window.KindDenied))
 	}
-	m.requests.WithLabelValues(rt.Pattern, admitted, by)
+	m.requests.WithLabelValues(rt.Pattern, allowed, by)
 	m.requests.WithLabelValues(rt.Pattern, denied, by)
 	for _, l := range rt.Limits {
 		m.denials.WithLabelValues(rt.Pattern, l.Label())

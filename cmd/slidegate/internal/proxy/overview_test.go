@@ -17,7 +17,7 @@ import (
 func TestHour(t *testing.T) {
 	var h hourlyTally
 	noon := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
-	h.add("/", admitted, noon)
+	h.add("/", allowed, noon)
 	h.add("/", denied, noon.Add(59*time.Second))
 	h.add("/login", gone, noon.Add(time.Minute))
 	for after, want := range map[time.Duration]map[string]tally{

@@ -119,7 +119,7 @@ func (p *Proxy) add(rt Route, server http.Handler) error {
 // unlimited returns a handler that counts requests and forwards them.
 func (p *Proxy) unlimited(pattern string, server http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p.metrics.count(pattern, admitted, byNobody)
+		p.metrics.count(pattern, allowed, byNobody)
 		server.ServeHTTP(w, r)
 	})
 }

@@ -98,7 +98,7 @@ func TestGrace(t *testing.T) {
 	go func() { ended <- i.Serve(ctx, public, admin) }()
 	conn := connect(t, "http://"+public.Addr().String())
 	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	i.await(t, "the request", func() bool { return i.counted("/", admitted, byMemory) == 1 })
+	i.await(t, "the request", func() bool { return i.counted("/", allowed, byMemory) == 1 })
 	i.deny("somebody", "5/1h", time.Hour)
 	stop()
 	if err := <-ended; err != nil {

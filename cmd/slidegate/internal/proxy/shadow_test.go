@@ -30,7 +30,7 @@ func TestShadow(t *testing.T) {
 	if n := reached.Load(); n != 7 {
 		t.Errorf("%d of 7 reached the server", n)
 	}
-	got := []int{i.counted("/", admitted, byMemory), i.counted("/", denied, byMemory), i.counted("/keyed", noKey, byNobody), i.counted("", ambiguous, byNobody)}
+	got := []int{i.counted("/", allowed, byMemory), i.counted("/", denied, byMemory), i.counted("/keyed", noKey, byNobody), i.counted("", ambiguous, byNobody)}
 	if want := []int{2, 3, 1, 1}; [4]int(got) != [4]int(want) {
 		t.Errorf("/metrics count %v, not %v", got, want)
 	}
