@@ -30,7 +30,7 @@ func TestAudit(t *testing.T) {
 		served.Store(0)
 		args := append([]string{"audit", s.URL + "/login", "--claims", "5/20ms", "--method", "POST", "--header", "X-Name: a: b"}, form...)
 		stdout, stderr, status := command(t.Context(), args...)
-		if status != 3 || !strings.Contains(stdout, "excess") && !strings.Contains(stdout, "It admits more than 5/20ms") {
+		if status != 3 || !strings.Contains(stdout, "excess") && !strings.Contains(stdout, "It allows more than 5/20ms") {
 			t.Errorf("%v: status %d, %s%s", form, status, stdout, stderr)
 		}
 		var announced, seconds int

@@ -12,13 +12,13 @@ import (
 // exactLevel is a model of ar1 for one event and limit: the sum of all allowed units, each decayed
 // since. It shares no code with the program.
 type exactLevel struct {
-	max      float64
-	per      time.Duration
-	admitted []time.Time
+	max     float64
+	per     time.Duration
+	allowed []time.Time
 }
 
 func (l *exactLevel) at(t time.Time) (x float64) {
-	for _, a := range l.admitted {
+	for _, a := range l.allowed {
 		x += math.Exp(-t.Sub(a).Seconds() / l.per.Seconds())
 	}
 	if x < 0.25 {
@@ -36,37 +36,37 @@ func (l *exactLevel) fits(t time.Time) (fits bool, wait int64) {
 
 func (l *exactLevel) add(t time.Time) {
 	if l.at(t) == 0 {
-		l.admitted = nil
+		l.allowed = nil
 	}
-	l.admitted = append(l.admitted, t)
+	l.allowed = append(l.allowed, t)
 }
 
 // decideExactly replays moments on the model. It returns the allowed units, the denials of each
 // limit, and the longest wait.
-func decideExactly(moments []moment, limits map[string]exactLevel) (admitted int, deniedBy map[string]int, longest int64) {
+func decideExactly(moments []moment, limits map[string]exactLevel) (allowed int, deniedBy map[string]int, longest int64) {
 	levels := map[string]*exactLevel{}
 	deniedBy = map[string]int{}
 	for _, m := range moments {
-		allowed := true
+		denied := false
 		for name, limit := range limits {
 			key := name + " " + m.address
 			if levels[key] == nil {
 				levels[key] = &exactLevel{max: limit.max, per: limit.per}
 			}
 			if fits, wait := levels[key].fits(m.at); !fits {
-				allowed, longest = false, max(longest, wait)
+				denied, longest = true, max(longest, wait)
 				deniedBy[name]++
 			}
 		}
-		if !allowed {
+		if denied {
 			continue
 		}
-		admitted++
+		allowed++
 		for name := range limits {
 			levels[name+" "+m.address].add(m.at)
 		}
 	}
-	return admitted, deniedBy, longest
+	return allowed, deniedBy, longest
 }
 
 // TestEstimatorAR1 compares a replay by levels with the model, in memory, on a server and on a
@@ -77,17 +77,17 @@ func TestEstimatorAR1(t *testing.T) {
 	for _, m := range moments {
 		log.WriteString(formats["journal"](m) + "\n")
 	}
-	admitted, deniedBy, longest := decideExactly(moments, map[string]exactLevel{"2/10s": {max: 2, per: 10 * time.Second}, "7/5m": {max: 7, per: 5 * time.Minute}})
+	allowed, deniedBy, longest := decideExactly(moments, map[string]exactLevel{"2/10s": {max: 2, per: 10 * time.Second}, "7/5m": {max: 7, per: 5 * time.Minute}})
 	for place, args := range places(t) {
 		got := replayed(t, append(args, "--estimator", "ar1", "--limit", "2/10s,7/5m", write(t, log.String()))...)
 		diff := cmp.Diff(deniedBy, countsOf(&got).DeniedBy)
-		if diff != "" || got.Estimator != "ar1" || got.Sets[0].Admitted != admitted || got.Sets[0].LongestWait != longest {
-			t.Errorf("%s: %d allowed, want %d; a wait of %d, want %d ms; %s", place, got.Sets[0].Admitted, admitted, got.Sets[0].LongestWait, longest, diff)
+		if diff != "" || got.Estimator != "ar1" || got.Sets[0].Allowed != allowed || got.Sets[0].LongestWait != longest {
+			t.Errorf("%s: %d allowed, want %d; a wait of %d, want %d ms; %s", place, got.Sets[0].Allowed, allowed, got.Sets[0].LongestWait, longest, diff)
 		}
 		checkForgotten(t, got.Limiter)
 	}
-	if admitted < 300 || len(deniedBy) < 2 {
-		t.Errorf("this history proves too little: %d allowed, denied %v", admitted, deniedBy)
+	if allowed < 300 || len(deniedBy) < 2 {
+		t.Errorf("this history proves too little: %d allowed, denied %v", allowed, deniedBy)
 	}
 }
 

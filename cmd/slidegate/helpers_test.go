@@ -833,18 +833,18 @@ const sample = "internal/replay/sample.log"
 
 // counts are the results in which a replay and the exact log must agree.
 type counts struct {
-	Attempts, Admitted, Denied, Events int
-	DeniedBy                           map[string]int           // by limit
-	Longest                            map[string]time.Duration // by event, for the ten denied most
+	Attempts, Allowed, Denied, Events int
+	DeniedBy                          map[string]int           // by limit
+	Longest                           map[string]time.Duration // by event, for the ten denied most
 }
 
 // exactLog is a model of the limits: it keeps all allowed times of each event. It shares no code
 // with the program.
 type exactLog struct {
-	limits   map[string]exactLimit
-	admitted map[string][]time.Time
-	denials  map[string]int
-	longest  map[string]time.Duration
+	limits  map[string]exactLimit
+	allowed map[string][]time.Time
+	denials map[string]int
+	longest map[string]time.Duration
 	counts
 }
 
@@ -855,7 +855,7 @@ type exactLimit struct {
 
 func newExactLog(limits map[string]exactLimit) *exactLog {
 	return &exactLog{
-		limits: limits, admitted: map[string][]time.Time{}, denials: map[string]int{},
+		limits: limits, allowed: map[string][]time.Time{}, denials: map[string]int{},
 		longest: map[string]time.Duration{}, counts: counts{DeniedBy: map[string]int{}, Longest: map[string]time.Duration{}},
 	}
 }
@@ -865,7 +865,7 @@ func (l *exactLog) attempt(event string, at time.Time) {
 	var wait time.Duration
 	for name, limit := range l.limits {
 		var last []time.Time
-		for _, t := range l.admitted[event] {
+		for _, t := range l.allowed[event] {
 			if t.After(at.Add(-limit.per)) {
 				last = append(last, t)
 			}
@@ -881,14 +881,14 @@ func (l *exactLog) attempt(event string, at time.Time) {
 		l.longest[event] = max(l.longest[event], wait)
 		return
 	}
-	l.Admitted++
-	l.admitted[event] = append(l.admitted[event], at)
+	l.Allowed++
+	l.allowed[event] = append(l.allowed[event], at)
 }
 
-// result adds up the counts. Every event has an admission, because its first attempt is never
-// denied.
+// result adds up the counts. Every event has an allowed attempt, because its first one is
+// never denied.
 func (l *exactLog) result(top []replay.Event) counts {
-	l.Events = len(l.admitted)
+	l.Events = len(l.allowed)
 	for _, e := range top {
 		l.Longest[e.Event] = l.longest[e.Event]
 	}
@@ -912,7 +912,7 @@ func replayed(tb testing.TB, args ...string) replay.Report {
 // countsOf returns the counts of a report.
 func countsOf(p *replay.Report) counts {
 	s := p.Sets[0]
-	c := counts{p.Attempts, s.Admitted, s.Denied, p.Events, map[string]int{}, map[string]time.Duration{}}
+	c := counts{p.Attempts, s.Allowed, s.Denied, p.Events, map[string]int{}, map[string]time.Duration{}}
 	for _, l := range s.Limits {
 		c.DeniedBy[l.Limit] = l.Denied
 	}

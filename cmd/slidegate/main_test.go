@@ -387,7 +387,7 @@ func TestProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	var p replay.Report
-	if err := json.Unmarshal(out, &p); err != nil || !p.Sample || p.Attempts == 0 || p.Sets[0].Admitted+p.Sets[0].Denied != p.Attempts {
+	if err := json.Unmarshal(out, &p); err != nil || !p.Sample || p.Attempts == 0 || p.Sets[0].Allowed+p.Sets[0].Denied != p.Attempts {
 		t.Errorf("%v: %s", err, out)
 	}
 	failed := exec.Command(program, "replay", "no-such.log")

@@ -73,7 +73,7 @@ func TestEventsAreDecidedExactly(t *testing.T) {
 	var lines strings.Builder
 	for n := range 2000 {
 		at, event := time.UnixMilli(1_700_000_000_000+int64(n*n%977)+int64(n)*61), events[n*n%len(events)]
-		if at.Before(newest(exact.admitted[event])) {
+		if at.Before(newest(exact.allowed[event])) {
 			continue // TestClockStepsBack tests steps back
 		}
 		exact.attempt(event, at)
@@ -100,8 +100,8 @@ func TestUnits(t *testing.T) {
 	for place, args := range places(t) {
 		got := replayed(t, append(args, "--limit", "5/1h,9/1d", file)...)
 		want := counts{6, 3, 3, 3, map[string]int{"5/1h": 3, "9/1d": 1}, map[string]time.Duration{"alice": time.Hour - time.Second, "bob": 0, "carol": 0}}
-		if diff := cmp.Diff(want, countsOf(&got)); diff != "" || got.Sets[0].NeverAdmissible != 2 {
-			t.Errorf("%s: %d never admissible, %s", place, got.Sets[0].NeverAdmissible, diff)
+		if diff := cmp.Diff(want, countsOf(&got)); diff != "" || got.Sets[0].NeverAllowed != 2 {
+			t.Errorf("%s: %d never allowed, %s", place, got.Sets[0].NeverAllowed, diff)
 		}
 	}
 }
@@ -246,15 +246,15 @@ func TestTimesAnywhere(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		log, limit string
-		admitted   int
+		allowed    int
 	}{
 		"one far ahead": {far.String(), "1/6h", 10_001},
 		"a log twice":   {twice.String(), "1/1h", 40_000 - 2*180}, // in the second pass each event waits until its last bucket is an hour old
 	} {
 		for place, args := range map[string][]string{"memory": nil, "redis": {"--redis", redistest.Addr(t)}} {
 			got := replayed(t, append(args, "--limit", tt.limit, write(t, tt.log))...)
-			if got.Sets[0].Admitted != tt.admitted {
-				t.Errorf("%s, %s: %d allowed, want %d", name, place, got.Sets[0].Admitted, tt.admitted)
+			if got.Sets[0].Allowed != tt.allowed {
+				t.Errorf("%s, %s: %d allowed, want %d", name, place, got.Sets[0].Allowed, tt.allowed)
 			}
 		}
 	}

@@ -39,12 +39,12 @@ func suggested(tb testing.TB, args ...string) (p replay.SuggestReport) {
 // judge decides all attempts under limits with a model that keeps all allowed times of each event.
 // It shares no code with the program.
 func judge(all []knownAttempt, limits []window.Limit) (stopped, honest, attackers int) {
-	admitted := map[string][]time.Time{}
+	allowed := map[string][]time.Time{}
 	for _, a := range all {
 		denied := false
 		for _, l := range limits {
 			held := 0
-			for _, t := range admitted[a.event] {
+			for _, t := range allowed[a.event] {
 				if t.Add(l.Per).After(a.at) {
 					held++
 				}
@@ -52,7 +52,7 @@ func judge(all []knownAttempt, limits []window.Limit) (stopped, honest, attacker
 			denied = denied || held >= int(l.Max)
 		}
 		if !denied {
-			admitted[a.event] = append(admitted[a.event], a.at)
+			allowed[a.event] = append(allowed[a.event], a.at)
 			continue
 		}
 		stopped++

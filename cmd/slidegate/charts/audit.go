@@ -19,10 +19,10 @@ type Audit struct {
 
 // Trail represents how much of a claim was used up over the course of an audit.
 type Trail struct {
-	Claim    string // such as "20/10s"
-	Max      int64
-	Per      time.Duration
-	Admitted []Span // one for each request that was allowed
+	Claim   string // such as "20/10s"
+	Max     int64
+	Per     time.Duration
+	Allowed []Span // one for each request that was allowed
 }
 
 // Span represents the period during which a request was certainly in the window, measured from the
@@ -36,7 +36,7 @@ func (a Audit) Draw(w io.Writer, f Format) error {
 	for _, t := range a.Trails {
 		stack = append(stack, t.column(max(a.Took, time.Millisecond).Seconds()))
 	}
-	legend := Legend{{"admitted in the window before", filled(Blue)}, {"claim", Line(Vermilion, nil)}}
+	legend := Legend{{"allowed in the window before", filled(Blue)}, {"claim", Line(Vermilion, nil)}}
 	return drawStack(w, f, a.Title, legend, panelRoom, stack...)
 }
 
@@ -47,7 +47,7 @@ func (t Trail) column(end float64) column {
 	counts := newCountAxis([]int{most, int(t.Max)}, panelRoom)
 	ticks := multiples(roundStep(end, 10), end, func(second float64) string { return fmt.Sprintf("%.6g", second) })
 	remark := remarks(fmt.Sprintf("claim %s, the most was %s; seconds since the audit began", t.Claim, Thousands(most)), counts)
-	return only("Admitted in the "+t.Per.String()+" before", remark, newPanel(0, end, ticks, counts, used, claimed))
+	return only("Allowed in the "+t.Per.String()+" before", remark, newPanel(0, end, ticks, counts, used, claimed))
 }
 
 // used returns the number of requests in the window over time as an area that ends at the given
@@ -71,7 +71,7 @@ type change struct {
 // changes returns the changes in chronological order. Of simultaneous changes, requests that leave
 // come first.
 func (t Trail) changes() (all []change) {
-	for _, request := range t.Admitted {
+	for _, request := range t.Allowed {
 		if request.From < request.To {
 			all = append(all, change{request.From, 1}, change{request.To, -1})
 		}

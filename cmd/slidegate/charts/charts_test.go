@@ -66,11 +66,11 @@ func replayOf(seconds []int64, waits ...[]time.Duration) Replay {
 		r.Sets = append(r.Sets, Set{Name: fmt.Sprintf("%d/1h", i+1), Waits: waitsOf(w), Denied: len(w)})
 	}
 	for i, s := range seconds {
-		var admitted []bool
+		var allowed []bool
 		for _, w := range waits {
-			admitted = append(admitted, i < len(seconds)-len(w))
+			allowed = append(allowed, i < len(seconds)-len(w))
 		}
-		r.Timeline.Add(time.Unix(s, 0), admitted)
+		r.Timeline.Add(time.Unix(s, 0), allowed)
 	}
 	return r
 }
@@ -108,9 +108,9 @@ func TestCharts(t *testing.T) {
 		want []string
 	}{
 		"one set": {replayOf(each(noon, 60, 1500), two).Draw, []string{
-			"a title", "attempts (1,500)", "admitted under 1/1h (2 denied)", "Attempts per 5 min", "UTC", "Mar 4, 2025", "Mar 5, 2025", "03:00", "in steps of 9 %", "30 s", "1 min",
+			"a title", "attempts (1,500)", "allowed under 1/1h (2 denied)", "Attempts per 5 min", "UTC", "Mar 4, 2025", "Mar 5, 2025", "03:00", "in steps of 9 %", "30 s", "1 min",
 		}},
-		"two sets":          {replayOf(each(noon, 60, 1500), two, nil).Draw, []string{"1/1h", "1,498 admitted, 2 denied", "2/1h", "1,500 admitted, 0 denied"}},
+		"two sets":          {replayOf(each(noon, 60, 1500), two, nil).Draw, []string{"1/1h", "1,498 allowed, 2 denied", "2/1h", "1,500 allowed, 0 denied"}},
 		"few among many":    {replayOf(append(each(noon, 1, 300), each(noon+299, 0, 12345)...), nil).Draw, []string{"12,346", "UTC, square-root scale"}},
 		"no attempts":       {replayOf(nil, nil).Draw, []string{"There are no attempts.", "No attempt is denied."}},
 		"no wait helps":     {never.Draw, []string{"No wait helps: they ask for more than a limit holds."}},

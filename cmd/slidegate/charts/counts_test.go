@@ -12,14 +12,14 @@ import (
 
 // attempt is an attempt at a second since 1970, with the decisions of two sets.
 type attempt struct {
-	second   int64
-	admitted []bool
+	second  int64
+	allowed []bool
 }
 
 func timelineOf(history []attempt) *Timeline {
 	t := NewTimeline(2)
 	for _, a := range history {
-		t.Add(time.Unix(a.second, 999_999_999), a.admitted)
+		t.Add(time.Unix(a.second, 999_999_999), a.allowed)
 	}
 	return t
 }
@@ -42,12 +42,12 @@ func randomHistory(r *rand.Rand) []attempt {
 
 // counted is the content of a Timeline.
 type counted struct {
-	Width, First               int64
-	Attempts, Admitted, Second []int
+	Width, First              int64
+	Attempts, Allowed, Second []int
 }
 
 func (t *Timeline) counted() counted {
-	return counted{t.width, t.first, t.attempts(), t.admitted(0), t.admitted(1)}
+	return counted{t.width, t.first, t.attempts(), t.allowed(0), t.allowed(1)}
 }
 
 // countedExactly returns the counts that a Timeline must have after a list of attempts. Its width
@@ -66,12 +66,12 @@ func countedExactly(history []attempt) counted {
 	}
 	c.First = least / c.Width
 	n := most/c.Width - c.First + 1
-	c.Attempts, c.Admitted, c.Second = make([]int, n), make([]int, n), make([]int, n)
+	c.Attempts, c.Allowed, c.Second = make([]int, n), make([]int, n), make([]int, n)
 	for _, a := range history {
 		bin := a.second/c.Width - c.First
 		c.Attempts[bin]++
-		for i, column := range [][]int{c.Admitted, c.Second} {
-			if a.admitted[i] {
+		for i, column := range [][]int{c.Allowed, c.Second} {
+			if a.allowed[i] {
 				column[bin]++
 			}
 		}

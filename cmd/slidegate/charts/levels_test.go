@@ -72,7 +72,7 @@ func gauges(t *testing.T, clock func() time.Time) [2]gauge {
 
 // run plays attempts. It reads the gauge ten times a second, and before and after each attempt. It
 // returns the readings, and the allowed and the denied attempts.
-func (g gauge) run(now *time.Time, attempts []float64) (readings, admitted, denied plotter.XYs) {
+func (g gauge) run(now *time.Time, attempts []float64) (readings, allowed, denied plotter.XYs) {
 	read := func(t float64) {
 		*now = time.UnixMilli(0).Add(time.Duration(t * float64(time.Second)))
 		readings = append(readings, plotter.XY{X: t, Y: g.read()})
@@ -83,14 +83,14 @@ func (g gauge) run(now *time.Time, attempts []float64) (readings, admitted, deni
 			t, attempts = attempts[0], attempts[1:]
 			read(t)
 			if g.allow() {
-				admitted = append(admitted, plotter.XY{X: t, Y: -0.6})
+				allowed = append(allowed, plotter.XY{X: t, Y: -0.6})
 			} else {
 				denied = append(denied, plotter.XY{X: t, Y: -1.1})
 			}
 		}
 		read(t)
 	}
-	return readings, admitted, denied
+	return readings, allowed, denied
 }
 
 // marks returns dots for attempts.
@@ -100,7 +100,7 @@ func marks(c Colour, radius vg.Length, at plotter.XYs) *plotter.Scatter {
 
 // TestLevels draws windows and levels on the same traffic.
 func TestLevels(t *testing.T) {
-	checkPicture(t, "levels.svg", func(w io.Writer, f Format) error { return drawLevels(t, w, f) }, "two a second for 30 s: 15 of 60 admitted")
+	checkPicture(t, "levels.svg", func(w io.Writer, f Format) error { return drawLevels(t, w, f) }, "two a second for 30 s: 15 of 60 allowed")
 }
 
 // checkPicture checks that a picture in docs has the same text as the one that draw draws, and a
@@ -126,26 +126,26 @@ func drawLevels(t *testing.T, w io.Writer, f Format) error {
 	t.Helper()
 	const height, headings, gap = 145, 34, 12
 	page := NewPage(f, "The same attempts under a window and under a level", Legend{
-		{"admitted (window)", marks(Blue, 3, nil)},
-		{"admitted (ar1)", marks(Green, 3, nil)},
+		{"allowed (window)", marks(Blue, 3, nil)},
+		{"allowed (ar1)", marks(Green, 3, nil)},
 		{"denied", marks(Vermilion, 3, nil)},
-		{"up to here one more is admitted", Line(Faint, nil, 2, 2)},
+		{"up to here one more is allowed", Line(Faint, nil, 2, 2)},
 	}, 2*(height+headings)+gap)
 	tiles := draw.Tiles{Rows: 2, Cols: len(traffics), PadX: 12, PadY: headings + gap, PadTop: headings}
 	for row := range 2 {
 		for column, of := range traffics {
 			now := time.UnixMilli(0)
 			g := gauges(t, func() time.Time { return now })[row]
-			readings, admitted, denied := g.run(&now, of.attempts)
+			readings, allowed, denied := g.run(&now, of.attempts)
 			p, curve := NewPlot(), Line(g.color, readings)
 			curve.Width = 1.2
-			p.Add(Line(Faint, plotter.XYs{{X: 0, Y: g.line}, {X: 60, Y: g.line}}, 2, 2), curve, marks(Vermilion, 1.5, denied), marks(g.color, 1.5, admitted))
+			p.Add(Line(Faint, plotter.XYs{{X: 0, Y: g.line}, {X: 60, Y: g.line}}, 2, 2), curve, marks(Vermilion, 1.5, denied), marks(g.color, 1.5, allowed))
 			p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, 60, -1.6, 6
 			p.X.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 20, Label: "20 s"}, {Value: 40, Label: "40 s"}, {Value: 60, Label: "60 s"}}
 			p.Y.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 5, Label: "5"}}
 			panel := tiles.At(page.Canvas, column, row)
 			p.Draw(panel)
-			panel.FillText(Remark, vg.Point{X: panel.Min.X, Y: panel.Max.Y + 5}, fmt.Sprintf("%s: %d of %d admitted", of.name, len(admitted), len(of.attempts)))
+			panel.FillText(Remark, vg.Point{X: panel.Min.X, Y: panel.Max.Y + 5}, fmt.Sprintf("%s: %d of %d allowed", of.name, len(allowed), len(of.attempts)))
 			if column == 0 {
 				panel.FillText(Heading, vg.Point{X: panel.Min.X, Y: panel.Max.Y + 19}, g.name)
 			}

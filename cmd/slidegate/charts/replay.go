@@ -36,7 +36,7 @@ func (r Replay) Draw(w io.Writer, f Format) error {
 		return r.drawRows(w, f)
 	}
 	set := r.Sets[0]
-	legend := r.legend("admitted under " + fit(Label, set.Name, 500) + " (" + Thousands(set.Denied) + " denied)")
+	legend := r.legend("allowed under " + fit(Label, set.Name, 500) + " (" + Thousands(set.Denied) + " denied)")
 	return drawStack(w, f, r.Title, legend, panelRoom, r.times(width, panelRoom), r.waits(width, panelRoom))
 }
 
@@ -45,11 +45,11 @@ func (r Replay) drawRows(w io.Writer, f Format) error {
 	const room, gutter = 96, 16 // the height of a panel, and the gap between the panels of a row
 	const timesWidth = 0.62*width - gutter
 	rows := vg.Length(len(r.Sets))
-	page := NewPage(f, r.Title, r.legend("admitted"), rows*(headingRoom+room)+headingRoom/2+notesRoom)
+	page := NewPage(f, r.Title, r.legend("allowed"), rows*(headingRoom+room)+headingRoom/2+notesRoom)
 	r.waits(width-timesWidth-gutter, room).draw(draw.Crop(page.Canvas, timesWidth+gutter, 0, 0, 0))
 	for i, panel := range r.times(timesWidth, room).draw(draw.Crop(page.Canvas, 0, timesWidth-width, 0, 0)) {
-		set, admitted := r.Sets[i], r.Timeline.total(1+i)
-		remark := Thousands(admitted) + " admitted, " + Thousands(set.Denied) + " denied"
+		set, allowed := r.Sets[i], r.Timeline.total(1+i)
+		remark := Thousands(allowed) + " allowed, " + Thousands(set.Denied) + " denied"
 		drawHeading(panel, page.Min.X, fit(Heading, set.Name, width-Remark.Width(remark)-10), remark)
 	}
 	return page.Write(w)
@@ -62,10 +62,10 @@ func (c column) draw(room draw.Canvas) []draw.Canvas {
 	return drawAligned(c.panels, draw.Crop(room, 0, 0, notesRoom, -headingRoom*3/2), headingRoom)
 }
 
-func (r Replay) legend(ofAdmitted string) Legend {
+func (r Replay) legend(ofAllowed string) Legend {
 	return Legend{
 		{"attempts (" + Thousands(r.Timeline.total(0)) + ")", filled(Shade)},
-		{ofAdmitted, filled(Blue)},
+		{ofAllowed, filled(Blue)},
 		{"denied, by how long they have to wait", filled(Vermilion)},
 	}
 }
@@ -79,7 +79,7 @@ func (r Replay) times(wide, high vg.Length) column {
 	}
 	f := r.timeFrame(wide, high)
 	for i := range r.Sets {
-		c.panels = append(c.panels, f.panel(area(Shade, t.attempts(), t.edge), area(Blue, t.admitted(i), t.edge), peakOf(t.attempts(), t.edge)))
+		c.panels = append(c.panels, f.panel(area(Shade, t.attempts(), t.edge), area(Blue, t.allowed(i), t.edge), peakOf(t.attempts(), t.edge)))
 	}
 	c.panels[len(c.panels)-1].Add(f.ticks) // the dates
 	c.remark = remarks(fit(Remark, r.Zone, 200), f.counts)
@@ -195,7 +195,7 @@ func (l Logins) Draw(w io.Writer, f Format) error {
 	stack := []column{l.times(width, room)}
 	for i, b := range l.Budgets {
 		if b.Denied > 0 {
-			stack = append(stack, l.deniedBy(b, l.Timeline.admitted(1+i), room))
+			stack = append(stack, l.deniedBy(b, l.Timeline.allowed(1+i), room))
 		}
 	}
 	legend := Legend{

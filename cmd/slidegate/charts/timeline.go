@@ -38,11 +38,11 @@ func NewTimeline(sets int) *Timeline {
 	return &Timeline{sets: sets, width: widths[0], counts: map[int64][]int{}}
 }
 
-// Add counts an attempt. For each set of limits, admitted says whether that set allows the attempt.
-func (t *Timeline) Add(at time.Time, admitted []bool) {
+// Add counts an attempt. For each set of limits, allowed says whether that set allows the attempt.
+func (t *Timeline) Add(at time.Time, allowed []bool) {
 	counts := t.at(at.Unix())
 	counts[0]++
-	for i, ok := range admitted {
+	for i, ok := range allowed {
 		if ok {
 			counts[1+i]++
 		}
@@ -121,8 +121,8 @@ func (t *Timeline) edge(bin int) float64 { return float64((t.first + int64(bin))
 // attempts returns the number of attempts in each bin.
 func (t *Timeline) attempts() []int { return t.column(0) }
 
-// admitted returns the number of attempts in each bin that the given set allowed.
-func (t *Timeline) admitted(set int) []int { return t.column(1 + set) }
+// allowed returns the number of attempts in each bin that the given set allowed.
+func (t *Timeline) allowed(set int) []int { return t.column(1 + set) }
 
 // total returns the sum of a column. Column 0 counts all attempts, and each later column the
 // attempts that one set allows.

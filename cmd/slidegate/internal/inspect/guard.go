@@ -112,8 +112,8 @@ func (s *Subject) accounts(client rueidis.Client, of Guard, ip netip.Addr, now f
 		}
 		a.Default = of.Budgets.Of == nil
 		if of.Challenged {
-			admits := len(a.denyChallenged()) == 0
-			a.Challenge = &admits
+			allowed := len(a.denyChallenged()) == 0
+			a.Challenge = &allowed
 		}
 		return a, nil
 	}, nil

@@ -139,7 +139,7 @@ func (r *replay) endOfLog() {
 
 func (r *replay) decided() (attempts int) {
 	for _, w := range r.workers {
-		attempts += w.sets[0].admitted + w.sets[0].denied
+		attempts += w.sets[0].allowed + w.sets[0].denied
 	}
 	return attempts
 }
@@ -166,13 +166,13 @@ type worker struct {
 	now       time.Time           // the time of the current attempt
 	uncertain bool                // a failed call may have been counted
 	sets      []*outcome
-	admitted  []bool           // whether each set allows the current attempt
+	allowed   []bool           // whether each set allows the current attempt
 	timeline  *charts.Timeline // nil if no picture was requested
 	tallies
 }
 
 func newWorker(r *replay, keep int) (*worker, error) {
-	w := &worker{r: r, attempts: make(chan logs.Attempt, ahead), admitted: make([]bool, len(r.sets)), tallies: newTallies(r.sets, r.how, keep)}
+	w := &worker{r: r, attempts: make(chan logs.Attempt, ahead), allowed: make([]bool, len(r.sets)), tallies: newTallies(r.sets, r.how, keep)}
 	if r.timeline {
 		w.timeline = charts.NewTimeline(len(r.sets))
 	}
@@ -215,10 +215,10 @@ func (w *worker) decide(ctx context.Context, a logs.Attempt) error {
 				return err
 			}
 			w.sets[i].count(a, d, &t.sets[i])
-			w.admitted[i] = d.Allowed
+			w.allowed[i] = d.Allowed
 		}
 		if w.timeline != nil {
-			w.timeline.Add(a.At, w.admitted)
+			w.timeline.Add(a.At, w.allowed)
 		}
 	}
 	return w.sweep(ctx, w.forget)

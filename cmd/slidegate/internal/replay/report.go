@@ -55,9 +55,9 @@ type logReport struct {
 // result represents the outcome of a replay under one set of limits.
 type result struct {
 	Limits          []limitReport `json:"limits"`
-	Admitted        int           `json:"admitted"`
+	Allowed         int           `json:"allowed"`
 	Denied          int           `json:"denied"`
-	NeverAdmissible int           `json:"never_admissible"` // denied attempts with more units than a limit's Max
+	NeverAllowed    int           `json:"never_allowed"`    // denied attempts with more units than a limit's Max
 	DeniedSucceeded int           `json:"denied_succeeded"` // denied attempts that succeeded according to the log
 	DeniedEvents    int           `json:"denied_events"`
 	waitReport
@@ -152,7 +152,7 @@ func newResult(r *replay, set int, limits flags.Limits) *result {
 		total.add(w.sets[set])
 	}
 	s := &result{
-		Admitted: total.admitted, Denied: total.denied, NeverAdmissible: total.neverAdmissible, DeniedSucceeded: total.succeeded,
+		Allowed: total.allowed, Denied: total.denied, NeverAllowed: total.neverAllowed, DeniedSucceeded: total.succeeded,
 		waitReport: waited(total.waits), waits: total.waits,
 	}
 	for i, l := range limits {

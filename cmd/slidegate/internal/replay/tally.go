@@ -17,12 +17,12 @@ import (
 
 // outcome counts one worker's decisions under one set of limits.
 type outcome struct {
-	limits           flags.Limits
-	admitted, denied int
-	neverAdmissible  int   // denied attempts with more units than a limit's Max
-	succeeded        int   // denied attempts that had the right password or key according to the log
-	by               []int // attempts that each limit denies, whatever the other limits decide
-	waits            *charts.Waits
+	limits          flags.Limits
+	allowed, denied int
+	neverAllowed    int   // denied attempts with more units than a limit's Max
+	succeeded       int   // denied attempts that had the right password or key according to the log
+	by              []int // attempts that each limit denies, whatever the other limits decide
+	waits           *charts.Waits
 }
 
 func newOutcome(limits flags.Limits) *outcome {
@@ -33,7 +33,7 @@ func newOutcome(limits flags.Limits) *outcome {
 // units exceed its Max.
 func (o *outcome) count(a logs.Attempt, d window.Decision, of *denials) {
 	if d.Allowed {
-		o.admitted++
+		o.allowed++
 		return
 	}
 	o.denied++
@@ -41,7 +41,7 @@ func (o *outcome) count(a logs.Attempt, d window.Decision, of *denials) {
 		o.succeeded++
 	}
 	if d.Usage == nil {
-		o.neverAdmissible++
+		o.neverAllowed++
 	} else {
 		o.waits.Add(d.RetryAfter)
 	}
@@ -54,9 +54,9 @@ func (o *outcome) count(a logs.Attempt, d window.Decision, of *denials) {
 
 // add adds the counts of another worker.
 func (o *outcome) add(other *outcome) {
-	o.admitted += other.admitted
+	o.allowed += other.allowed
 	o.denied += other.denied
-	o.neverAdmissible += other.neverAdmissible
+	o.neverAllowed += other.neverAllowed
 	o.succeeded += other.succeeded
 	o.waits.Merge(other.waits)
 	for i := range o.by {

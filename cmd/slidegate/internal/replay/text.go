@@ -145,7 +145,7 @@ func (p *logReport) attempts() string {
 
 // outcomeRows returns table rows that say what a set of limits did.
 func (p *Report) outcomeRows(s *result) [][]string {
-	rows := [][]string{{"admitted", share(s.Admitted, p.Attempts)}, {"denied", share(s.Denied, p.Attempts)}}
+	rows := [][]string{{"allowed", share(s.Allowed, p.Attempts)}, {"denied", share(s.Denied, p.Attempts)}}
 	if s.Denied > 0 {
 		rows[1][1] += ", from " + p.estimate(output.Count(s.DeniedEvents, "event"))
 	}
@@ -155,7 +155,7 @@ func (p *Report) outcomeRows(s *result) [][]string {
 	if p.WithResult > 0 {
 		rows = append(rows, []string{"by mistake", p.mistakes(s.DeniedSucceeded)})
 	}
-	if s.Denied > s.NeverAdmissible {
+	if s.Denied > s.NeverAllowed {
 		rows = append(rows, []string{"waits", s.spans()})
 	}
 	return rows
@@ -266,7 +266,7 @@ func (p *Report) printSets(b *strings.Builder, screen output.Screen) {
 }
 
 func (s *result) wait(text string) string {
-	if s.Denied == s.NeverAdmissible {
+	if s.Denied == s.NeverAllowed {
 		return "-"
 	}
 	return text
@@ -291,8 +291,8 @@ func (p *Report) printNotes(b *strings.Builder, screen output.Screen) {
 				printNote(b, screen, "%s denies nothing beyond %s, which allows no more in a longer time; leave it out.", l.Limit, l.Needless)
 			}
 		}
-		if s.NeverAdmissible > 0 {
-			printNote(b, screen, "Never admissible under %s: %d of the denied attempts request more units than a limit's Max, so no wait helps.", s.limits(), s.NeverAdmissible)
+		if s.NeverAllowed > 0 {
+			printNote(b, screen, "Never allowed under %s: %d of the denied attempts request more units than a limit's Max, so no wait helps.", s.limits(), s.NeverAllowed)
 		}
 	}
 	p.logReport.printNotes(b, screen)

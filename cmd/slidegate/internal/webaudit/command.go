@@ -174,7 +174,7 @@ func (r *Report) trails() (all []charts.Trail) {
 		trail := charts.Trail{Claim: c.Limit.String(), Max: c.Limit.Max, Per: c.Limit.Per}
 		for _, a := range r.Attempts {
 			if a.Answer == audit.AnswerAllowed {
-				trail.Admitted = append(trail.Admitted, charts.Span{From: a.Came, To: a.Sent + c.Limit.Per - c.Limit.Per/1000 - time.Millisecond})
+				trail.Allowed = append(trail.Allowed, charts.Span{From: a.Came, To: a.Sent + c.Limit.Per - c.Limit.Per/1000 - time.Millisecond})
 			}
 		}
 		all = append(all, trail)

@@ -186,9 +186,9 @@ func (a *Audit) methods() (ways []way) {
 }
 
 const (
-	maxTries        = 25 // the maximum number of requests for a way that seems open
-	streakToProve   = 6
-	admittedToProve = 3
+	maxTries       = 25 // the maximum number of requests for a way that seems open
+	streakToProve  = 6
+	allowedToProve = 3
 )
 
 // smallest returns the smallest Max of the claims. At most that many requests are allowed before a
@@ -292,7 +292,7 @@ func (t *tester) proven(mine []audit.Attempt, streak int) bool {
 		return streak >= streakToProve
 	}
 	for _, l := range t.cfg.Claims {
-		if streak >= min(admittedToProve, int(l.Max)) && audit.Exceeds(append(slices.Clip(t.log), mine...), l) {
+		if streak >= min(allowedToProve, int(l.Max)) && audit.Exceeds(append(slices.Clip(t.log), mine...), l) {
 			return true
 		}
 	}
