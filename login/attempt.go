@@ -12,38 +12,39 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Attempt represents one attempt to log in, and whether it is allowed. If it is, check the
-// password. Then call Succeed if it is right, Cancel if it could not be checked, and nothing if it
-// is wrong.
+// Attempt represents one attempt to log in, and says whether it is allowed. If it is, check the
+// password. Then call Succeed if the password is right, Cancel if it could not be checked, and
+// nothing if it is wrong.
 type Attempt struct {
 	// Allowed reports whether to check the password.
 	Allowed bool
 
-	// RetryAfter is how long until the budgets that denied could allow the same attempt, or 0 if
-	// Allowed. On a cluster, it covers the first budget that denied, and those in its hash slot or in
-	// memory. The others were not asked, and can still deny the attempt then.
+	// RetryAfter is how long it takes until the budgets that denied could allow the same attempt,
+	// or 0 if Allowed. On a cluster, it covers only the first budget that denied, and the budgets
+	// in the same hash slot or in memory. The other budgets were not asked, and may still deny the
+	// attempt after RetryAfter.
 	RetryAfter time.Duration
 
 	// Challenge reports whether a denied attempt would be allowed if the client solved a challenge:
-	// see BeginChallenged. It is also false if Redis did not answer that question.
+	// see BeginChallenged. It is also false if Redis did not answer when it was asked for this.
 	Challenge bool
 
-	// DeniedBy is the first budget that was used up, or empty if Allowed. Log it, and do not show it
+	// DeniedBy is the first budget that was used up, or "" if Allowed. Log it, but do not show it
 	// to the user.
 	DeniedBy Budget
 
-	// Remaining is how many more failures the budgets of this attempt allow now, or 0 if denied. Once
-	// a known device has used these up, those of an unknown device follow.
+	// Remaining is how many more failures the budgets of this attempt allow now, or 0 if denied.
+	// Once a known device has used up its failures, it still has those of an unknown device.
 	Remaining int64
 
-	// NextWait is the longest possible wait for the next attempt if this one fails. It is 0 if
-	// there is no wait, or if denied.
+	// NextWait is how long the next attempt has to wait at most if this one fails. It is 0 if there
+	// is no wait, or if this attempt is denied.
 	NextWait time.Duration
 
 	// Degraded reports whether the Fallback decided, at least in part.
 	Degraded bool
 
-	// Cause is why Redis did not answer for the first budget that the Fallback decided, as in
+	// Cause says why Redis did not answer for the first budget that the Fallback decided, as in
 	// window.Decision. It is nil if the Fallback decided nothing.
 	Cause error `json:"-"`
 
@@ -56,7 +57,7 @@ type Attempt struct {
 	ended     atomic.Bool
 }
 
-// begin charges an attempt by one of the methods.
+// begin charges an attempt that was made with the given method.
 func (g *Guard) begin(ctx context.Context, method methods, who subject) (*Attempt, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("slidegate: login: nothing was charged: %w", err)
@@ -77,9 +78,9 @@ func (g *Guard) begin(ctx context.Context, method methods, who subject) (*Attemp
 	return a, g.explain(err)
 }
 
-// detach returns a context that the caller cannot end. Otherwise, a client could end it by hanging
-// up, or by a deadline of its choice. Config.Timeout ends each round trip. If that is below 0, the
-// deadline of ctx stays.
+// detach returns a context that the caller cannot cancel. Otherwise, a client could cancel it by
+// hanging up, or by choosing a deadline. Config.Timeout ends each round trip. If Config.Timeout is
+// negative, the deadline of ctx is kept.
 func (g *Guard) detach(ctx context.Context) (context.Context, context.CancelFunc) {
 	detached := context.WithoutCancel(ctx)
 	if deadline, ok := ctx.Deadline(); ok && g.noTimeout {
@@ -88,7 +89,7 @@ func (g *Guard) detach(ctx context.Context) (context.Context, context.CancelFunc
 	return detached, func() {}
 }
 
-// summarize sets the results from the decisions of the budgets.
+// summarize sets the exported fields from the decisions of the budgets.
 func (a *Attempt) summarize() {
 	a.Remaining = a.decisions[0].Remaining
 	for _, d := range a.decisions {
@@ -107,29 +108,31 @@ func (a *Attempt) summarize() {
 	}
 }
 
-// Succeed reports that the password was right. It gives back the charges of this attempt. It also
-// resets the streak, and the pair or the known device, including their challenged budgets.
+// Succeed records that the password was right. It gives back the charges of this attempt. It also
+// resets the account's streak, the pair, and the known device, including the challenged ones.
 //
-// Earlier failures on the address stay, because otherwise an attacker could clear them by logging
-// into an account of their own. Earlier failures on the account stay, because otherwise each login
-// of the owner would give an attacker new guesses.
+// Earlier failures of the address stay charged, because otherwise an attacker could clear them by
+// logging into an account of their own. Earlier failures on the account stay charged, because
+// otherwise each login of the owner would give an attacker new guesses.
 //
-// Succeed also works after ctx has ended, and takes at most 5 s. An error names the budgets that
-// could not be given back or reset. Their charges stay: log the error, and let the user in. Only
-// the first call of Succeed or Cancel has an effect, and neither has one after a denial.
+// Succeed works even if ctx is done, and takes at most 5 s. An error names the budgets whose
+// charges could not be given back or reset. These charges stay: log the error, and let the user in.
+// Only the first call of Succeed or Cancel has an effect. After a denial, neither method has an
+// effect.
 func (a *Attempt) Succeed(ctx context.Context) error { return a.end(ctx, a.method) }
 
 // Cancel gives back the charges of this attempt, as if it had not been made. Call it if the
 // password could not be checked, for example because the database did not answer. Do not call it
-// after a wrong password, or because the client has gone.
+// after a wrong password, or because the client has gone away.
 //
-// If another attempt has succeeded since this one began, and a later one failed, Cancel can give
-// back that failure of the pair, the streak or the device. Like Succeed, it works after ctx has
-// ended, and takes at most 5 s. An error names the charges that stay.
+// If another attempt has succeeded since this one began, and a third one has failed after that,
+// Cancel can give back the failure of the third attempt from the pair, the streak or the device.
+// Like Succeed, Cancel works even if ctx is done, and takes at most 5 s. An error names the budgets
+// whose charges stay.
 func (a *Attempt) Cancel(ctx context.Context) error { return a.end(ctx, 0) }
 
-// end gives back the charges, and resets what the success of a method clears, if the attempt has
-// not ended.
+// end gives back the charges and resets the budgets that success clears, unless the attempt has
+// already ended.
 func (a *Attempt) end(ctx context.Context, success methods) error {
 	if a.guard == nil || a.ended.Swap(true) { // an Attempt without a guard is a stub in a user's test
 		return nil
@@ -146,14 +149,14 @@ func (a *Attempt) end(ctx context.Context, success methods) error {
 	return a.guard.undo(ctx, append(back, resets(a.guard.charges(success.clears, a.who))...))
 }
 
-// undo is a charge to give back or, without the decision that counted it, all charges to an event
-// key.
+// undo is a charge to give back or, if decision is nil, an event key for which to give back all
+// charges.
 type undo struct {
 	charge
 	decision *window.Decision
 }
 
-// resets returns, for each event key, an undo that gives back all of its charges.
+// resets returns, for each charge in all, an undo that gives back all charges to its event key.
 func resets(all []charge) (undos []undo) {
 	for _, c := range all {
 		undos = append(undos, undo{charge: c})
@@ -161,7 +164,7 @@ func resets(all []charge) (undos []undo) {
 	return undos
 }
 
-// undo gives back charges, even if ctx has ended, in one round trip and at most 5 s.
+// undo gives back charges, even if ctx is done, in one round trip and at most 5 s.
 func (g *Guard) undo(ctx context.Context, undos []undo) error {
 	ctx, cancel := calls.Finish(ctx)
 	defer cancel()

@@ -8,8 +8,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Budget names what attempts are charged to. Each budget counts in a limiter of its own, whose Name
-// is Config.Name, a dot and the budget: login.account.
+// Budget names what attempts are charged to. Each budget has its own limiter, whose Name is
+// Config.Name, a dot and the budget: login.account.
 type Budget string
 
 // The budgets. Begin charges BudgetAddress and BudgetPair, then BudgetAccount, then BudgetStreak
@@ -32,8 +32,8 @@ const (
 	// in. Event key: the account.
 	BudgetStreak Budget = "streak"
 
-	// BudgetDevice counts attempts from one known device on one account.
-	// Event key: the device, quoted as by Go's %q, a space and the account: "device" alice.
+	// BudgetDevice counts attempts from one known device on one account. Event key: the device,
+	// quoted as by Go's %q, then a space and the account: "device" alice.
 	BudgetDevice Budget = "device"
 
 	// BudgetTotal counts all attempts on one account.
@@ -41,9 +41,9 @@ const (
 	BudgetTotal Budget = "total"
 )
 
-// The budgets of challenged attempts, which exist only with Config.Challenged. BeginChallenged
-// charges them and BudgetTotal, in the same order as Begin. Their event keys are those of the
-// budgets without "challenged-".
+// The budgets of challenged attempts, which exist only if Config.Challenged is set. BeginChallenged
+// charges them and BudgetTotal, in the same order as Begin. Their event keys are the same as those
+// of the budgets whose names lack "challenged-".
 const (
 	BudgetChallengedAddress Budget = "challenged-address"
 	BudgetChallengedPair    Budget = "challenged-pair"
@@ -51,13 +51,14 @@ const (
 	BudgetChallengedStreak  Budget = "challenged-streak"
 )
 
-// BudgetSite denies an unknown device while the alarm is on and its address has failed twice: see
-// Challenged.Site. It counts in BudgetAddress, with at most two failures in each limit.
-// Attempt.RetryAfter is then the wait if the alarm stays on.
+// BudgetSite denies an unknown device whose address has failed twice while the alarm is on: see
+// Challenged.Site. It uses the counts of BudgetAddress, but lowers each limit to at most two
+// failures. Attempt.RetryAfter is then the wait if the alarm stays on.
 const BudgetSite Budget = "site"
 
-// table lists, for each budget, what it counts by, and which methods ask and reset it. Methods ask
-// the budgets in this order. A guard has those for which Config.limits returns limits.
+// table lists the budgets: what each of them counts by, and which methods ask and reset it. Methods
+// ask the budgets in this order. A guard has only the budgets for which Config.limits returns
+// limits.
 var table = []budget{
 	{name: BudgetAddress, by: byAddress, asked: begin, cleared: forgetAddress},
 	{name: BudgetSite, by: byAddress, asked: beginAlarmed},
@@ -72,20 +73,21 @@ var table = []budget{
 	{name: BudgetTotal, by: byAccount, asked: anyAttempt, together: unknown | beginChallenged, cleared: forget},
 }
 
-// budget is a row of the table, and in a guard also the limiter.
+// budget is a row of the table. In a guard, it also has a limiter.
 type budget struct {
 	name  Budget
 	by    int     // the index of its event key in a subject
-	asked methods // ask and charge it
+	asked methods // the methods that ask and charge it
 
-	// together are the methods that ask this budget in the same round trip as the budget before it. If
-	// that one denies, the charge to this one is held for a moment, which harms nobody else. The pair
-	// belongs to the attacker, like the address. Unknown devices cannot take more of the total than
-	// the account allows them. BeginKnown asks the total in a later round trip, so that a device that
-	// has used up its own budget takes nothing from others.
+	// together is the set of methods that ask this budget in the same round trip as the budget
+	// before it. If the earlier budget denies, this budget stays charged for a moment, which must
+	// not harm anybody else. It does not: the pair belongs to the attacker, like the address, and
+	// unknown devices cannot take more of the total than the account allows them. BeginKnown asks
+	// the total in a later round trip, so that a device that has used up its own budget takes
+	// nothing from others.
 	together methods
 
-	cleared methods // reset it: Forget, ForgetAddress, and an attempt that succeeds
+	cleared methods // the methods that reset it: Forget, ForgetAddress, and methods that began an attempt that succeeds
 	limiter *window.Limiter
 }
 
@@ -95,7 +97,7 @@ type methods uint8
 const (
 	begin        methods = 1 << iota
 	beginAlarmed         // Begin while the alarm is on
-	beginKnown           // a device that has used up its budget continues as begin
+	beginKnown           // if the device has used up its budget, begin follows
 	beginChallenged
 	forget
 	forgetAddress
@@ -115,12 +117,12 @@ const (
 	byDevice
 )
 
-// subject holds the event keys of an attempt, or of what to forget. A method skips the budgets
-// whose event key is empty.
+// subject holds the event keys of an attempt, or of what to forget. Methods skip a budget if its
+// event key is empty.
 type subject [byDevice + 1]string
 
-// subject returns the subject of an attempt, or an error if the guard is not initialized, or the
-// account or the address is invalid.
+// subject returns the subject of an attempt. It returns an error if the guard is not initialized,
+// or if the account or the address is invalid.
 func (g *Guard) subject(account string, ip netip.Addr) (subject, error) {
 	if err := g.checkAccount(account); err != nil {
 		return subject{}, err
@@ -132,8 +134,8 @@ func (g *Guard) subject(account string, ip netip.Addr) (subject, error) {
 	return subject{byAddress: client, byPair: client + " " + account, byAccount: account}, nil
 }
 
-// subjects returns a subject for each address, with its pair, and then one for the account. The
-// errors are those of subject.
+// subjects returns a subject for each address that also covers its pair with the account, and then
+// a subject for the account. The errors are those of subject.
 func (g *Guard) subjects(account string, from []netip.Addr) (all []subject, err error) {
 	for _, ip := range from {
 		who, err := g.subject(account, ip)
@@ -146,13 +148,14 @@ func (g *Guard) subjects(account string, from []netip.Addr) (all []subject, err 
 	return append(all, subject{byAccount: account}), g.checkAccount(account)
 }
 
-// charge is one unit, charged to an event key of a budget.
+// charge is one unit that is charged to an event key of a budget.
 type charge struct {
 	*budget
 	event string
 }
 
-// charges returns a charge to each selected budget, subject by subject, in the order of the table.
+// charges returns a charge to each selected budget, subject by subject, and for each subject in the
+// order of the table.
 func (g *Guard) charges(selects func(*budget) bool, subjects ...subject) []charge {
 	all := make([]charge, 0, len(subjects)*len(g.budgets))
 	for _, who := range subjects {
@@ -165,7 +168,7 @@ func (g *Guard) charges(selects func(*budget) bool, subjects ...subject) []charg
 	return all
 }
 
-// failed returns an error that names what failed and the budget, or nil if err is nil.
+// failed returns an error that says what failed and names the budget, or nil if err is nil.
 func (c charge) failed(format string, err error) error {
 	if err == nil {
 		return nil
@@ -173,8 +176,8 @@ func (c charge) failed(format string, err error) error {
 	return fmt.Errorf("slidegate: login: cannot "+format, c.name, err)
 }
 
-// explain returns err. If the ACL user has no permission for the keys of a budget, it adds the key
-// pattern of the whole guard.
+// explain returns err. If err says that the ACL user has no permission for the keys of a budget,
+// explain adds the key pattern for the whole guard.
 func (g *Guard) explain(err error) error {
 	if err == nil || window.ReasonOf(err) != window.ReasonNoPerm {
 		return err

@@ -13,111 +13,114 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Config sets what a Guard allows. Only Name is required, and for New also a Secret. Limits that
-// are nil have the defaults given here. If a budget has several limits, all of them apply, so the
-// wait grows with the number of failures. Sources of the defaults, and advice for each field, are
-// in https://github.com/slidegate/slidegate/blob/main/docs/login.md.
+// Config configures a Guard. Name is always required, and New also requires Secret. Limits that are
+// nil have the defaults given here. If a budget has several limits, all of them apply, so the wait
+// grows with the number of failures. For the sources of the defaults, and advice for each field,
+// see https://github.com/slidegate/slidegate/blob/main/docs/login.md.
 type Config struct {
-	// Name is the prefix of the Name of each limiter, and so of its Redis keys: login.account,
-	// login.pair. It has 1 to 45 bytes, of the characters that window.Config allows. Guards with the
-	// same Name and Secret share their counts.
+	// Name is the prefix of the Name of each limiter, and thus of its Redis keys: login.account,
+	// login.pair. It has 1 to 45 bytes, and consists of the characters that window.Config allows.
+	// Guards with the same Name and Secret share their counts.
 	Name string
 
-	// Secret hides accounts and addresses in Redis keys, by a keyed hash. It has at least 16 random
-	// bytes, the same in all processes. With another Secret, all counts start at zero.
+	// Secret hides accounts and addresses in Redis keys with a keyed hash. It has at least 16
+	// random bytes, and must be the same in all processes. If Secret changes, all counts start at
+	// zero.
 	Secret []byte `json:"-"`
 
-	// Address limits the failures of one IPv4 address or IPv6 /64, on all accounts together.
-	// Default: 20/1m, 50/1h, 100/1d, against short bursts and slow guessing (OWASP Credential
-	// Stuffing Prevention). Raise it for offices that share an address.
+	// Address limits the failures of one IPv4 address or IPv6 /64 on all accounts together.
+	// Default: 20/1m, 50/1h, 100/1d, against both short bursts and slow guessing (OWASP Credential
+	// Stuffing Prevention). Raise the limits for offices that share an address.
 	Address []window.Limit
 
-	// Pair limits the failures of one address on one account since it last logged in there.
-	// Default: 5/1m, 7/10m, 10/1h, 20/1d, 30/30d. Waits grow from seconds to an hour (NIST SP
-	// 800-63B rev. 3, 5.2.2), and one address cannot use up an account for others.
+	// Pair limits the failures of one address on one account since that address last logged into
+	// that account. Default: 5/1m, 7/10m, 10/1h, 20/1d, 30/30d. Waits grow from seconds to an hour
+	// (NIST SP 800-63B rev. 3, 5.2.2), and one address alone cannot use up an account's budget.
 	Pair []window.Limit
 
-	// Account limits the failures of all unknown devices on one account, even if others log in.
-	// Default: 10/10m, 20/1h, 50/1d. It stops a botnet (OWASP Authentication). Within the Per of
-	// each limit of Total, it must allow at most nine tenths of that limit, so that known devices
-	// have the rest.
+	// Account limits the failures of all unknown devices on one account. Successful logins do not
+	// reset it. Default: 10/10m, 20/1h, 50/1d. It stops a botnet (OWASP Authentication). Within the
+	// Per of each limit in Total, Account must allow at most nine tenths of that limit, so that the
+	// rest is left for known devices.
 	Account []window.Limit
 
-	// Streak limits the failures of unknown devices on one account while nobody logs in. Default:
-	// 80/30d, or 60/30d with Challenged. With the 20 of one known device, that is at most 100 in a
-	// row (NIST SP 800-63B rev. 3, 5.2.2 and rev. 4, 3.2.2).
+	// Streak limits the failures of unknown devices on one account since anybody last logged in.
+	// Default: 80/30d, or 60/30d if Challenged is set. Together with 20 failures of one known
+	// device, that makes at most 100 in a row (NIST SP 800-63B rev. 3, 5.2.2 and rev. 4, 3.2.2).
 	Streak []window.Limit
 
-	// Total limits all failures on one account. Default, and the most that is valid: 100/1h (OWASP
-	// ASVS 4, 2.2.1). If it has no limit per hour, 100/1h is added. It holds also while limits
-	// change, as long as Name and Secret stay the same.
+	// Total limits all failures on one account. Default, and also the highest valid limit: 100/1h
+	// (OWASP ASVS 4, 2.2.1). If Total has no limit per hour, 100/1h is added. It applies even while
+	// limits are being changed, as long as Name and Secret stay the same.
 	Total []window.Limit
 
 	// Device limits the failures of one known device on its account since it last logged in.
-	// Default: 5/1m, 10/1h, 20/30d (OWASP device cookies). A device that has used this up counts as
-	// unknown.
+	// Default: 5/1m, 10/1h, 20/30d (OWASP device cookies). A device that has used up these limits
+	// is treated as unknown.
 	Device []window.Limit
 
-	// Challenged is for services that can show a captcha or another challenge. Attempt.Challenge then
-	// reports whether one would help, and BeginChallenged allows attempts of clients that solved one.
-	// It also adds an alarm for the whole service: see Challenged.Site. nil means no challenges.
+	// Challenged is for services that can show a captcha or another challenge. Attempt.Challenge
+	// then reports whether a challenge would help, and BeginChallenged allows attempts of clients
+	// that solved it. Challenged also adds an alarm for the whole service: see Challenged.Site. nil
+	// means no challenges.
 	Challenged *Challenged
 
-	// Now returns the time, as in window.Config. Set it only to replay or simulate.
+	// Now is the clock, as in window.Config. Set it only for replay and simulation.
 	Now func() time.Time `json:"-"`
 
 	// Observe is called for each budget that decides, as in window.Config, but not for charges that
-	// are given back. With Challenged it is also called for the level of the alarm, as the limiter
-	// Name + ".site", which denies while the level is full.
+	// are given back. If Challenged is set, Observe is also called for the limiter Name + ".site",
+	// which holds the level of the alarm and denies while the level is full.
 	Observe func(ctx context.Context, o window.Observation) `json:"-"`
 
-	// OnDenied is called for each budget that denies an attempt, with its event key: see
-	// window.Denial. Limiter is then Name, a dot and the budget: login.account, login.pair. With a
-	// Secret, Event is a hash.
+	// OnDenied is called for each budget that denies an attempt. It receives the event key: see
+	// window.Denial. Denial.Limiter is Name, a dot and the budget: login.account, login.pair. If
+	// there is a Secret, Denial.Event is a hash.
 	OnDenied func(ctx context.Context, d window.Denial) `json:"-"`
 
-	// Timeout bounds the calls to Redis of an allowed Begin: each of up to three round trips gets a
-	// third. 0 means one second. A denial can take two more round trips, and a known device that has
-	// used up its budget one more. If Timeout is negative, only the deadline of ctx applies, so do not
-	// let clients choose that deadline: see Begin.
+	// Timeout bounds how long an allowed Begin waits for Redis: each of its up to three round trips
+	// gets a third of Timeout. 0 means one second. A denial can take two more round trips, and an
+	// attempt from a known device that has used up its budget one more. If Timeout is negative,
+	// only the deadline of ctx applies, so do not let clients choose that deadline: see Begin.
 	Timeout time.Duration
 
-	// Fallback decides while Redis does not answer, with the limits of its own Config. It is
-	// usually from NewLocal, and each process then has its own counts. Without a Fallback, Begin
-	// returns an error in an outage, and nobody can log in.
+	// Fallback decides while Redis cannot answer, with the limits of its own Config. It usually
+	// comes from NewLocal, so that each process has its own counts in an outage. Without a
+	// Fallback, Begin returns an error in an outage, and nobody can log in.
 	Fallback *Guard `json:"-"`
 }
 
 // Challenged limits attempts whose clients solved a challenge: a captcha, a proof of work, or a
 // code sent by email. They are counted separately from other attempts, so users can log in even if
-// attackers have used up the usual budgets. Limits that are nil have the defaults given here. The
-// details are in https://github.com/slidegate/slidegate/blob/main/docs/login.md#challenges.
+// attackers have used up the usual budgets. Limits that are nil have the defaults given here. For
+// details, see https://github.com/slidegate/slidegate/blob/main/docs/login.md#challenges.
 type Challenged struct {
-	// Address limits the challenged failures of one address, on all accounts together. Default:
-	// 20/1m, 50/1h, 100/1d, as Config.Address.
+	// Address limits the challenged failures of one address on all accounts together. Default:
+	// 20/1m, 50/1h, 100/1d, as for Config.Address.
 	Address []window.Limit
 
-	// Pair limits the challenged failures of one address on one account since it last logged in
-	// there. Default: 5/1m, 10/1h.
+	// Pair limits the challenged failures of one address on one account since that address last
+	// logged into that account. Default: 5/1m, 10/1h.
 	Pair []window.Limit
 
 	// Account limits the challenged failures of all addresses on one account. Default: 5/10m,
-	// 10/1h, 20/1d. Within the Per of each limit of Total, it may allow at most nine tenths of that
-	// limit together with Config.Account.
+	// 10/1h, 20/1d. Within the Per of each limit in Config.Total, this Account and Config.Account
+	// together must allow at most nine tenths of that limit.
 	Account []window.Limit
 
-	// Streak limits the challenged failures on one account while nobody logs in. Default: 20/30d.
-	// With the 60 of Config.Streak and the 20 of one known device, that is at most 100 in a row.
+	// Streak limits the challenged failures on one account since anybody last logged in. Default:
+	// 20/30d. Together with the 60 of Config.Streak and the 20 of one known device, that makes at
+	// most 100 in a row.
 	Streak []window.Limit
 
-	// Site is the level of failures across the whole service that switches the alarm on: by default
-	// 1000/1h. Max is at most 10^7. During an alarm, unknown devices whose address has failed twice
-	// need a challenge. See
+	// Site is the level of failures across the whole service at which the alarm switches on; the
+	// default is 1000/1h. Max is at most 10^7. While the alarm is on, unknown devices whose address
+	// has failed twice need a challenge. See
 	// https://github.com/slidegate/slidegate/blob/main/docs/login.md#attacks-on-the-whole-site.
 	Site window.Limit
 
-	// Switched is called when this process switches the alarm on or off. Attempts wait for it, so
-	// return quickly. It must not use the guard.
+	// Switched is called when this process switches the alarm on or off. Attempts wait for
+	// Switched, so it must return quickly. It must not use the guard.
 	Switched func(Alarm) `json:"-"`
 }
 
@@ -135,19 +138,19 @@ var (
 	challengedAccountLimits = []window.Limit{{Max: 5, Per: 10 * time.Minute}, window.PerHour(10), window.PerDay(20)}
 	challengedStreakLimits  = []window.Limit{{Max: 20, Per: month}}
 
-	// unchallengedStreakLimits are the default of Config.Streak with challenges, so that challenged
-	// attempts have their share of 100 failures in a row.
+	// unchallengedStreakLimits is the default of Config.Streak if Config.Challenged is set. It
+	// leaves challenged attempts their share of the 100 failures in a row.
 	unchallengedStreakLimits = []window.Limit{{Max: 60, Per: month}}
 )
 
 const (
 	maxPerHour = 100 // failures on one account: OWASP ASVS 4, 2.2.1
 	maxName    = 45  // bytes, so that the names of the limiters fit into window's limit
-	roundTrips = 3   // of an allowed Begin
-	suspectMax = 2   // failures of an address that the alarm accepts, because many users mistype once
+	roundTrips = 3   // the most that an allowed Begin takes
+	suspectMax = 2   // failures that an address may have while the alarm is on, because many users mistype once
 )
 
-// limits returns the limits of each budget that the guard has.
+// limits returns the limits of every budget that the guard has.
 func (cfg Config) limits() map[Budget][]window.Limit {
 	all := map[Budget][]window.Limit{
 		BudgetAddress: orDefault(cfg.Address, addressLimits),
@@ -176,8 +179,8 @@ func orDefault(limits, defaults []window.Limit) []window.Limit {
 	return limits
 }
 
-// total returns the limits of Total, with one per hour added if it has none. So guards of one Name
-// whose limits differ share the count of that hour.
+// total returns Total, with a limit per hour added if it has none. Guards that have the same Name
+// but different limits therefore share an hourly count.
 func (cfg Config) total() []window.Limit {
 	if slices.ContainsFunc(cfg.Total, func(l window.Limit) bool { return l.Per == time.Hour }) {
 		return cfg.Total
@@ -197,7 +200,7 @@ func (cfg Config) limiter(of Budget, limits []window.Limit) window.Config {
 	return c
 }
 
-// roundTrip returns how long one round trip may take.
+// roundTrip returns the timeout of one round trip.
 func (cfg Config) roundTrip() time.Duration {
 	if cfg.Timeout < 0 {
 		return cfg.Timeout
@@ -205,7 +208,7 @@ func (cfg Config) roundTrip() time.Duration {
 	return max(1, cmp.Or(cfg.Timeout, time.Second)/roundTrips)
 }
 
-// siteAlarm returns the alarm for the whole service.
+// siteAlarm creates the alarm for the whole service, whose limiter comes from in.
 func (cfg Config) siteAlarm(in store) (*siteAlarm, error) {
 	limit := cmp.Or(cfg.Challenged.Site, siteLimit)
 	shared, err := in.ar1(ar1.Config{
@@ -224,7 +227,7 @@ func (cfg Config) siteAlarm(in store) (*siteAlarm, error) {
 	return s, err
 }
 
-// suspectLimits returns the limits of an address while the alarm is on.
+// suspectLimits returns the limits of an address while the alarm is on, based on its usual limits.
 func suspectLimits(address []window.Limit) []window.Limit {
 	limits := slices.Clone(address)
 	for i := range limits {
@@ -233,7 +236,8 @@ func suspectLimits(address []window.Limit) []window.Limit {
 	return limits
 }
 
-// check returns an error if Name, Fallback or Challenged is invalid. New limiters check the limits.
+// check returns an error if Name, Fallback or Challenged is invalid. The limits are checked when
+// their limiters are created.
 func (cfg Config) check() error {
 	switch {
 	case cfg.Name == "":
@@ -248,7 +252,8 @@ func (cfg Config) check() error {
 	return nil
 }
 
-// checkTotal checks Total, and what the valid limits leave for known devices.
+// checkTotal returns an error if Total allows too much, or if the other limits leave too little of
+// it for known devices.
 func (cfg Config) checkTotal(limits map[Budget][]window.Limit) error {
 	total := limits[BudgetTotal]
 	if most := maxIn(time.Hour, total); most > maxPerHour {
@@ -262,8 +267,8 @@ func (cfg Config) checkTotal(limits map[Budget][]window.Limit) error {
 	return nil
 }
 
-// checkReserve returns an error if unknown devices can use up more than nine tenths of a limit of
-// Total.
+// checkReserve returns an error if unknown devices can use up more than nine tenths of total, which
+// is one of the limits in Total.
 func (cfg Config) checkReserve(total window.Limit, limits map[Budget][]window.Limit) error {
 	account, challenged := maxIn(total.Per, limits[BudgetAccount]), 0.0
 	if cfg.Challenged != nil {
@@ -281,8 +286,8 @@ func (cfg Config) checkReserve(total window.Limit, limits map[Budget][]window.Li
 	return nil
 }
 
-// maxIn returns the most units that the limits allow in any span of time. A limit allows Max in
-// each of the windows that cover the span.
+// maxIn returns the most units that the limits allow in any interval of length span. A limit allows
+// Max in each of the windows that cover the interval.
 func maxIn(span time.Duration, limits []window.Limit) float64 {
 	most := math.Inf(1)
 	for _, l := range limits {

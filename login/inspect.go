@@ -8,14 +8,15 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// BudgetState represents what one budget counts for an account, an address or both. The embedded
-// Snapshot names the event key and lists every bucket of every limit.
+// BudgetState represents what one budget counts for an account, an address or a pair of them. The
+// embedded Snapshot names the event key and lists every bucket of every limit.
 type BudgetState struct {
 	Budget Budget
 	window.Snapshot
 }
 
-// RetryAfter returns how long until the budget allows one more attempt, or 0 if it does now.
+// RetryAfter returns how long it takes until the budget allows one more attempt, or 0 if it does so
+// now.
 func (s BudgetState) RetryAfter() (wait time.Duration) {
 	for _, l := range s.Limits {
 		wait = max(wait, l.RetryAfter)
@@ -23,20 +24,20 @@ func (s BudgetState) RetryAfter() (wait time.Duration) {
 	return wait
 }
 
-// Inspect returns the state of every budget that Begin would ask about an account and the given
+// Inspect returns the state of every budget that Begin would ask for the account and the given
 // addresses. It charges nothing, writes nothing and never asks the Fallback. Use it to find out why
 // a user cannot log in.
 //
 // The states are in the order in which Begin asks: for each address, BudgetAddress and BudgetPair;
-// then BudgetAccount, BudgetStreak and BudgetTotal. Without an address, there are only these three.
-// Begin allows an attempt if RetryAfter is 0 for all of them. A known device also has its own
-// budget, which Limiter(BudgetDevice) inspects.
+// then BudgetAccount, BudgetStreak and BudgetTotal. If no address is given, only the last three are
+// returned. Begin allows an attempt if RetryAfter is 0 in every state listed so far. A known device
+// also has its own budget: see Limiter(BudgetDevice).
 //
-// With Config.Challenged, the states of challenged attempts follow, in the same order.
-// BeginChallenged allows an attempt if RetryAfter is 0 for these and for BudgetTotal. While the
-// alarm is on (see Alarm), Begin also denies an address that has failed twice.
+// If Config.Challenged is set, the states of the budgets of challenged attempts follow, in the same
+// order. BeginChallenged allows an attempt if RetryAfter is 0 in each of those and for BudgetTotal.
+// While the alarm is on (see Alarm), Begin also denies an address that has failed twice.
 //
-// The errors are those of Begin, but never window.ErrUncertain.
+// Inspect returns the same errors as Begin, except window.ErrUncertain.
 func (g *Guard) Inspect(ctx context.Context, account string, from ...netip.Addr) ([]BudgetState, error) {
 	who, err := g.subjects(account, from)
 	if err != nil {

@@ -12,24 +12,24 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Alarm represents the failures across the whole service, and whether they are far above normal:
-// see Challenged.Site.
+// Alarm represents the level of failures across the whole service, and whether it is far above
+// normal: see Challenged.Site.
 type Alarm struct {
-	// On reports whether addresses that have failed twice need a challenge. The alarm switches on when
-	// Level reaches Limit.Max, and off when Level falls below half of that.
+	// On reports whether addresses that have failed twice need a challenge. The alarm switches on
+	// when Level reaches Limit.Max, and switches off when Level falls below half of Limit.Max.
 	On bool
 
-	// Level is the level of failures, at most Limit.Max. Without new failures, it halves in 0.69 x
-	// Limit.Per.
+	// Level is the level of failures, at most Limit.Max. If there are no new failures, it halves
+	// every 0.69 x Limit.Per.
 	Level int64
 
-	// Limit is Challenged.Site, or its default.
+	// Limit is Challenged.Site or its default.
 	Limit window.Limit
 }
 
-// Alarm returns the alarm as this process knows it. While there are attempts, the process asks
-// Redis about once a second. Otherwise the level decays by itself. Without Config.Challenged, it
-// returns the zero Alarm.
+// Alarm returns the alarm as this process knows it. While there are attempts, the process reads the
+// level from Redis about once a second. Between reads, it lets the level decay. If
+// Config.Challenged is nil, Alarm returns the zero Alarm.
 func (g *Guard) Alarm() Alarm {
 	if g == nil || g.alarm == nil {
 		return Alarm{}
@@ -38,20 +38,20 @@ func (g *Guard) Alarm() Alarm {
 }
 
 // siteAlarm watches the failures across the whole service. All guards with the same Name share the
-// level. Each decides for itself whether the alarm is on.
+// level. Each guard decides for itself whether the alarm is on.
 type siteAlarm struct {
 	shared   *ar1.Limiter
 	limit    window.Limit
-	denials  *window.Limiter // in memory: lets each address that the alarm denies count once in Per/2
+	denials  *window.Limiter // in memory: lets each address that the alarm denies count once per Per/2
 	onSwitch func(Alarm)     // Challenged.Switched; may be nil
 	now      func() time.Time
 	inMemory bool
 
-	// failures counts failures since the last exchange, including attempts under way. It is
-	// negative after the success of an attempt that is already in the shared level.
+	// failures counts failures since the last exchange, including attempts under way. It can be
+	// negative, if an attempt succeeds after the shared level has counted it.
 	failures atomic.Int64
-	// correction is 0 or negative. It takes back the excess in the shared level, which comes from
-	// attempts that succeeded and from rounding up. Only takeFailures uses it.
+	// correction is 0 or negative. It compensates for the excess in the shared level, which comes
+	// from attempts that succeeded and from rounding up. Only takeFailures uses it.
 	correction float64
 
 	mu           sync.Mutex
@@ -64,16 +64,16 @@ type siteAlarm struct {
 
 const (
 	siteEvent     = "failures"
-	exchangeEvery = time.Second // the minimum time between two exchanges
+	exchangeEvery = time.Second // the minimum time between exchanges
 )
 
 // isOn reports whether the alarm is on.
 func (s *siteAlarm) isOn() bool { return s != nil && s.current().On }
 
-// count counts an attempt of an unknown device. An allowed attempt counts as a failure until it
-// succeeds. An attempt that the alarm denied counts twice in each Per for its address. So the alarm
-// lasts as long as the attack, but a few addresses cannot make it last. Attempts that other budgets
-// denied do not count, because they are stopped already.
+// count counts an attempt from an unknown device. An allowed attempt counts as a failure until it
+// succeeds. Attempts that the alarm denied count at most twice per Per for each address. The alarm
+// therefore lasts as long as the attack, but a few addresses cannot keep it on. Attempts that other
+// budgets denied do not count, because they are already stopped.
 func (s *siteAlarm) count(ctx context.Context, a *Attempt) {
 	switch {
 	case s == nil || a == nil:
@@ -89,8 +89,8 @@ func (s *siteAlarm) count(ctx context.Context, a *Attempt) {
 	s.share(ctx)
 }
 
-// share starts an exchange with the shared level, if the last one began at least a second ago. No
-// attempt waits for Redis here.
+// share starts an exchange with the shared level, if the last exchange began at least a second ago.
+// It does not wait for Redis.
 func (s *siteAlarm) share(ctx context.Context) {
 	since, starts := s.startExchange()
 	switch {
@@ -102,7 +102,8 @@ func (s *siteAlarm) share(ctx context.Context) {
 	}
 }
 
-// startExchange reports whether it is time for an exchange, and how long ago the last one began.
+// startExchange reports whether it is time for an exchange, and how long ago the last exchange
+// began.
 func (s *siteAlarm) startExchange() (since time.Duration, starts bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +118,7 @@ func (s *siteAlarm) startExchange() (since time.Duration, starts bool) {
 	return since, true
 }
 
-// exchange adds the failures to the shared level, and reads it, even if ctx has ended. If Redis
+// exchange adds the failures to the shared level and reads the level, even if ctx is done. If Redis
 // does not accept the failures, they are dropped.
 func (s *siteAlarm) exchange(ctx context.Context, since time.Duration) {
 	ctx, cancel := calls.Finish(ctx)
@@ -132,8 +133,9 @@ func (s *siteAlarm) exchange(ctx context.Context, since time.Duration) {
 	}
 }
 
-// takeFailures returns how many failures to add to the shared level. Nearly all are from the second
-// after the last exchange. The correction decays as the level does.
+// takeFailures returns how many failures to add to the shared level. It assumes that they happened
+// within a second after the last exchange, and lets them decay since then. The correction decays
+// like the level.
 func (s *siteAlarm) takeFailures(since time.Duration) int64 {
 	n, full := s.decayed(s.correction, since)+s.decayed(float64(s.failures.Swap(0)), since-exchangeEvery), float64(s.limit.Max)
 	whole := math.Ceil(max(0, min(n, full)))
@@ -149,15 +151,15 @@ func (s *siteAlarm) add(ctx context.Context, n int64) (ar1.Decision, error) {
 	return s.shared.AllowN(ctx, siteEvent, n)
 }
 
-// current returns the alarm now.
+// current returns the alarm as it is now.
 func (s *siteAlarm) current() Alarm {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.update(s.now())
 }
 
-// update switches the alarm by the level that was last read, minus what has decayed since. So the
-// alarm also switches off while Redis does not answer.
+// update switches the alarm on or off according to the level that was last read, minus what has
+// decayed since. The alarm therefore also switches off while Redis does not answer.
 func (s *siteAlarm) update(now time.Time) Alarm {
 	level := int64(math.Round(s.decayed(float64(s.level), now.Sub(s.levelAt))))
 	a := Alarm{Level: level, Limit: s.limit, On: level >= s.limit.Max || s.on && 2*level >= s.limit.Max}
@@ -170,7 +172,7 @@ func (s *siteAlarm) update(now time.Time) Alarm {
 	return a
 }
 
-// decayed returns what is left of a level after some time.
+// decayed returns what is left of the given level after the given time.
 func (s *siteAlarm) decayed(level float64, later time.Duration) float64 {
 	return level * math.Exp(-float64(max(0, later))/float64(s.limit.Per))
 }

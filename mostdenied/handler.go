@@ -25,8 +25,8 @@ var script string
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{"count": count, "moment": moment, "rate": rate, "shown": shown}).Parse(html))
 
-// policy makes a browser load nothing, and run nothing except the script of the page, whatever an
-// event contains.
+// policy is a Content-Security-Policy that stops browsers from loading anything, and from running
+// anything except the page's own script, even if an event contains HTML.
 var policy = fmt.Sprintf("default-src 'none'; img-src data:; connect-src 'self'; style-src '%s'; script-src '%s'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 	hash(style), hash(script))
 
@@ -35,9 +35,9 @@ func hash(text string) string {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// ServeHTTP serves the Report: as a page that updates itself to browsers, and as JSON to other
-// clients. A browser is a client that accepts text/html. There is no access control: serve it only
-// where operators have access.
+// ServeHTTP serves the Report: to browsers as a page that updates itself, and to other clients as
+// JSON. A client that accepts text/html is considered a browser. There is no access control: serve
+// the List only where operators alone have access.
 func (l *List) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for name, value := range map[string]string{
 		"Content-Security-Policy": policy, "Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "Vary": "Accept",
@@ -56,8 +56,8 @@ func (l *List) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = enc.Encode(l.Report()) // the client may be gone
 }
 
-// shown returns text with characters escaped that cannot be printed or that change the writing
-// direction.
+// shown returns text unchanged, or quoted if it contains characters that cannot be printed or that
+// change the writing direction.
 func shown(text string) string {
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return strconv.Quote(text)
@@ -74,7 +74,7 @@ func count(n any) string {
 	return text
 }
 
-// rate formats a rate, with two significant digits below 10.
+// rate formats a rate. Below 10, it has two significant digits.
 func rate(perMinute float64) string {
 	if perMinute >= 10 {
 		return count(int64(perMinute + 0.5))
@@ -82,7 +82,7 @@ func rate(perMinute float64) string {
 	return strconv.FormatFloat(perMinute, 'g', 2, 64)
 }
 
-// moment formats a time, with its date if that is not today.
+// moment formats a time. It includes the date unless that is today.
 func moment(t time.Time) string {
 	if t.Format(time.DateOnly) == time.Now().UTC().Format(time.DateOnly) {
 		return t.Format(time.TimeOnly)

@@ -1,32 +1,34 @@
-// Package mostdenied lists the events that limiters deny most: who is limited, by what, since when,
-// and how often. It counts in the memory of its process, within a fixed bound.
+// Package mostdenied lists the events that limiters deny most often: who is limited, by which
+// limit, since when, and how often. It counts in this process's memory, and uses a bounded amount
+// of it.
 //
 //	denied := mostdenied.New()
 //	limiter, err := window.New(conn, window.Config{Name: "api", Limits: limits, OnDenied: denied.Count})
 //	// ...
 //	operators.Handle("GET /denied", denied)
 //
-// One List serves all limiters of a process: those of window, ar1, pace, inflight and login. Each
-// process has its own list.
+// One List serves all limiters of a process: those of packages window, ar1, pace, inflight and
+// login. Each process has its own List.
 //
 // # Which events are listed
 //
-// A List counts up to 4,096 events at once, by the Space-Saving algorithm (Metwally, Agrawal, El
-// Abbadi: Efficient Computation of Frequent and Top-k Elements in Data Streams, 2005). Each event
-// belongs to one of 32 shards, by a random hash. A new event in a full shard replaces the one with
-// the least weight, and inherits that weight for the next comparison, because it may have had as
-// much before. So an event with more than one in a thousand of the denials has a place, however
-// many other events are denied once.
+// A List counts up to 4,096 events at once, with the Space-Saving algorithm (Metwally, Agrawal, El
+// Abbadi: Efficient Computation of Frequent and Top-k Elements in Data Streams, 2005). A randomly
+// seeded hash assigns each event to one of 32 shards. A new event in a full shard replaces the
+// event that has the least weight. It inherits that weight for later comparisons, because its own
+// earlier denials may have weighed as much before it was listed. An event that causes more than one
+// in a thousand of all denials is therefore always counted, however many other events are denied
+// once.
 //
-// The weight of a denial halves in about ten minutes. It is a forward decay (Cormode, Shkapenyuk,
-// Srivastava, Xu: Forward Decay, 2009): new denials weigh more, and old weights stay as they are.
-// So yesterday's attacker does not stay at the top, and leaves the list an hour after the last
-// denial.
+// The weight of a denial halves in about ten minutes. This is implemented as forward decay
+// (Cormode, Shkapenyuk, Srivastava, Xu: Forward Decay, 2009): new denials weigh more, and old
+// weights stay unchanged. Yesterday's attacker therefore does not stay at the top of the list. An
+// event leaves the list an hour after its last denial.
 //
-// # Who may see it
+// # Who may see the list
 //
 // A List shows who is limited, such as addresses and accounts, and its handler has no access
-// control. Serve it only where operators have access, as with net/http/pprof.
+// control. Serve it only where operators alone have access, as with net/http/pprof.
 package mostdenied
 
 import (
@@ -42,10 +44,10 @@ import (
 
 const (
 	shards   = 32
-	perShard = 128              // events
-	average  = 15 * time.Minute // the time in which the weight of a denial falls to 1/e
+	perShard = 128              // most events in a shard
+	average  = 15 * time.Minute // the time in which the weight of a denial decays to 1/e
 	listed   = time.Hour        // how long an event is listed after its last denial
-	maxScale = 1e200            // above it, all weights are scaled down
+	maxScale = 1e200            // above this, all weights are scaled down
 )
 
 // List counts denials by event. Create one with New. It is safe for concurrent use.
@@ -61,15 +63,15 @@ type shard struct {
 	events []event
 	places map[subject]int // indices in events
 
-	second   int64     // of the last denial, by the clock that denied
+	second   int64     // second of the last denial, on the clock that decided it
 	now      time.Time // when the first denial of that second was counted
 	scale    float64   // the weight of a denial now
-	landmark time.Time // when a denial weighed 1
+	landmark time.Time // when the weight of a new denial was 1
 
 	_ [64]byte // keeps shards from sharing a cache line
 }
 
-// subject identifies an event of a limiter.
+// subject identifies an event together with its limiter.
 type subject struct{ limiter, event string }
 
 // event is an event that was denied.
@@ -93,8 +95,8 @@ func New() *List {
 	return l
 }
 
-// Count counts a denial. Set it as OnDenied of a limiter. It does not use the context. It reads the
-// clock of this process once for each new second in d.At.
+// Count counts a denial. Set it as OnDenied of a limiter. Count ignores the context. It reads this
+// process's clock only when d.At is in a new second.
 func (l *List) Count(_ context.Context, d window.Denial) {
 	s := &l.shards[maphash.String(l.seed, d.Event)%shards]
 	s.mu.Lock()
@@ -110,8 +112,8 @@ func (l *List) Count(_ context.Context, d window.Denial) {
 	e.last, e.limit, e.retryAfter = s.now, d.Limit, d.RetryAfter
 }
 
-// tick sets the time. It is called only once for each second with denials, because reading the
-// clock takes longer than the rest of Count.
+// tick sets the time. It is called at most once for each second in which there are denials, because
+// reading the clock takes longer than the rest of Count.
 func (s *shard) tick(now time.Time) {
 	if s.denied == 0 {
 		s.landmark = now
@@ -126,8 +128,8 @@ func (s *shard) tick(now time.Time) {
 	}
 }
 
-// event returns the event of a denial. A new event replaces the one with the least weight, unless
-// there is room.
+// event returns the event of the denial d. If the event is new and the shard is full, it replaces
+// the event that has the least weight.
 func (s *shard) event(d window.Denial) *event {
 	if i, known := s.places[subject{d.Limiter, d.Event}]; known {
 		return &s.events[i]
@@ -146,7 +148,7 @@ func (s *shard) event(d window.Denial) *event {
 	return &s.events[i]
 }
 
-// least returns the index of the event with the least weight.
+// least returns the index of the event that has the least weight.
 func (s *shard) least() (least int) {
 	for i := range s.events {
 		if s.events[i].weight < s.events[least].weight {

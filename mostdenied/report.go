@@ -14,34 +14,35 @@ const reported = 50 // maximum number of events in a Report
 
 // Report is a summary of a List.
 type Report struct {
-	Denied int64   `json:"denied"` // denials of all events since New
-	Events int     `json:"events"` // how many events are listed because they were denied in the last hour; at most 4,096
-	Most   []Entry `json:"most"`   // the events with the highest rate of denials, at most 50
+	Denied int64   `json:"denied"` // all denials since New
+	Events int     `json:"events"` // how many of the counted events were denied in the last hour; at most 4,096
+	Most   []Entry `json:"most"`   // the events with the highest rates of denials, at most 50
 }
 
 // Entry is an event that was denied.
 type Entry struct {
-	Limiter string `json:"limiter"`          // Config.Name; for login followed by the budget: login.account
+	Limiter string `json:"limiter"`          // Config.Name; for login, followed by a dot and the budget: login.account
 	Event   string `json:"event"`            // as in window.Denial
-	Hashed  bool   `json:"hashed,omitempty"` // whether Event is the hash in the key
+	Hashed  bool   `json:"hashed,omitempty"` // whether Event is a hash, as in window.Denial
 
-	// Limit is the limit that denied the last attempt: "5/1h", or for inflight "5 at once". It is
+	// Limit is the limit that denied the last attempt: "5/1h", or "5 at once" for inflight. It is
 	// empty if a limiter in memory had no room for the event.
 	Limit string `json:"limit"`
 
 	Denied int64 `json:"denied"` // denials since Since
 
-	// PerMinute is the rate of denials, averaged over 15 minutes like a Unix load average: it rises
-	// to the rate of a steady client, and falls to a third in 15 minutes of silence.
+	// PerMinute is the rate of denials, averaged over 15 minutes like a Unix load average: it
+	// approaches the rate of a steady client, and falls to about a third during 15 minutes of
+	// silence.
 	PerMinute float64 `json:"per_minute"`
 
-	Since time.Time `json:"since"` // the first denial, or the first since the event got its place
+	Since time.Time `json:"since"` // the first denial since the event was last added to the List
 	Last  time.Time `json:"last"`  // the last denial
 	Until time.Time `json:"until"` // when an attempt like the last one can be allowed
 }
 
-// Report returns the events with the highest rate of denials, highest first. Times are in UTC, by
-// the clock of this process, accurate to about a second.
+// Report returns the events with the highest rates of denials, highest first. Times are in UTC, on
+// this process's clock, and accurate to about a second.
 func (l *List) Report() Report {
 	r, now := Report{Most: []Entry{}}, time.Now()
 	for i := range l.shards {
@@ -55,7 +56,7 @@ func (l *List) Report() Report {
 	return r
 }
 
-// report adds the events of a shard to r.
+// report adds the shard's events to r.
 func (s *shard) report(r *Report, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,8 +69,8 @@ func (s *shard) report(r *Report, now time.Time) {
 	}
 }
 
-// report converts the event to an Entry. Scale is the total weight of denials at a steady rate of
-// one a minute.
+// report converts the event to an Entry. scale is the total weight of denials at a steady rate of
+// one per minute.
 func (e *event) report(scale float64) Entry {
 	return Entry{
 		Limiter: e.limiter, Event: e.event, Hashed: e.hashed, Limit: limitText(e.limit), Denied: e.denied,

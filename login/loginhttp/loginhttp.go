@@ -1,7 +1,7 @@
-// Package loginhttp is a login form for net/http with brute force protection. Its Handler rate
-// limits attempts with a [login.Guard] and remembers known devices in a signed cookie. It answers a
-// wrong password with HTTP 403, and too many attempts with HTTP 429 and Retry-After. You provide a
-// function that checks a password, and one that starts a session.
+// Package loginhttp provides a login form for net/http with brute force protection. Its Handler
+// rate limits attempts with a [login.Guard], and remembers known devices in a signed cookie. It
+// responds to a wrong password with HTTP 403, and to too many attempts with HTTP 429 and
+// Retry-After. You provide a function that checks a password, and a function that starts a session.
 //
 //	conn := window.Dial("redis://127.0.0.1:6379")
 //	guard, err := login.New(conn, login.Config{Name: "login", Secret: secret})
@@ -18,9 +18,9 @@
 //	http.Handle("/login", form)
 //
 // It also slows down credential stuffing, where a botnet tries leaked passwords on many accounts:
-// see [login.Challenged]. All responses, JSON, challenges and advice are in
-// https://github.com/slidegate/slidegate/blob/main/docs/login.md#the-form. A whole program is in
-// https://github.com/slidegate/slidegate/tree/main/examples/login.
+// see [login.Challenged]. For all responses, JSON, challenges and advice, see
+// https://github.com/slidegate/slidegate/blob/main/docs/login.md#the-form. For a complete program,
+// see https://github.com/slidegate/slidegate/tree/main/examples/login.
 package loginhttp
 
 import (
@@ -38,74 +38,76 @@ import (
 	"github.com/slidegate/slidegate/login"
 )
 
-// Config sets who may log in, and what happens then. Guard, Devices, Check and Success are
-// required. Each field is explained in
-// https://github.com/slidegate/slidegate/blob/main/docs/login.md#the-form.
+// Config configures a Handler. Guard, Devices, Check and Success are required. For an explanation
+// of each field, see https://github.com/slidegate/slidegate/blob/main/docs/login.md#the-form.
 type Config struct {
 	// Guard decides which attempts are allowed.
 	Guard *login.Guard
 
 	// Devices signs and verifies the cookies of known devices. Without such cookies, a client that
-	// keeps failing on an account locks its owner out.
+	// keeps failing on an account would lock its owner out.
 	Devices *Devices
 
-	// Check reports whether the password is right, for attempts that the guard allows. For an account
-	// that does not exist, compare the password with any hash, so that the answer takes as long. An
-	// error means that Check could not find out, and the guard gives the attempt back. So return false
-	// and nil for a wrong password, although bcrypt returns an error.
+	// Check reports whether the password is right. It is called for attempts that the guard allows.
+	// If the account does not exist, compare the password with any hash, so that the response takes
+	// equally long. An error means that Check could not find out, so the attempt is given back.
+	// Therefore return false and nil for a wrong password, although bcrypt returns an error for it.
 	Check func(ctx context.Context, account, password string) (ok bool, err error)
 
-	// Success answers a request whose password was right. It starts a session under a new ID, and
-	// usually redirects with HTTP 303. The account is what Config.Account returned. The cookie of the
-	// device is already set.
+	// Success responds to a request whose password was right. It starts a session under a new ID,
+	// and usually redirects with HTTP 303. account is the value that Config.Account returned. The
+	// device cookie is already set.
 	Success func(w http.ResponseWriter, r *http.Request, account string)
 
-	// Account returns the name or number of the typed account. Return the same for all its spellings,
-	// because otherwise an attacker has a budget for each. If there is no such account, return the
-	// typed name as you searched for it, or "" if nobody can have that name. An error is answered with
-	// HTTP 503. nil means that spaces are trimmed and letters are mapped to lower case.
+	// Account returns the name or number of the account that the user typed. Return the same value
+	// for all spellings of an account, because otherwise an attacker has a budget for each
+	// spelling. If there is no such account, return the typed name in the form in which you
+	// searched for it, or "" if no account can have that name. If Account returns an error, the
+	// response is HTTP 503. nil means that spaces are trimmed and letters are mapped to lower case.
 	Account func(ctx context.Context, typed string) (account string, err error)
 
-	// Solved reports whether the form contains a correct solution of a challenge, such as a captcha.
-	// It is called only if the attempt is denied and a challenge would help. Accept a solution once,
-	// for this account. It needs a Guard with Challenged, and a Page that shows the challenge. nil
-	// means no challenges.
+	// Solved reports whether the form contains a correct solution to a challenge, such as a
+	// captcha. It is called only if the attempt is denied and a challenge would help. Accept each
+	// solution only once, and only for this account. Solved requires a Guard with
+	// login.Config.Challenged, and a Page that shows the challenge. nil means no challenges.
 	Solved func(r *http.Request, account string) (bool, error)
 
-	// PasswordChanged returns when the account's password was last set. Devices remembered before then
-	// are unknown, so a new password invalidates stolen cookies. It is called only if the request has
-	// a valid cookie for the account. nil keeps devices.
+	// PasswordChanged returns when the account's password was last set. Devices remembered before
+	// then are treated as unknown, so a new password invalidates stolen cookies. PasswordChanged is
+	// called only if the request has a valid cookie for the account. nil means that devices stay
+	// known when the password changes.
 	PasswordChanged func(ctx context.Context, account string) (time.Time, error)
 
 	// SecondFactor means that a second factor follows, so the right password alone does not make
 	// the device known. Call Devices.Remember after the second factor.
 	SecondFactor bool
 
-	// Page answers each request that did not log in, including a GET, but not those with a JSON body.
-	// It sets Content-Type and must write Result.Status; other headers are already set. nil means a
-	// plain page in English.
+	// Page responds to each request that did not log in, including a GET, except requests with a
+	// JSON body. It must set Content-Type and write Result.Status; other headers are already set.
+	// nil means a plain page in English.
 	Page func(w http.ResponseWriter, r *http.Request, result Result)
 
-	// Clients finds the client's IP address. The zero Clients takes the address of the connection.
+	// Clients finds the client's IP address. The zero Clients uses the address of the connection.
 	// Behind a proxy, use httplimit.ClientsBehind, ClientsByHops or ClientsIn, because otherwise
 	// all users share one budget.
 	Clients httplimit.Clients
 
-	// CrossOrigin decides which other sites may send the form. nil means none, so that no page can
-	// log a visitor into an attacker's account.
+	// CrossOrigin decides which other sites may submit the form. nil means none, so that no other
+	// site can log a visitor into an attacker's account.
 	CrossOrigin *http.CrossOriginProtection
 
 	// Log receives failures, denials and outages. It never receives account names, because users
-	// sometimes type their password there. nil means slog.Default().
+	// sometimes type their password in the account field. nil means slog.Default().
 	Log *slog.Logger
 }
 
-// Handler represents a login form. A GET shows it. A POST is an attempt to log in, with the fields
-// account and password.
+// Handler serves a login form. A GET shows the form. A POST is an attempt to log in, with the
+// fields account and password.
 //
-// The body is a form (application/x-www-form-urlencoded) or a JSON object of strings, of at most 16
-// KiB. Use r.PostFormValue to read further fields of either. A JSON body is answered with problem
-// details (RFC 9457), unless the login succeeds.
+// The body is a form (application/x-www-form-urlencoded) or a JSON object whose values are all
+// strings, of at most 16 KiB. Use r.PostFormValue to read further fields of a form or of a JSON
+// object. The response to a JSON body is a problem details object (RFC 9457), unless the login
+// succeeds.
 //
 // Create a Handler with New. It is safe for concurrent use.
 type Handler struct {
@@ -113,7 +115,7 @@ type Handler struct {
 	outages journal.Journal
 }
 
-// New returns a login form. The error says what is missing in cfg.
+// New returns a Handler for a login form. The error says what is missing or wrong in cfg.
 func New(cfg Config) (*Handler, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -129,7 +131,7 @@ func New(cfg Config) (*Handler, error) {
 	return &Handler{cfg: cfg}, nil
 }
 
-// check returns an error if a field is missing, or conflicts with another.
+// check returns an error if a field is missing, or conflicts with another field.
 func (cfg Config) check() error {
 	switch {
 	case cfg.Guard == nil || cfg.Guard.Limiter(login.BudgetTotal) == nil:
@@ -148,12 +150,12 @@ func (cfg Config) check() error {
 	return nil
 }
 
-// lowerCase returns the typed name in lower case, without spaces around it.
+// lowerCase returns the typed name in lower case, without leading and trailing spaces.
 func lowerCase(_ context.Context, typed string) (string, error) {
 	return strings.ToLower(strings.TrimSpace(typed)), nil
 }
 
-// ServeHTTP shows the form, or answers an attempt to log in.
+// ServeHTTP shows the form, or responds to an attempt to log in.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	switch r.Method {
@@ -167,7 +169,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// post answers an attempt to log in.
+// post responds to an attempt to log in.
 func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	account, refused := h.login(r)
@@ -182,7 +184,8 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 	h.cfg.Success(w, r, account)
 }
 
-// login returns the account whose password was right, or the Result that says why the login failed.
+// login returns the account if the password was right. Otherwise it returns a Result that says why
+// the login failed.
 func (h *Handler) login(r *http.Request) (account string, refused *Result) {
 	if refused = h.read(r); refused != nil {
 		return "", refused
@@ -202,7 +205,7 @@ func (h *Handler) login(r *http.Request) (account string, refused *Result) {
 	return account, h.attempt(r, account, client)
 }
 
-// attempt returns nil if the password is right, or the Result to show.
+// attempt returns nil if the password is right. Otherwise it returns the Result to show.
 func (h *Handler) attempt(r *http.Request, account string, client netip.Addr) *Result {
 	device, err := h.device(r, account)
 	if err != nil {
@@ -226,7 +229,7 @@ func (h *Handler) attempt(r *http.Request, account string, client netip.Addr) *R
 	return h.check(r, a, account, client)
 }
 
-// device returns the ID of a known device, or "".
+// device returns the ID of the device that sent the request, or "" if the device is unknown.
 func (h *Handler) device(r *http.Request, account string) (string, error) {
 	device, since := h.cfg.Devices.Known(r, account)
 	if device == "" || h.cfg.PasswordChanged == nil {
@@ -239,7 +242,8 @@ func (h *Handler) device(r *http.Request, account string) (string, error) {
 	return device, nil
 }
 
-// begin asks the guard, and asks again if the request has solved a challenge that would help.
+// begin asks the guard. If the attempt is denied, a challenge would help, and the request solves
+// it, begin asks the guard again.
 func (h *Handler) begin(r *http.Request, account string, client netip.Addr, device string) (a *login.Attempt, err error) {
 	if device == "" {
 		a, err = h.cfg.Guard.Begin(r.Context(), account, client)
@@ -252,7 +256,7 @@ func (h *Handler) begin(r *http.Request, account string, client netip.Addr, devi
 	return a, err
 }
 
-// solved reports whether the form contains the solution of a challenge.
+// solved reports whether the form contains a correct solution to a challenge.
 func (h *Handler) solved(r *http.Request, account string) bool {
 	if h.cfg.Solved == nil {
 		return false
@@ -264,12 +268,12 @@ func (h *Handler) solved(r *http.Request, account string) bool {
 	return ok && err == nil
 }
 
-// check compares the password after the guard has allowed the attempt. It returns nil if it is
-// right.
+// check checks the password after the guard has allowed the attempt. It returns nil if the password
+// is right.
 func (h *Handler) check(r *http.Request, a *login.Attempt, account string, client netip.Addr) *Result {
 	ok, err := h.cfg.Check(r.Context(), account, r.PostFormValue("password"))
 	switch {
-	case err != nil && r.Context().Err() != nil: // a client that hangs up stays charged, because otherwise it could guess for free
+	case err != nil && r.Context().Err() != nil: // the client has hung up: the charges stay, because otherwise it could guess for free
 		return unavailable()
 	case err != nil:
 		return h.unavailable("slidegate: login: cannot check a password", errors.Join(err, a.Cancel(r.Context())))
@@ -283,7 +287,7 @@ func (h *Handler) check(r *http.Request, a *login.Attempt, account string, clien
 	return nil
 }
 
-// unavailable logs what failed, and returns the Result for it.
+// unavailable logs what failed, and returns the Result of an outage.
 func (h *Handler) unavailable(what string, err error) *Result {
 	h.cfg.Log.Error(what, "err", err)
 	return unavailable()

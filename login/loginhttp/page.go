@@ -10,7 +10,7 @@ import (
 	"github.com/slidegate/slidegate/internal/problem"
 )
 
-// show answers a request that did not log in.
+// show responds to a request that did not log in.
 func (h *Handler) show(w http.ResponseWriter, r *http.Request, result *Result) {
 	if result.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.FormatInt(int64(ceil(result.RetryAfter, time.Second)), 10))

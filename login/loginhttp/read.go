@@ -15,8 +15,7 @@ const (
 	jsonType = "application/json"
 )
 
-// read reads the fields of the body. It returns nil, or the Result with which to reject the
-// request.
+// read reads the fields of the body. It returns nil, or the Result that rejects the request.
 func (h *Handler) read(r *http.Request) *Result {
 	if h.cfg.CrossOrigin.Check(r) != nil {
 		return invalid(http.StatusForbidden, "The form came from another site. Open the login page, and try again.")
@@ -36,14 +35,14 @@ func (h *Handler) read(r *http.Request) *Result {
 	return nil
 }
 
-// mediaType returns the media type of the body, or "" if there is no valid one.
+// mediaType returns the media type of the body, or "" if the request names no valid media type.
 func mediaType(r *http.Request) string {
 	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	return media
 }
 
 // readFields parses the body into r.PostForm, unless a middleware has already done so. It ignores
-// the query, which may have any format.
+// the query, whose format may be arbitrary.
 func readFields(r *http.Request, parse func(string) (url.Values, error)) error {
 	if len(r.PostForm) > 0 {
 		return nil
@@ -56,7 +55,7 @@ func readFields(r *http.Request, parse func(string) (url.Values, error)) error {
 	return err
 }
 
-// parseJSON returns the fields of a JSON object of strings.
+// parseJSON returns the fields of a JSON object whose values are all strings.
 func parseJSON(body string) (url.Values, error) {
 	var fields map[string]string
 	if err := json.Unmarshal([]byte(body), &fields); err != nil {

@@ -20,16 +20,16 @@ const (
 	// OutcomeDenied means that there were too many attempts, and the password was not checked: 429.
 	OutcomeDenied Outcome = "denied"
 
-	// OutcomeUnavailable means that Redis, the database of users or another part does not answer:
+	// OutcomeUnavailable means that Redis, the user database or another service did not answer:
 	// 503.
 	OutcomeUnavailable Outcome = "unavailable"
 
-	// OutcomeInvalid means that the request is not a valid login: 400, 403 (from another site),
-	// 405, 413 or 415.
+	// OutcomeInvalid means that the request is not a valid login: 400, 403 (sent from another
+	// site), 405, 413 or 415.
 	OutcomeInvalid Outcome = "invalid"
 )
 
-// Result represents what a page shows to a user who is not logged in.
+// Result is what a page shows to a user who is not logged in.
 type Result struct {
 	// Status is the status to write.
 	Status int
@@ -37,13 +37,13 @@ type Result struct {
 	// Outcome says what happened.
 	Outcome Outcome
 
-	// Message says the same in English, for the user. It is empty for a GET.
+	// Message says what happened in English, for the user. It is empty for a GET.
 	Message string
 
-	// Account is what was typed as the account, to fill in the form again. Escape it.
+	// Account is what the user typed as the account, to fill in the form again. Escape it.
 	Account string
 
-	// RetryAfter is how long until an attempt could be allowed. It is set if Outcome is
+	// RetryAfter is how long it takes until an attempt could be allowed. It is set if Outcome is
 	// OutcomeDenied or OutcomeUnavailable, or if it is OutcomeWrong and Remaining is 0. Otherwise
 	// it is 0.
 	RetryAfter time.Duration
@@ -51,7 +51,7 @@ type Result struct {
 	// Challenge reports whether the denied attempt would be allowed if the client solved a challenge.
 	Challenge bool
 
-	// Remaining is how many more failures are allowed now, after a wrong password.
+	// Remaining is how many more failures are allowed now. It is set only after a wrong password.
 	Remaining int64
 }
 
@@ -73,10 +73,10 @@ func inWords(d time.Duration) string {
 	return plural(ceil(d, 24*time.Hour), "day")
 }
 
-// ceil returns how many units d has, rounded up.
+// ceil returns d divided by unit, rounded up.
 func ceil(d, unit time.Duration) time.Duration { return (d + unit - 1) / unit }
 
-// plural returns a number with its unit.
+// plural returns n followed by the unit, which gets an s unless n is 1.
 func plural(n time.Duration, unit string) string {
 	if n == 1 {
 		return "1 " + unit
@@ -84,7 +84,7 @@ func plural(n time.Duration, unit string) string {
 	return fmt.Sprintf("%d %ss", int64(n), unit)
 }
 
-// wrong returns the Result of a wrong password.
+// wrong returns the Result for a wrong password.
 func wrong(left int64, next time.Duration) *Result {
 	r := &Result{Status: http.StatusForbidden, Outcome: OutcomeWrong, Message: "Account or password is wrong.", Remaining: left, RetryAfter: next}
 	if next > 0 {
@@ -93,7 +93,7 @@ func wrong(left int64, next time.Duration) *Result {
 	return r
 }
 
-// denied returns the Result of a denied attempt.
+// denied returns the Result for a denied attempt.
 func denied(wait time.Duration, challenge bool) *Result {
 	return &Result{
 		Status: http.StatusTooManyRequests, Outcome: OutcomeDenied, RetryAfter: wait, Challenge: challenge,
@@ -101,7 +101,7 @@ func denied(wait time.Duration, challenge bool) *Result {
 	}
 }
 
-// unavailable returns the Result of an outage.
+// unavailable returns the Result for an outage.
 func unavailable() *Result {
 	return &Result{
 		Status: http.StatusServiceUnavailable, Outcome: OutcomeUnavailable, RetryAfter: time.Second, // the guard probes Redis once a second
@@ -109,7 +109,7 @@ func unavailable() *Result {
 	}
 }
 
-// invalid returns the Result of a request that is not a valid login.
+// invalid returns the Result for a request that is not a valid login.
 func invalid(status int, message string) *Result {
 	return &Result{Status: status, Outcome: OutcomeInvalid, Message: message}
 }
