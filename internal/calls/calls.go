@@ -1,4 +1,4 @@
-// Package calls makes several calls at the same time, and calls that outlive the request that they
+// Package calls makes calls concurrently, and makes calls that outlive the requests that they
 // belong to.
 package calls
 
@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// finishTime is how long such a call may take.
+// finishTime is how long a call that outlives its request may take.
 const finishTime = 5 * time.Second
 
-// Finish returns a context for a call that must be made even if ctx has ended, such as a refund
-// after the client has gone. It keeps the values of ctx, and ends after 5 s.
+// Finish returns a context for a call that must be made even if ctx is done, such as a refund after
+// the client has gone. The context has the values of ctx, and a timeout of 5 s.
 func Finish(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), finishTime)
 }
 
-// Concurrently calls do for each index in [from, to) at the same time, so that the calls share a
-// round trip. It returns once all have returned. It calls do in the caller's goroutine for the last
-// index and for those in memory, which wait for nothing. If a call panics, it panics with the same
-// value.
+// Concurrently calls do concurrently for each index in [from, to), so that the calls share a round
+// trip. It returns once all calls have returned. For the last index, and for each index for which
+// inMemory returns true, it calls do in the caller's goroutine, because calls in memory do not
+// wait. If a call panics, Concurrently panics with the same value.
 func Concurrently(from, to int, inMemory func(i int) bool, do func(i int)) {
 	if to-from == 1 {
 		do(from)
@@ -41,15 +41,15 @@ func Concurrently(from, to int, inMemory func(i int) bool, do func(i int)) {
 	}
 }
 
-// background makes calls in their own goroutines. A panic there would end the process, whatever the
-// caller recovers.
+// background runs calls in goroutines of their own. A panic in one of them would crash the process
+// even if the caller recovers, so guard catches it.
 type background struct {
 	sync.WaitGroup
 
 	panicked atomic.Pointer[any] // the value of the last call that panicked
 }
 
-// guard makes a call, and keeps the value of its panic.
+// guard calls do, and stores the value if it panics.
 func (b *background) guard(do func(i int), i int) {
 	defer func() {
 		if value := recover(); value != nil {

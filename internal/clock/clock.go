@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Clock is the clock of a limiter, in the unit of its records: milliseconds for window,
+// Clock is a limiter's clock, in the unit of the limiter's records: milliseconds for window,
 // microseconds for ar1.
 type Clock struct {
-	Now  func() time.Time      // nil means the clock of the Redis server, or the monotonic clock of this process
+	Now  func() time.Time      // nil means the Redis server's clock or, in memory, this process's monotonic clock
 	Tick time.Duration         // one unit
 	Unit func(time.Time) int64 // converts a time to units since 1970
 	Time func(int64) time.Time // the inverse of Unit
@@ -27,8 +27,8 @@ func (c Clock) Read() (int64, error) {
 	return t, nil
 }
 
-// Milliseconds returns a Duration of n ms, or of 290 years if that is shorter: a Duration cannot
-// exceed 292 years.
+// Milliseconds returns a Duration of n ms, but at most 290 years, because a Duration cannot exceed
+// 292 years.
 func Milliseconds(n int64) time.Duration {
 	const longest = 290 * 365 * 24 * time.Hour
 	return time.Duration(min(n, longest.Milliseconds())) * time.Millisecond

@@ -8,8 +8,8 @@ import (
 
 const day = 24 * time.Hour
 
-// Format formats a duration as in limits, such as 1m30s or 1d12h: with days, and without trailing
-// zeros.
+// Format formats a duration as limits are written, with days and without trailing zeros: 1m30s or
+// 1d12h.
 func Format(d time.Duration) string {
 	days := ""
 	if n := d / day; n > 0 {

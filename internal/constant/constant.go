@@ -1,5 +1,5 @@
-// Package constant provides the limiters that decide without counting. httplimit and grpclimit
-// export them, each as its own Limiter.
+// Package constant provides limiters that decide without counting. httplimit and grpclimit export
+// them as values of their own Limiter types.
 package constant
 
 import (
@@ -10,26 +10,28 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Limiter gives every request the same answer. It does not ask Redis and never returns an error.
+// Limiter makes the same decision for every request. It does not use Redis and never returns an
+// error.
 type Limiter struct{ allows bool }
 
-// The two Limiters.
+// Unlimited allows every request, and Blocked denies every request.
 var (
 	Unlimited = Limiter{allows: true}
 	Blocked   = Limiter{}
 )
 
-// Is reports whether a limiter is one of the two, so that its decisions say nothing about Redis.
+// Is reports whether limiter is Unlimited or Blocked, so that its decisions imply nothing about
+// Redis.
 func Is(limiter any) bool {
 	_, is := limiter.(Limiter)
 	return is
 }
 
-// Denies reports whether a decision denies permanently, like those of Blocked: there is no limit
-// and no time after which it would be different.
+// Denies reports whether d is a permanent denial, such as one by Blocked: it names no limit, and no
+// time after which the request would be allowed.
 func Denies(d window.Decision) bool { return !d.Allowed && d.RetryAfter == 0 && len(d.Usage) == 0 }
 
-// AllowN allows all units, or none. It counts nothing.
+// AllowN allows all n units, or none. It counts nothing.
 func (l Limiter) AllowN(_ context.Context, _ string, n int64) (window.Decision, error) {
 	d := window.Decision{Allowed: l.allows, At: time.Now().UTC()}
 	if l.allows {
@@ -38,7 +40,7 @@ func (l Limiter) AllowN(_ context.Context, _ string, n int64) (window.Decision, 
 	return d, nil
 }
 
-// WaitN decides at once, because a wait changes nothing.
+// WaitN decides immediately, because waiting would change nothing.
 func (l Limiter) WaitN(ctx context.Context, event string, n int64) (window.Decision, error) {
 	return l.AllowN(ctx, event, n)
 }
@@ -46,7 +48,7 @@ func (l Limiter) WaitN(ctx context.Context, event string, n int64) (window.Decis
 // Refund does nothing, because nothing was counted.
 func (l Limiter) Refund(context.Context, string, window.Decision) error { return nil }
 
-// Settle returns the decision unchanged, because nothing was counted.
+// Settle returns d unchanged, because nothing was counted.
 func (l Limiter) Settle(_ context.Context, _ string, d window.Decision, _ int64) (window.Decision, error) {
 	return d, nil
 }

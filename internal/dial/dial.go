@@ -17,7 +17,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// The errors of a URL.
+// Errors in a URL.
 var (
 	errEmpty    = errors.New("the Redis URL is empty; write one, as in redis://127.0.0.1:6379")
 	errScheme   = errors.New("the Redis URL does not start with redis://, rediss:// (for TLS) or unix://; write one as in redis://127.0.0.1:6379")
@@ -27,12 +27,13 @@ var (
 	errURL      = errors.New("the Redis URL cannot be parsed; write one as in redis://127.0.0.1:6379, with special characters percent-encoded, such as / as %2F")
 	errAddress  = errors.New("no Redis address is set; name one in the URL, as in redis://127.0.0.1:6379 or unix:///run/redis.sock")
 
-	// ErrLogin is the error of a URL whose user or password cannot be distinguished from the rest.
+	// ErrLogin is the error for a URL in which the user or the password cannot be told apart from
+	// the rest.
 	ErrLogin = errors.New("the user or the password in the Redis URL cannot be parsed; write them as in rediss://user:password@host:6379, " +
 		"with special characters percent-encoded, such as / as %2F")
 )
 
-// complaints maps the errors of rueidis.ParseURL to errors of a URL.
+// complaints maps errors of rueidis.ParseURL to the errors of this package.
 var complaints = []struct {
 	text string
 	err  error
@@ -46,12 +47,13 @@ var complaints = []struct {
 	{"invalid write timeout", errDuration},
 }
 
-// withLogin matches a URL in which an @ can only end the user and the password. Without this check,
-// what follows a / ? or # in a password would be taken for a path, and what precedes it for a host.
+// withLogin matches a URL in which an @ can only be the end of the user and the password. Without
+// this check, a password that contains / ? or # would be split: the part before that character
+// would be taken for a host, and the part after it for a path.
 var withLogin = regexp.MustCompile(`^\w+://([^/?#]*@)?[^@]*$`)
 
-// URL parses a URL with rueidis.ParseURL, and also applies its TLS to Sentinels. An error says what
-// is wrong, but repeats nothing of the URL, which may contain a password.
+// URL parses url with rueidis.ParseURL, and applies the TLS settings to Sentinels too. Its errors
+// state what is wrong, but quote no part of the URL, which may contain a password.
 func URL(url string) (rueidis.ClientOption, error) {
 	switch {
 	case url == "":
@@ -69,7 +71,8 @@ func URL(url string) (rueidis.ClientOption, error) {
 	return o, nil
 }
 
-// complaint returns what is wrong with a URL that rueidis parsed to o or rejected with err.
+// complaint returns an error for an invalid URL, which rueidis has parsed to o or rejected with
+// err.
 func complaint(o rueidis.ClientOption, err error) error {
 	isSocket := o.DialCtxFn != nil
 	switch {
@@ -88,7 +91,7 @@ func complaint(o rueidis.ClientOption, err error) error {
 	return errURL
 }
 
-// isInvalid reports whether an address has an impossible host or port.
+// isInvalid reports whether address has an impossible host or port.
 func isInvalid(address string) bool {
 	host, port, err := net.SplitHostPort(address)
 	number, notNumber := strconv.ParseUint(port, 10, 16)
@@ -104,8 +107,8 @@ func Check(o rueidis.ClientOption) error {
 	return nil
 }
 
-// Safe sets AlwaysPipelining, and sets timeouts that keep an outage short unless they are already
-// set.
+// Safe sets AlwaysPipelining. It also sets timeouts that keep an outage short, unless o already has
+// timeouts.
 func Safe(o *rueidis.ClientOption) {
 	o.AlwaysPipelining = true
 	if o.Dialer.Timeout == 0 {
@@ -117,8 +120,9 @@ func Safe(o *rueidis.ClientOption) {
 	o.Sentinel.Dialer = o.Dialer
 }
 
-// Client connects. If the server cannot track keys, the client has no cache, and asks Redis for
-// every denial. An error does not contain a password.
+// Client connects to Redis and returns the client. If the server does not support client-side
+// caching, the client has no cache, so that every denial requires a call to Redis. Errors never
+// contain a password.
 func Client(o rueidis.ClientOption) (rueidis.Client, error) {
 	if o.TLSConfig != nil && o.DialCtxFn == nil && o.DialFn == nil {
 		o.DialCtxFn = dialTLS
@@ -131,8 +135,8 @@ func Client(o rueidis.ClientOption) (rueidis.Client, error) {
 	return client, withoutPasswords(err, o.Password, o.Sentinel.Password)
 }
 
-// dialTLS dials as rueidis does: without TLS if there is no config, as for some Sentinels. Its
-// error says if the server does not answer the handshake.
+// dialTLS dials as rueidis does: without TLS if config is nil, as it is for some Sentinels. If the
+// server does not answer the handshake, the error is a HandshakeError.
 func dialTLS(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 	if config == nil {
 		return dialer.DialContext(ctx, "tcp", address)
@@ -145,24 +149,24 @@ func dialTLS(ctx context.Context, address string, dialer *net.Dialer, config *tl
 	return conn, err
 }
 
-// A HandshakeError is the error of a server that does not answer a TLS handshake. A Redis without
-// TLS does not: it takes the handshake for the start of a command, and waits for the rest.
+// A HandshakeError means that a server did not answer the TLS handshake. A Redis server without TLS
+// does not: it takes the handshake for the start of a command, and waits for the rest.
 type HandshakeError struct {
 	address string
 	timeout time.Duration
 }
 
-// Error returns the text with the address and the time.
+// Error returns a text that names the address and the timeout.
 func (e *HandshakeError) Error() string {
 	return fmt.Sprintf("no answer to the TLS handshake from %s within %v", e.address, e.timeout)
 }
 
-// Timeout returns true. The error does not match an error of a context, because no caller's context
-// ended.
+// Timeout returns true. The error does not match the errors of package context, because no caller's
+// context is done.
 func (e *HandshakeError) Timeout() bool { return true }
 
-// withoutPasswords returns an error whose text has no password, because a server can repeat one in
-// a reply. It returns err itself unless its text contains one.
+// withoutPasswords returns an error whose text contains none of the passwords, which a server can
+// repeat in a reply. If the text of err contains none, it returns err itself.
 func withoutPasswords(err error, passwords ...string) error {
 	if err == nil {
 		return nil
@@ -179,7 +183,7 @@ func withoutPasswords(err error, passwords ...string) error {
 	return &failure{text, err}
 }
 
-// failure is the error of a failed connection, with a text that contains no password.
+// failure is the error for a failed connection. Its text never contains a password.
 type failure struct {
 	text  string
 	cause error

@@ -12,29 +12,30 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// A state says how the limiter decides. A higher one is worse.
+// A state is what decides requests. Higher states are worse.
 type state = int32
 
 const (
 	normal   state = iota
-	degraded       // its Fallback decides
+	degraded       // the Fallback decides
 	failing        // nothing decides
 )
 
-// recoveryDelay is how long a state must not occur before a better one is logged. While one shard
-// of a cluster is down and the others are up, requests meet both states in quick succession.
+// recoveryDelay is the time for which a state must not have occurred before a better state is
+// logged. While one shard of a cluster is down and the others are up, both states alternate in
+// quick succession.
 const recoveryDelay = 5 * time.Second
 
-// Journal remembers the state of a limiter that it logged last. The zero Journal has logged
-// nothing. It is safe for concurrent use.
+// Journal logs changes of a limiter's state. The zero Journal is ready to use. It is safe for
+// concurrent use.
 type Journal struct {
 	logged atomic.Int32
 	mu     sync.Mutex
-	seen   time.Time              // when a request last met the logged state
+	seen   time.Time              // when the logged state last occurred
 	name   atomic.Pointer[string] // of the limiter that did not answer
 }
 
-// change records the state that a request met. It reports whether to log it as a change.
+// change records that the state now has occurred. It reports whether to log it as a change.
 func (j *Journal) change(now state) bool {
 	if now == normal && j.logged.Load() == normal {
 		return false
@@ -52,9 +53,9 @@ func (j *Journal) change(now state) bool {
 	return now != logged
 }
 
-// Note records how a request was decided, and logs it if the state has changed: by the limiter, or
-// by its Fallback if byFallback is set, or not. The cause is why the limiter did not decide. outage
-// says what happens to requests while nothing decides.
+// Note records what decided a request, and logs a change: the Fallback if byFallback is set,
+// nothing if there is only a cause, and the limiter otherwise. The cause is why the limiter did not
+// decide. The parameter outage is what happens to requests while nothing decides.
 func (j *Journal) Note(log *slog.Logger, outage string, byFallback bool, cause error) {
 	switch {
 	case byFallback:
@@ -70,11 +71,13 @@ func (j *Journal) Note(log *slog.Logger, outage string, byFallback bool, cause e
 	}
 }
 
-// ErrChoose is the error of a Choose that failed: usually for all calls, like an outage.
+// ErrChoose is the error if Choose failed. It is treated like an outage, because it usually affects
+// all calls.
 var ErrChoose = errors.New("no limiter was found, because Choose failed")
 
-// Failed records that no limiter decided on a "request" or a "call". outage says what happens to
-// it. It logs an outage once, and an error of a single key each time.
+// Failed records that a request or call, as about names it, got no decision because of err. The
+// parameter outage is what happens to it. Failed logs an outage once, and an error that concerns a
+// single key each time.
 func (j *Journal) Failed(log *slog.Logger, outage, about string, err error) {
 	if pipeline.IsOutage(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrChoose) {
 		j.Note(log, outage, false, err)
@@ -83,7 +86,7 @@ func (j *Journal) Failed(log *slog.Logger, outage, about string, err error) {
 	log.Error("slidegate: the limiter cannot decide about a "+about, "outage", outage, "err", err)
 }
 
-// with adds the name of the limiter that does not, or did not, answer.
+// with adds the name of the limiter that is not answering, or was not.
 func (j *Journal) with(log *slog.Logger, cause error) *slog.Logger {
 	if failure := pipeline.FailureIn(cause); failure != nil {
 		j.name.Store(&failure.Name)
@@ -94,7 +97,7 @@ func (j *Journal) with(log *slog.Logger, cause error) *slog.Logger {
 	return log
 }
 
-// keyless returns the cause without the key of a request, because an outage concerns all keys.
+// keyless returns cause without the request's key, because an outage concerns all keys.
 func keyless(cause error) error {
 	if failure := pipeline.FailureIn(cause); failure != nil {
 		return failure

@@ -1,5 +1,5 @@
-// Package keyless passes the reasons why a request has no key from the functions that look for the
-// key to the log. They travel in the context of the request, so clients never see them.
+// Package keyless collects the reasons why a request has no key, for the log. The functions that
+// look for the key record their reasons in the request's context, so clients never see them.
 package keyless
 
 import (
@@ -7,28 +7,30 @@ import (
 	"strings"
 )
 
-// Reasons records why a request has no key.
+// Reasons holds the reasons why a request has no key.
 type Reasons struct {
 	Several bool // a header has several values
 	texts   []string
 }
 
-// contextKey is the key of the Reasons in a context.
+// contextKey is the context key of the Reasons.
 type contextKey struct{}
 
-// Collect returns a context, and the Reasons that Note and NoteSeveral add to under it.
+// Collect returns a context derived from ctx, and the Reasons to which Note and NoteSeveral add if
+// called with that context.
 func Collect(ctx context.Context) (context.Context, *Reasons) {
 	reasons := &Reasons{}
 	return context.WithValue(ctx, contextKey{}, reasons), reasons
 }
 
-// Collects reports whether Reasons are collected under the context.
+// Collects reports whether ctx was derived from one that Collect returned.
 func Collects(ctx context.Context) bool {
 	_, ok := ctx.Value(contextKey{}).(*Reasons)
 	return ok
 }
 
-// Note adds a reason if reasons are collected. It returns "", which means that there is no key.
+// Note adds reason to the Reasons of ctx, if there are any. It returns "", which means that there
+// is no key.
 func Note(ctx context.Context, reason string) string {
 	if r, ok := ctx.Value(contextKey{}).(*Reasons); ok {
 		r.texts = append(r.texts, reason)
@@ -36,7 +38,7 @@ func Note(ctx context.Context, reason string) string {
 	return ""
 }
 
-// NoteSeveral adds the reason that a header has several values, and returns "".
+// NoteSeveral is like Note, for the reason that a header has several values.
 func NoteSeveral(ctx context.Context, reason string) string {
 	if r, ok := ctx.Value(contextKey{}).(*Reasons); ok {
 		r.Several = true

@@ -9,23 +9,22 @@ import (
 	"strings"
 )
 
-// Longest is the length in bytes of the longest event that appears in a key as it is. A longer
-// event is hashed.
+// Longest is the length in bytes of the longest event that appears in a key unhashed.
 const Longest = 128
 
-// MinSecret is the minimum length of a secret in bytes. FIPS mode rejects an HMAC with fewer than
-// 14.
+// MinSecret is the minimum length of a secret in bytes. FIPS mode rejects HMAC keys of fewer than
+// 14 bytes.
 const MinSecret = 16
 
 const hexDigit = "0123456789ABCDEF"
 
-// IsHashed reports whether the tag of an event is a hash.
+// IsHashed reports whether the tag of event is a hash.
 func IsHashed(secret []byte, event string) bool { return secret != nil || len(event) > Longest }
 
-// Tag returns the hash tag of an event. Two events never share one, and no event can end its tag
-// early. Printable ASCII stands for itself, except braces, the percent sign and a leading tilde:
-// these and all other bytes become %XX. A leading tilde marks a hash: the SHA-256 of a long event,
-// or the HMAC-SHA256 of any event under a secret that is not nil.
+// Tag returns the hash tag of event. Different events never share a tag, and no event can end its
+// tag early. Printable ASCII characters stand for themselves, except braces, the percent sign and a
+// leading tilde. These and all other bytes become %XX. A leading tilde marks a hash: the SHA-256 of
+// a long event or, if secret is not nil, the HMAC-SHA256 of any event.
 func Tag(secret []byte, event string) string {
 	switch {
 	case secret != nil:
@@ -67,7 +66,7 @@ func escape(event string) string {
 	return string(tag)
 }
 
-// Event returns the event of a tag, or "" if the tag is a hash or was not made by Tag.
+// Event returns the event whose tag is tag, or "" if tag is a hash or does not come from Tag.
 func Event(tag string) string {
 	if strings.HasPrefix(tag, "~") {
 		return ""

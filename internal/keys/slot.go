@@ -5,8 +5,8 @@ import "strings"
 // Slots is the number of hash slots of a Redis Cluster.
 const Slots = 1 << 14
 
-// Slot returns the hash slot of a key of this library, whose tag is between its only braces. It is
-// the CRC-16/XMODEM of the tag, as defined in the Redis Cluster specification.
+// Slot returns the hash slot of a key of this library, in which only the tag is in braces. The slot
+// is derived from the CRC-16/XMODEM of the tag, as the Redis Cluster specification defines.
 func Slot(key string) int {
 	tag := key[strings.IndexByte(key, '{')+1 : strings.IndexByte(key, '}')]
 	crc := uint16(0)

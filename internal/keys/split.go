@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// LongestName is the length in bytes of the longest name of a limiter.
+// LongestName is the length in bytes of the longest limiter name.
 const LongestName = 64
 
-// NameByte reports whether the name of a limiter may contain a byte.
+// NameByte reports whether a limiter's name may contain the byte c.
 func NameByte(c byte) bool {
 	switch {
 	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
@@ -18,8 +18,8 @@ func NameByte(c byte) bool {
 	return c == '.' || c == '_' || c == '-' || c == ':'
 }
 
-// Split returns the parts of a key Name:{tag}:k, where k is one letter. It returns false if no
-// limiter makes such a key. A key of another program can look the same.
+// Split returns the parts of a key of the form Name:{tag}:k, where k is one letter. It returns
+// false if no limiter creates such a key. Other programs can have keys of the same form.
 func Split(key string) (name, tag string, kind byte, ok bool) {
 	name, rest, found := strings.Cut(key, ":{")
 	end := len(rest) - len("}:k")
@@ -42,10 +42,11 @@ func isName(name string) bool {
 	return name != "" && len(name) <= LongestName
 }
 
-// hashLength is the length of a tag that is a hash. The base64 decoder ignores line breaks.
+// hashLength is the length of a tag that is a hash. It is checked because the base64 decoder
+// ignores line breaks.
 const hashLength = 1 + (8*sha256.Size+5)/6
 
-// isHash reports whether a tag has the form of a hash.
+// isHash reports whether tag has the form of a hash.
 func isHash(tag string) bool {
 	sum, err := base64.RawURLEncoding.DecodeString(tag[1:])
 	return tag[0] == '~' && len(tag) == hashLength && err == nil && len(sum) == sha256.Size

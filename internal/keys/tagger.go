@@ -6,17 +6,17 @@ import (
 	"sync/atomic"
 )
 
-// Tagger computes tags under a secret. It caches some of the most recent ones, because an HMAC
-// takes a microsecond and a decision can need the tag twice.
+// Tagger computes tags with a secret. It caches recent tags, because an HMAC takes a microsecond
+// and a decision can need the same tag twice.
 type Tagger struct {
 	secret []byte
 	seed   maphash.Seed
-	last   [256]atomic.Pointer[tagged] // indexed by the hash of the event
+	last   [256]atomic.Pointer[tagged] // indexed by a hash of the event
 }
 
 type tagged struct{ event, tag string }
 
-// NewTagger returns a Tagger under a secret, or nil if the secret is nil.
+// NewTagger returns a Tagger for secret, or nil if secret is nil.
 func NewTagger(secret []byte) *Tagger {
 	if secret == nil {
 		return nil
@@ -24,7 +24,7 @@ func NewTagger(secret []byte) *Tagger {
 	return &Tagger{secret: secret, seed: maphash.MakeSeed()}
 }
 
-// Tag returns the hash tag of an event: see the function Tag.
+// Tag returns the hash tag of event; see the function Tag. A nil Tagger uses no secret.
 func (t *Tagger) Tag(event string) string {
 	if t == nil {
 		return Tag(nil, event)

@@ -1,4 +1,4 @@
-// Package memory holds a record for each event in this process's memory.
+// Package memory stores a record for each event in this process's memory.
 package memory
 
 import (
@@ -16,29 +16,29 @@ import (
 	"github.com/slidegate/slidegate/internal/keys"
 )
 
-// Store holds records of type R. Events are spread over shards, each with its own lock, so that
-// callers on different events do not wait for each other. It starts no goroutine: occasionally a
-// call sweeps a few records of the next shard.
+// Store stores records of type R. Events are spread over shards that have their own locks, so that
+// calls for different events rarely wait for each other. A Store starts no goroutine: occasionally
+// a call sweeps a few records in the next shard.
 type Store[R any] struct {
 	clock     clock.Clock
 	begin     time.Time // when the store was created
-	beginNano int64     // the same in ns since 1970
+	beginNano int64     // the same time in ns since 1970
 	forgotten func(r *R, now int64) bool
 	seed      maphash.Seed
 	maxEvents atomic.Int64  // 0 means no bound
-	events    atomic.Int64  // the number of records
+	events    atomic.Int64  // number of records
 	next      atomic.Uint32 // the shard to sweep next
-	sweepAt   atomic.Uint32 // the debt of a shard at which a call sweeps
+	sweepAt   atomic.Uint32 // the debt at which a call sweeps
 	shards    [64]shard[R]
 }
 
 type shard[R any] struct {
 	mu     sync.Mutex
 	events map[string]*entry[R]
-	order  []*entry[R] // all entries of events, in any order, for the sweep
+	order  []*entry[R] // the entries in events, in any order, for sweeping
 	next   int         // index in order where the next sweep starts
 	peak   int         // the most events since the map was created, because maps do not shrink
-	debt   uint32      // grows with each call, until one sweeps
+	debt   uint32      // grows with each call, until a call sweeps
 	_      [64]byte    // keeps neighbours off the same cache line
 }
 
@@ -48,9 +48,10 @@ type entry[R any] struct {
 	index  int // in order
 }
 
-// New returns an empty store for at most maxEvents; 0 means no bound. Later calls drop the records
-// that forgotten reports as expired. If the clock comes from a configuration, it may step back to
-// before a record expired, so they do that only if the store is full.
+// New returns an empty Store for at most maxEvents events; 0 means no bound. Later calls drop
+// records for which forgotten returns true, because they have expired. If the clock comes from a
+// configuration, it may step back to before a record expired. In this case, records are dropped
+// only when the Store is full.
 func New[R any](c clock.Clock, maxEvents int, forgotten func(r *R, now int64) bool) *Store[R] {
 	s := &Store[R]{clock: c, begin: time.Now(), forgotten: forgotten, seed: maphash.MakeSeed()}
 	s.beginNano = s.begin.UnixNano()
@@ -65,7 +66,7 @@ func New[R any](c clock.Clock, maxEvents int, forgotten func(r *R, now int64) bo
 // Bound sets the maximum number of events; 0 means no bound.
 func (s *Store[R]) Bound(maxEvents int) { s.maxEvents.Store(int64(maxEvents)) }
 
-// Event is the record of one event, locked from Open to Close.
+// Event gives access to the record of one event, which is locked from Open to Close.
 type Event[R any] struct {
 	Record *R // nil if there is none
 	Now    int64
@@ -75,8 +76,8 @@ type Event[R any] struct {
 	store  *Store[R]
 }
 
-// Open locks the shard of the event. It reads the clock under the lock. Otherwise a sweep at a
-// later time could drop a record that still counts at this one.
+// Open locks the shard of event, and sets e. Without a configured clock, it reads the time while it
+// holds the lock. Otherwise a sweep at a later time could drop a record that still counts at e.Now.
 func (s *Store[R]) Open(e *Event[R], event string) (err error) {
 	if s.clock.Now != nil {
 		if e.Now, err = s.clock.Read(); err != nil {
@@ -95,7 +96,7 @@ func (s *Store[R]) Open(e *Event[R], event string) (err error) {
 	return nil
 }
 
-// storedName returns the event, or a hash of a long one.
+// storedName returns event, or a hash if event is long.
 func storedName(event string) string {
 	if len(event) <= keys.Longest {
 		return event
@@ -104,7 +105,7 @@ func storedName(event string) string {
 	return "~" + hex.EncodeToString(sum[:]) // longer than any event that stands for itself
 }
 
-// Add creates a record for the event. It returns false if there is no room.
+// Add creates a record for the event. It returns false if the Store is full.
 func (e *Event[R]) Add() bool {
 	if !e.store.reserve(e.shard, e.Now) {
 		return false
@@ -118,8 +119,8 @@ func (e *Event[R]) Add() bool {
 	return true
 }
 
-// reserve counts one more event. If the store is full, it first drops expired records. It returns
-// false if there are none.
+// reserve counts one more event. If the Store is full, it first drops expired records. If it finds
+// none, it returns false.
 func (s *Store[R]) reserve(own *shard[R], now int64) bool {
 	for {
 		n, most := s.events.Load(), s.maxEvents.Load()
@@ -133,8 +134,8 @@ func (s *Store[R]) reserve(own *shard[R], now int64) bool {
 	}
 }
 
-// makeRoom sweeps the next shards, and the locked one, until it has dropped a record or checked
-// sweepSize of them.
+// makeRoom sweeps shards until it has dropped a record or checked sweepSize records. It reports
+// whether it has dropped any. The caller holds the lock of own.
 func (s *Store[R]) makeRoom(own *shard[R], now int64) bool {
 	checked := uint32(0)
 	for range s.shards {
@@ -159,14 +160,14 @@ func (e *Event[R]) HasRoom() bool {
 	return most == 0 || e.store.events.Load() < most || e.store.makeRoom(e.shard, e.Now)
 }
 
-// Remove drops the record.
+// Remove deletes the record, which must exist.
 func (e *Event[R]) Remove() {
 	e.shard.remove(e.entry)
 	e.store.events.Add(-1)
 	e.Record, e.entry = nil, nil
 }
 
-// Reset drops the record of the event, if there is one.
+// Reset deletes the record of event, if there is one.
 func (s *Store[R]) Reset(_ context.Context, event string) error {
 	var e Event[R]
 	if err := s.Open(&e, event); err != nil {
@@ -179,10 +180,11 @@ func (s *Store[R]) Reset(_ context.Context, event string) error {
 	return nil
 }
 
-// Sweeping is amortised. A sweep checks up to sweepSize records of a shard, and drops the expired
-// ones. Each call adds callDebt to the debt of its shard: a 256th of maxSweepAt. A call that adds a
-// record also adds addDebt: a sixteenth. The call that reaches sweepAt sweeps. The larger the share
-// of expired records in the last sweep, the sooner the next one comes.
+// Sweeping is amortized. A sweep checks up to sweepSize records in a shard, and drops the expired
+// ones. Each call adds callDebt, a 256th of maxSweepAt, to the debt of its shard. A call that adds
+// a record also adds addDebt, a sixteenth of maxSweepAt. A call that raises the debt to sweepAt
+// sweeps. The larger the share of expired records in the last sweep, the sooner the next sweep
+// comes.
 const (
 	sweepSize  = 64
 	callDebt   = 1
@@ -191,7 +193,7 @@ const (
 	minSweepAt = 16
 )
 
-// Close unlocks the shard. Once the debt of the shard is high enough, it sweeps the next shard.
+// Close unlocks the shard. If the shard's debt is high enough, Close sweeps the next shard.
 func (e *Event[R]) Close() {
 	e.shard.debt += callDebt
 	sweeps := e.shard.debt >= e.store.sweepAt.Load() && e.store.clock.Now == nil
@@ -204,7 +206,7 @@ func (e *Event[R]) Close() {
 	}
 }
 
-// sweep sweeps the next shard, unless another call is using it.
+// sweep sweeps the next shard, unless another call has locked it.
 func (s *Store[R]) sweep(now int64) {
 	next := &s.shards[s.next.Add(1)%uint32(len(s.shards))]
 	if next.mu.TryLock() {
@@ -216,7 +218,8 @@ func (s *Store[R]) sweep(now int64) {
 	}
 }
 
-// sweepShard drops some expired records. It returns how many it checked, and how many it dropped.
+// sweepShard checks up to sweepSize records in a shard, and drops the expired ones. It returns how
+// many records it has checked and dropped.
 func (s *Store[R]) sweepShard(of *shard[R], now int64) (checked, dropped uint32) {
 	for most := min(sweepSize, len(of.order)); checked < uint32(most); checked++ {
 		if of.next >= len(of.order) {
@@ -243,7 +246,7 @@ func (s *shard[R]) remove(e *entry[R]) {
 	}
 }
 
-// shrink copies the map and the list, because neither releases memory by itself.
+// shrink copies the map and the slice, because neither of them releases memory otherwise.
 func (s *shard[R]) shrink() {
 	s.events, s.order, s.peak = make(map[string]*entry[R], len(s.order)), slices.Clone(s.order), len(s.order)
 	for _, e := range s.order {

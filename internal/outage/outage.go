@@ -1,4 +1,4 @@
-// Package outage defines what a Fallback does, for limiters of every kind.
+// Package outage implements the use of a Fallback, for all kinds of limiters.
 package outage
 
 import (
@@ -11,11 +11,11 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// maxEvents is the MaxEvents of a Fallback that does not set it.
+// maxEvents is the MaxEvents of a Fallback whose configuration sets none.
 const maxEvents = 1 << 20
 
-// Use prepares a Fallback for the limiter of the given name. It returns what is wrong with the
-// Fallback, and what to do. nested says that the Fallback itself has a Fallback.
+// Use prepares fallback for the limiter with the given name. It returns an error, with the remedy,
+// if the Fallback is invalid. The parameter nested is true if the Fallback has a Fallback itself.
 func Use(name string, fallback *engine.Limiter, nested bool) error {
 	switch {
 	case !fallback.Made():
@@ -32,12 +32,12 @@ func Needless(name string) error {
 	return fmt.Errorf("slidegate: limiter %q is in memory and has a Fallback, which it never needs; leave it out", name)
 }
 
-// grace is how long a Fallback may take if the deadline has already passed when it is asked, as on
-// a busy machine.
+// grace is how long a Fallback may take if the caller's deadline has already passed, as can happen
+// on a busy machine.
 const grace = 20 * time.Millisecond
 
-// Ask asks the Fallback if there is one, if the cause is an outage of Redis, and if the caller has
-// not left. Otherwise, or if the Fallback cannot answer either, it returns the cause, which says
+// Ask calls ask with the Fallback if there is one, if cause is an outage of Redis, and if the
+// caller has not left. Otherwise, or if the Fallback fails too, it returns cause, which states
 // whether Redis may have counted the request.
 func Ask[F any](ctx context.Context, cause error, fallback *F, ask func(context.Context, *F) error) error {
 	ended := ctx.Err() != nil
@@ -55,7 +55,7 @@ func Ask[F any](ctx context.Context, cause error, fallback *F, ask func(context.
 	return nil
 }
 
-// Reset forgets an event of a limiter, and of its Fallback if there is one.
+// Reset forgets event in the limiter l and, if there is one, in its Fallback.
 func Reset[F any](ctx context.Context, l *engine.Limiter, event string, fallback *F, reset func(*F, context.Context, string) error) error {
 	if err := l.Check(ctx, engine.Peek, event, 1); err != nil {
 		return err

@@ -1,5 +1,5 @@
-// Package outbound takes places and turns for calls of a fleet to external services, and pauses the
-// turns if the other side asks for it.
+// Package outbound takes places and turns for the calls that a fleet makes to external services,
+// and pauses the turns if a service asks for it.
 package outbound
 
 import (
@@ -15,7 +15,8 @@ import (
 	"github.com/slidegate/slidegate/pace"
 )
 
-// Config holds the settings of httplimit and grpclimit.
+// Config holds the settings that httplimit.TransportConfig and grpclimit.OutboundConfig have in
+// common.
 type Config struct {
 	Turns    *pace.Limiter
 	Places   *inflight.Limiter
@@ -26,7 +27,7 @@ type Config struct {
 
 const (
 	defaultPause = time.Minute
-	mostPause    = 24 * time.Hour // of pace
+	mostPause    = 24 * time.Hour // the longest pause of package pace
 )
 
 // Calls takes places and turns for calls. It is safe for concurrent use.
@@ -35,7 +36,7 @@ type Calls struct {
 	turns, places *place.Judge
 }
 
-// New returns Calls. The errors name the type that is configured.
+// New returns a Calls. Its errors name the configured type, which is name.
 func New(name string, cfg Config) (*Calls, error) {
 	switch {
 	case cfg.Turns == nil && cfg.Places == nil:
@@ -57,8 +58,9 @@ func New(name string, cfg Config) (*Calls, error) {
 	return c, err
 }
 
-// Begin waits for a place, and then for a turn, because a turn must be used when it comes. Release
-// the place when the call is over. If it returns an error, the call must not be sent.
+// Begin waits for a place, and then for a turn, in this order because a turn must be used when it
+// comes. Call Release on the result when the call is over. If Begin returns an error, the call must
+// not be sent.
 func (c *Calls) Begin(ctx context.Context, event string) (*place.Held, error) {
 	held, err := c.hold(ctx, event)
 	if err != nil {
@@ -71,7 +73,7 @@ func (c *Calls) Begin(ctx context.Context, event string) (*place.Held, error) {
 	return held, nil
 }
 
-// hold waits for a place, if the call needs one.
+// hold waits for a place, if Places is set.
 func (c *Calls) hold(ctx context.Context, event string) (*place.Held, error) {
 	if c.cfg.Places == nil {
 		return c.turns.Hold(ctx, nil), nil
@@ -83,20 +85,20 @@ func (c *Calls) hold(ctx context.Context, event string) (*place.Held, error) {
 	return c.places.Hold(ctx, lease), c.places.Judge(ctx, err)
 }
 
-// await waits for a turn, if the call needs one.
+// await waits for a turn, if Turns is set.
 func (c *Calls) await(ctx context.Context, event string) error {
 	if c.cfg.Turns == nil {
 		return nil
 	}
 	err := c.cfg.Turns.Wait(ctx, event)
 	if err == nil {
-		c.turns.Answered(false, nil) // as far as Wait can tell
+		c.turns.Answered(false, nil) // Wait does not report whether a Fallback decided
 	}
 	return c.turns.Judge(ctx, err)
 }
 
-// Pause pauses the turns of an event for as long as the other side says, at most MaxPause. It works
-// even after ctx has ended.
+// Pause pauses the turns of event for d, as the service asked, but for at most MaxPause. It works
+// even if ctx is done.
 func (c *Calls) Pause(ctx context.Context, event string, d time.Duration) {
 	if c.cfg.Turns == nil || d <= 0 {
 		return

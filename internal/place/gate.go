@@ -13,18 +13,18 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// A Gate lets requests into a server while there are places.
+// A Gate lets requests into a server while places are free.
 type Gate struct {
 	places *inflight.Limiter
 	wait   time.Duration
 	judge  *Judge
 
 	mu   sync.Mutex
-	mean time.Duration // how long requests recently held a place
+	mean time.Duration // how long requests have recently held their places
 }
 
-// NewGate returns a gate at which a request waits at most this long for a place. The errors name
-// the type that is configured.
+// NewGate returns a Gate at which requests wait for a place for at most wait. Its errors name the
+// configured type, which is name.
 func NewGate(name string, places *inflight.Limiter, wait time.Duration, outage string, log *slog.Logger) (*Gate, error) {
 	switch {
 	case isnil.OrZero(places):
@@ -36,9 +36,9 @@ func NewGate(name string, places *inflight.Limiter, wait time.Duration, outage s
 	return &Gate{places: places, wait: wait, judge: judge}, err
 }
 
-// Enter takes a place for a request. It returns nil without an error if none is free in time. A
-// request that may proceed in an outage holds no place. An error means that it may not, or that its
-// context has ended.
+// Enter takes a place for a request. It returns nil and no error if no place is free in time. In an
+// outage, it returns an error or, if the request may proceed nevertheless, a Held without a place.
+// It also returns an error if ctx is done.
 func (g *Gate) Enter(ctx context.Context, event string) (*Held, error) {
 	lease, full, err := g.acquire(ctx, event)
 	if err = g.judge.Judge(ctx, err); err != nil || full {
@@ -54,8 +54,9 @@ func (g *Gate) Enter(ctx context.Context, event string) (*Held, error) {
 	return held, nil
 }
 
-// acquire takes a place, or reports that none is free in time. If no answer came in time, it asks
-// once more without a wait: only a denial says that no place is free.
+// acquire takes a place, or reports that no place is free in time. If the wait ends without an
+// answer, acquire tries once more without waiting, because only a denial proves that no place is
+// free.
 func (g *Gate) acquire(ctx context.Context, event string) (lease *inflight.Lease, full bool, err error) {
 	if g.wait > 0 {
 		within, cancel := context.WithTimeout(ctx, g.wait)
@@ -78,7 +79,7 @@ func (g *Gate) acquire(ctx context.Context, event string) (lease *inflight.Lease
 	return lease, lease == nil && err == nil, err
 }
 
-// note records how long a request held its place: about the last eight count.
+// note adds how long a request held its place to a moving average over about eight requests.
 func (g *Gate) note(held time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -88,8 +89,8 @@ func (g *Gate) note(held time.Duration) {
 	g.mean += (held - g.mean) / 8
 }
 
-// RetryAfter returns when a request that got no place should try again: after the time that
-// requests of this process recently held places, at least a second and at most a minute.
+// RetryAfter returns after how long a request that got no place should be retried: as long as this
+// process's requests have recently held their places, but at least a second and at most a minute.
 func (g *Gate) RetryAfter() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()

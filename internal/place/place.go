@@ -1,4 +1,4 @@
-// Package place holds a lease of package inflight for a call or a request, until that is really
+// Package place holds leases of package inflight for calls and requests, until these are really
 // over.
 package place
 
@@ -12,22 +12,22 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// Held is the place of a call.
+// Held is a place that a call holds.
 type Held struct {
-	// Context is for the call. It ends with its parent, with the cause inflight.ErrLost if the
-	// lease is lost, and on Release. Unlike with Lease.Context, the end of its parent does not
-	// release the place, because the call may not have noticed yet.
+	// Context is the context to use for the call. It is canceled with its parent, on Release, and,
+	// with the cause inflight.ErrLost, when the lease is lost. Unlike with Lease.Context, the end
+	// of the parent does not release the place, because the call may not have noticed it yet.
 	Context context.Context
 
-	lease    context.Context // ends with the lease; nil without one
-	goesOn   bool            // even if the lease is lost in an outage
+	lease    context.Context // done when the lease ends; nil if there is no lease
+	goesOn   bool            // the call continues even if the lease is lost in an outage
 	giveBack func()
 	end      context.CancelCauseFunc
 }
 
-// Hold holds a lease for a call whose context is parent. A nil lease means that there is no place:
-// then the context is parent, and Release does nothing. With FailOpen, the call continues if the
-// lease is lost because Redis does not answer, like calls that start during the outage.
+// Hold holds lease for a call whose context is parent. A nil lease means that the call has no
+// place: Context is then parent, and Release does nothing. With FailOpen, the call continues if the
+// lease is lost because Redis does not answer, just as calls that start during the outage proceed.
 func (j *Judge) Hold(parent context.Context, lease *inflight.Lease) *Held {
 	if lease == nil {
 		return &Held{Context: parent, giveBack: func() {}, end: func(error) {}}
@@ -37,25 +37,25 @@ func (j *Judge) Hold(parent context.Context, lease *inflight.Lease) *Held {
 	stop := h.OnLost(end)
 	h.giveBack = sync.OnceFunc(func() {
 		stop()
-		_ = lease.Release(parent) // if it fails, the place is free after TTL
+		_ = lease.Release(parent) // if this fails, the place becomes free after TTL
 	})
 	return h
 }
 
-// GiveBack releases the place, once, without ending the context.
+// GiveBack releases the place without canceling the context. Later calls do nothing.
 func (h *Held) GiveBack() { h.giveBack() }
 
-// End ends the context, without releasing the place.
+// End cancels the context without releasing the place.
 func (h *Held) End() { h.end(nil) }
 
-// Release releases the place, and ends the context.
+// Release releases the place, and cancels the context.
 func (h *Held) Release() {
 	h.GiveBack()
 	h.End()
 }
 
-// OnLost calls f with the cause if the lease is lost, unless the call continues, or stop was called
-// before.
+// OnLost arranges to call f with the cause if the lease is lost, unless the call continues anyway.
+// The function stop cancels that.
 func (h *Held) OnLost(f func(cause error)) (stop func() bool) {
 	if h.lease == nil {
 		return func() bool { return true }
@@ -68,7 +68,8 @@ func (h *Held) OnLost(f func(cause error)) (stop func() bool) {
 	})
 }
 
-// Explain adds inflight.ErrLost to the error of a call that ended because its lease was lost.
+// Explain adds inflight.ErrLost to err, the error of the call, if the call ended because its lease
+// was lost.
 func (h *Held) Explain(err error) error {
 	if err == nil || errors.Is(err, inflight.ErrLost) || !errors.Is(context.Cause(h.Context), inflight.ErrLost) {
 		return err

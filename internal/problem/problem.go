@@ -1,4 +1,4 @@
-// Package problem answers an HTTP request with problem details (RFC 9457).
+// Package problem responds to HTTP requests with problem details (RFC 9457).
 package problem
 
 import (
@@ -6,7 +6,8 @@ import (
 	"net/http"
 )
 
-// Details says why a request is refused. Without a Type, the Title is that of the status.
+// Details describes why a request is refused. If there is no Type, the Title must be the status
+// text.
 type Details struct {
 	Type     string   `json:"type,omitempty"`
 	Title    string   `json:"title"`
@@ -15,8 +16,8 @@ type Details struct {
 	Violated []string `json:"violated-policies,omitempty"` // names of limits, as in RateLimit-Policy
 }
 
-// Write writes Details, or a struct with more fields. It removes the headers that described another
-// body, and forbids caching the response.
+// Write writes a response with the given status and details, which are a Details or a struct that
+// has further fields. It removes headers that described another body, and forbids caching.
 func Write(w http.ResponseWriter, status int, details any) {
 	h := w.Header()
 	for _, name := range []string{"Content-Length", "Content-Encoding", "Etag", "Last-Modified"} {
