@@ -14,10 +14,10 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// accuracy is the result of an audit of a contender, in real time.
+// accuracy is the result of auditing a contender in real time.
 type accuracy struct {
 	Name     string       `json:"name"`
-	Most     float64      `json:"most"`     // the most units in a span of Per, over Max
+	Most     float64      `json:"most"`     // the most units within any Per, relative to Max
 	Denied   int          `json:"denied"`   // attempts
 	Needless int          `json:"needless"` // denials that the limit does not require
 	Waits    audit.Waits  `json:"waits"`
@@ -25,11 +25,11 @@ type accuracy struct {
 	Like     string       `json:"like,omitempty"` // what it behaves like, if it allows too much
 }
 
-// attacked is the limit of the audits: short, so that they take seconds.
+// attacked is the limit used for audits. Its window is short, so that an audit takes seconds.
 var attacked = bound{20, time.Second}
 
-// suspects returns all contenders, under the limit of the audits. Those that return no waits return
-// 0.
+// suspects returns all contenders, with the limit of the audits. For those that do not return
+// waits, the wait is 0.
 func (b bench) suspects(ctx context.Context) (map[string]retryAfter, error) {
 	all := waiting(b.ours, b.theirs)
 	for name, ask := range plain(b.ours) {
@@ -45,7 +45,7 @@ func (b bench) suspects(ctx context.Context) (map[string]retryAfter, error) {
 	return all, err
 }
 
-// silent returns the decisions of a contender that returns no waits.
+// silent adapts a contender that does not return waits.
 func silent(ask ask) retryAfter {
 	return func(ctx context.Context, event string) (bool, time.Duration, error) {
 		allowed, err := ask(ctx, event)
@@ -53,7 +53,7 @@ func silent(ask ask) retryAfter {
 	}
 }
 
-// accuracy audits all contenders concurrently, each on its own event.
+// accuracy audits all contenders concurrently. Each uses an event of its own.
 func (b bench) accuracy(ctx context.Context, res *result) error {
 	b.log.Print("accuracy")
 	attempts, err := b.suspects(ctx)
@@ -84,7 +84,7 @@ func (b bench) accuracy(ctx context.Context, res *result) error {
 	return failed
 }
 
-// judge audits a contender.
+// judge audits a contender on the given event.
 func judge(ctx context.Context, name string, ask retryAfter, event string) (accuracy, error) {
 	r, err := audit.Run(ctx, audit.Config{
 		Claims:  []window.Limit{{Max: attacked.max, Per: attacked.per}},
@@ -101,7 +101,7 @@ func judge(ctx context.Context, name string, ask retryAfter, event string) (accu
 	return a, nil
 }
 
-// accuracyTable returns a table in Markdown.
+// accuracyTable returns a Markdown table.
 func accuracyTable(all []accuracy) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "\nAudits under %d in %v, in real time: the most units in any span of that length, over Max; the denials, and\n", attacked.max, attacked.per)
@@ -112,7 +112,7 @@ func accuracyTable(all []accuracy) string {
 	return text.String()
 }
 
-// waits returns how wrong the waits were.
+// waits says how wrong the returned waits were.
 func (a accuracy) waits() string {
 	switch {
 	case a.Waits.Reported == 0:

@@ -9,7 +9,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// levelMaker returns a maker of ar1 limiters.
+// levelMaker returns a maker that creates ar1 limiters.
 func levelMaker(client rueidis.Client) maker {
 	return func(limits []string, now func() time.Time) ask {
 		cfg := ar1.Config{Name: "login", Limits: parse(limits), Now: now}
@@ -20,7 +20,7 @@ func levelMaker(client rueidis.Client) maker {
 	}
 }
 
-// levels returns the rows of ar1 in the server part.
+// levels returns the ar1 rows of the server part.
 func levels(client rueidis.Client) []contender {
 	row := limiterRow(levelMaker(client))
 	return []contender{

@@ -11,32 +11,32 @@ import (
 	"time"
 )
 
-// bench holds what to measure, and on which servers.
+// bench holds what to measure, and on which servers to measure it.
 type bench struct {
 	servers
 
-	callers []int         // of throughput, hot and inflight
-	passes  int           // of throughput, hot and inflight
-	slice   time.Duration // of throughput, hot and inflight
-	beside  *neighbour    // nil: none
+	callers []int         // for throughput, hot and inflight
+	passes  int           // for throughput, hot and inflight
+	slice   time.Duration // for throughput, hot and inflight
+	beside  *neighbour    // nil means none
 
-	rounds         int           // of server, pace and inflight
-	events, memory int           // of server; memory also of inflight
-	span           time.Duration // of pace and inflight
+	rounds         int           // for server, pace and inflight
+	events, memory int           // for server; memory also for inflight
+	span           time.Duration // for pace and inflight
 
-	rows *regexp.Regexp // nil: all
-	log  *log.Logger    // progress
+	rows *regexp.Regexp // nil means all
+	log  *log.Logger    // for progress messages
 }
 
-// parts holds the parts of a run, by their names on the command line.
+// parts maps the names of the parts on the command line to their functions.
 var parts = map[string]func(b bench, ctx context.Context, res *result) error{
 	"throughput": bench.throughput, "hot": bench.hot, "server": bench.server, "accuracy": bench.accuracy, "pace": bench.pace, "inflight": bench.inflight,
 }
 
-// order is the order of the parts in a run of all parts.
+// order is the order in which a run of all parts executes them.
 var order = []string{"throughput", "hot", "server", "accuracy", "pace", "inflight"}
 
-// run measures parts. The servers are empty before and after.
+// run runs the named parts. The servers are empty before and after each.
 func (b bench) run(ctx context.Context, names []string, res *result) error {
 	if n, err := b.countAll(ctx); err != nil || n > 0 {
 		return errors.Join(fmt.Errorf("the Redis holds %d keys; use an empty one, because this program empties it", n), err)
@@ -50,7 +50,8 @@ func (b bench) run(ctx context.Context, names []string, res *result) error {
 	return nil
 }
 
-// wanted returns the contenders that -rows matches, and those with which others are compared.
+// wanted returns the contenders that -rows matches, and those with which other contenders are
+// compared.
 func (b bench) wanted(all []contender, always ...string) ([]contender, error) {
 	if b.rows == nil {
 		return all, nil

@@ -33,7 +33,7 @@ func small(t *testing.T) bench {
 	return on(t, redistest.Start(t).Addr())
 }
 
-// on returns a bench with few events, on the servers at an address.
+// on returns a bench with few events that uses the servers at the given address.
 func on(t *testing.T, addr string) bench {
 	servers := must(dial(t.Context(), addr, ""))
 	t.Cleanup(servers.close)
@@ -43,7 +43,7 @@ func on(t *testing.T, addr string) bench {
 	}
 }
 
-// TestBench runs all parts except accuracy and pace on a small scale, with all checks.
+// TestBench runs all parts except accuracy and pace on a small scale, including all checks.
 func TestBench(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it measures everything, which takes eight seconds")
@@ -71,7 +71,7 @@ func TestBench(t *testing.T) {
 	res.checkPictures(t)
 }
 
-// check fails the test if figures are impossible.
+// check fails the test if any figure is impossible.
 func (r *throughput) check(t *testing.T, all []contender) {
 	t.Helper()
 	if len(r.Rows) != len(all)*len(r.Callers) {
@@ -118,7 +118,7 @@ func (r result) checkPictures(t *testing.T) {
 	}
 }
 
-// checkPicture fails the test if a picture lacks a text.
+// checkPicture fails the test if a picture does not contain the wanted text.
 func checkPicture(t *testing.T, file, want string) {
 	t.Helper()
 	if drawn := must(os.ReadFile(file)); !bytes.Contains(drawn, []byte(">"+want+"</text>")) {
@@ -128,7 +128,7 @@ func checkPicture(t *testing.T, file, want string) {
 
 var update = flag.Bool("update", false, "draw docs/bench-*.svg and write the tables of pages again, from docs/bench.json")
 
-// TestPublishedPictures checks that the pictures of docs/performance.md show the published figures.
+// TestPublishedPictures checks that the pictures in docs/performance.md show the published figures.
 func TestPublishedPictures(t *testing.T) {
 	docs, f := filepath.Join("..", "docs"), publishedFigures(t)
 	if *update {
@@ -149,7 +149,7 @@ func TestPublishedPictures(t *testing.T) {
 	checkEnds(t, filepath.Join(docs, "bench-buckets.svg"), f.Buckets, "%.2f", 1)
 }
 
-// checkEnds checks that a picture has the last value of each curve, in this unit.
+// checkEnds checks that a picture contains the last value of each curve, in the given unit.
 func checkEnds(t *testing.T, file string, curves []curve, format string, unit float64) {
 	t.Helper()
 	for _, c := range curves {
@@ -181,7 +181,8 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// TestAccuracy checks that the attacks find the known faults of the algorithms, and none in window.
+// TestAccuracy checks that the attacks find the known faults of the algorithms, and no fault in
+// window.
 func TestAccuracy(t *testing.T) {
 	if testing.Short() {
 		t.Skip("its attacks wait for windows to end")
@@ -205,8 +206,8 @@ func TestAccuracy(t *testing.T) {
 	}
 }
 
-// TestIncrex checks that INCREX has rows on a server that has it, and that the bench says so in a
-// line on one that has not.
+// TestIncrex checks that there are rows for INCREX if the server supports it, and that the log
+// otherwise says why not.
 func TestIncrex(t *testing.T) {
 	b, text := small(t), &strings.Builder{}
 	b.log = log.New(text, "", 0)
@@ -254,7 +255,8 @@ func TestBenchMeasuresWhatItSays(t *testing.T) {
 	}
 }
 
-// TestThroughputMeasuresWhatItSays checks the same for slices of throughput.
+// TestThroughputMeasuresWhatItSays checks that the throughput part gives no figures to contenders
+// that do not do what they claim.
 func TestThroughputMeasuresWhatItSays(t *testing.T) {
 	b := small(t)
 	honest := floorRow(b.client, "honest", "", 1, `redis.call('SET', KEYS[1], 'x') return {1}`)
@@ -284,7 +286,7 @@ func TestThroughputMeasuresWhatItSays(t *testing.T) {
 	}
 }
 
-// TestMerged checks that the bench counts the script calls of each decision.
+// TestMerged checks that the bench counts the script calls per decision.
 func TestMerged(t *testing.T) {
 	b := small(t)
 	c := floorRow(b.client, "honest", "", 1, `redis.call('SET', KEYS[1], 'x') return {1}`)
@@ -296,7 +298,8 @@ func TestMerged(t *testing.T) {
 	}
 }
 
-// TestScriptArguments checks that the row window.lua calls the script like window.
+// TestScriptArguments checks that the row window.lua calls the script with the same arguments as
+// window.
 func TestScriptArguments(t *testing.T) {
 	client := redistest.Client(t)
 	at := time.Now().Truncate(time.Millisecond)
@@ -314,7 +317,7 @@ func TestScriptArguments(t *testing.T) {
 	}
 }
 
-// TestRows checks that a pattern that matches nothing is an error that lists the names.
+// TestRows checks that a pattern that matches nothing causes an error, which lists the names.
 func TestRows(t *testing.T) {
 	b := small(t)
 	b.rows = regexp.MustCompile("nobody")
@@ -374,7 +377,7 @@ func everyThird(f ask) ask {
 	}
 }
 
-// with uses another event.
+// with makes f use another event.
 func with(f ask, prefix string) ask {
 	return func(ctx context.Context, event string) (bool, error) { return f(ctx, prefix+event) }
 }
@@ -386,7 +389,8 @@ func same(client rueidis.Client) ask {
 	}
 }
 
-// TestAlikeInAllSlices checks that a contender that changes its behaviour later gets no figures.
+// TestAlikeInAllSlices checks that a contender that changes its behaviour in a later slice gets no
+// figures.
 func TestAlikeInAllSlices(t *testing.T) {
 	b := small(t)
 	var asked atomic.Int64
@@ -445,10 +449,10 @@ func address(b bench) (addr string) {
 	return ""
 }
 
-// TestRefusesKeys checks that the bench refuses to use a server that holds keys.
+// TestRefusesKeys checks that the bench refuses to use a server that already holds keys.
 func TestRefusesKeys(t *testing.T) {
 	b := small(t)
-	for database := range 2 { // the bench measures in the first one
+	for database := range 2 { // the bench measures in the first database
 		client := must(rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address(b)}, SelectDB: database, ForceSingleClient: true, DisableCache: true}))
 		defer client.Close()
 		if err := client.Do(t.Context(), client.B().Set().Key("theirs").Value("1").Build()).Error(); err != nil {
@@ -463,9 +467,9 @@ func TestRefusesKeys(t *testing.T) {
 	}
 }
 
-// BenchmarkCall measures calls of the client: an EVALSHA that returns a constant, read as integers,
-// as the floor, and decisions. The library adds the B/op and allocs/op of a decision beyond those
-// of the floor.
+// BenchmarkCall measures calls through the client: decisions and, as the floor, an EVALSHA that
+// returns a constant, read as integers. The library adds the B/op and allocs/op by which a decision
+// exceeds the floor.
 func BenchmarkCall(b *testing.B) {
 	client := redistest.Client(b)
 	script := rueidis.NewLuaScript("return {1, 2, 3, 4, 5}")
@@ -493,9 +497,9 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// BenchmarkLocal measures a decision in memory, under one limit. There is one hot event, or events
-// are drawn at random. There is one caller, or as many as -cpu says. For comparison, it measures
-// x/time/rate, a token bucket, in a map with a mutex.
+// BenchmarkLocal measures a decision in memory under one limit: on one hot event or on random
+// events, by one caller or by as many as -cpu says. For comparison, it also measures token buckets
+// of x/time/rate in a map with a mutex.
 func BenchmarkLocal(b *testing.B) {
 	for _, events := range []int{1, 1_000, 100_000} {
 		names := make([]string, events)
@@ -511,7 +515,7 @@ func BenchmarkLocal(b *testing.B) {
 	}
 }
 
-// bucketMap is what services often build around x/time/rate.
+// bucketMap is what services often build with x/time/rate.
 type bucketMap struct {
 	mu sync.Mutex
 	of map[string]*xrate.Limiter
@@ -532,7 +536,7 @@ func (m *bucketMap) allow(name string) {
 
 var seeds atomic.Uint64
 
-// decideParallel decides on every event once before the clock starts.
+// decideParallel decides once on every event before the benchmark's timer starts.
 func decideParallel(b *testing.B, names []string, decide func(name string)) {
 	b.ReportAllocs()
 	for _, name := range names {

@@ -11,15 +11,14 @@ import (
 	"time"
 )
 
-// childRole is the environment variable that makes this program a child of a bench. The CPU of a
-// child does not count as the client's.
+// childRole is the environment variable that makes this program a child process of a bench. CPU
+// used by a child is not counted as the client's.
 const childRole = "SLIDEGATE_BENCH_CHILD"
 
-// roles holds what a child can do, by the first word of its role. The other words are the
-// arguments.
+// roles maps the first word of a role to what the child does. The other words are its arguments.
 var roles = map[string]func(args []string) error{"busy": busy, "delay": delay, "ping": pingForever, "wait": waitForever}
 
-// actAsChild returns only if this process is not a child. A child ends when its parent stops it or
+// actAsChild returns only if this process is not a child. A child exits when its parent stops it or
 // dies.
 func actAsChild() {
 	role := strings.Fields(os.Getenv(childRole))
@@ -37,15 +36,15 @@ func actAsChild() {
 	os.Exit(0)
 }
 
-// busy uses all the CPU that it gets.
+// busy uses as much CPU as it can get.
 func busy([]string) error {
 	fmt.Println("busy")
 	for n := 0; ; n++ {
 	}
 }
 
-// delay forwards connections to the address in args, with the extra round trip in args. It prints
-// its own address.
+// delay forwards connections to an address, and adds an extra round trip. Both are given by args.
+// It prints its own address.
 func delay(args []string) error {
 	extra, err := time.ParseDuration(args[1])
 	if err != nil {
@@ -59,10 +58,10 @@ func delay(args []string) error {
 	return delayAll(listener, args[0], extra)
 }
 
-// child is a process that this one has started.
+// child is a process that this one started.
 type child struct {
 	cmd *exec.Cmd
-	in  io.Closer // closing it ends the child
+	in  io.Closer // closing it makes the child exit
 	out *bufio.Reader
 }
 
@@ -91,7 +90,7 @@ func (c *child) line() (string, error) {
 	return strings.TrimSpace(text), err
 }
 
-// stop ends the child, and returns once it has gone.
+// stop makes the child exit, and returns once it has exited.
 func (c *child) stop() {
 	_ = c.in.Close()
 	_ = c.cmd.Wait()

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// The rows with which others are compared.
+// The rows with which other rows are compared.
 const (
 	rate     = "redis_rate"
 	constant = "constant"
@@ -19,39 +19,40 @@ const (
 // ask makes one decision on an event.
 type ask = func(ctx context.Context, event string) (allowed bool, err error)
 
-// contender is one way to decide on events in a given state, with a given outcome.
+// contender is a way of deciding on events that are in a given state. Every decision must have the
+// given outcome.
 type contender struct {
 	name   string
 	like   string // what it does
-	beside string // another row with which the server part compares it
-	allows bool   // the outcome that each decision must have
-	hot    bool   // all decisions are on one event
-	merges bool   // several decisions may be one script call
-	keys   int    // keys of one event after a decision
+	beside string // another row with which the server part compares this one
+	allows bool   // whether each decision must allow the event
+	hot    bool   // whether all decisions are on one event
+	merges bool   // whether a script call can make several decisions
+	keys   int    // the number of keys that an event has after a decision
 
-	alone  bool // in a fleet, one process has all callers
-	undone bool // after a decision, the event is as it was before
+	alone  bool // in a fleet, a single process has all callers
+	undone bool // a decision leaves the event in the state it was in before
 
-	grows string // what a series of rows increases, for a picture
-	size  int    // and its value in this row
+	grows string // what increases in a series of rows, for a picture
+	size  int    // its value in this row
 
-	commands map[string]int // the commands of one decision; nil: one EVALSHA
-	inside   map[string]int // how many of these its script makes, whose time is part of the script's
+	commands map[string]int // the commands per decision; nil means one EVALSHA
+	inside   map[string]int // which of these commands the script calls; their time is part of the script's
 
-	// before brings an event into its state before a decision; nil means that the event is new.
+	// before brings an event into its state before a decision. nil means that the event is new.
 	before func(ctx context.Context, event string) error
 	ask    ask
 
 	first int // the number of its first event
 }
 
-// contenders returns the rows of the server part, in their order.
+// contenders returns the rows of the server part, in order.
 func contenders(client rueidis.Client, theirs redis.UniversalClient) []contender {
 	return slices.Concat(redisRate(theirs), windows(client), levels(client), bookings(client), libraries(theirs),
 		scripted(client), plainCommands(client), growth(client), floors(client))
 }
 
-// askRow completes a row whose events have one key and were counted four times before.
+// askRow completes a row whose events have a single key and have been counted four times.
 func askRow(c contender, ask ask) contender {
 	c.keys, c.ask = 1, ask
 	c.before = func(ctx context.Context, event string) error {
@@ -81,7 +82,7 @@ func (c contender) distinct(n int) int {
 	return n
 }
 
-// sends returns the commands of one decision.
+// sends returns the commands per decision.
 func (c contender) sends() map[string]int {
 	if c.commands == nil {
 		return map[string]int{"evalsha": 1}
@@ -98,7 +99,7 @@ func (c contender) mustAnswer(ctx context.Context, event string) error {
 	return err
 }
 
-// event returns the i-th event: an IPv4 address, from 198.51.100.0 on.
+// event returns the i-th event, which is an IPv4 address. The first is 198.51.100.0.
 func event(i int) string {
 	n := 198<<24 | 51<<16 | 100<<8 + uint32(i)
 	return netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}).String()

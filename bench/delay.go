@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// delayAll forwards each connection to addr and back. It adds extra to each round trip, half of it
+// delayAll forwards each connection to addr and back. It adds extra to every round trip, half of it
 // in each direction.
 func delayAll(listener net.Listener, addr string, extra time.Duration) error {
 	there, back := newLine(extra/2), newLine(extra/2)
@@ -18,7 +18,7 @@ func delayAll(listener net.Listener, addr string, extra time.Duration) error {
 		if err != nil {
 			return err
 		}
-		far, err := net.Dial("tcp", addr) //nolint:noctx // a local server accepts at once
+		far, err := net.Dial("tcp", addr) //nolint:noctx // a local server accepts immediately
 		if err != nil {
 			return err
 		}
@@ -27,18 +27,18 @@ func delayAll(listener net.Listener, addr string, extra time.Duration) error {
 	}
 }
 
-// line is one direction of a network. All its chunks take equally long, so a queue keeps them in
-// delivery order. Connections share a line, because one thread for each would use the CPU that the
-// bench measures.
+// line is one direction of a network. All chunks take equally long, so a queue keeps them in order
+// of delivery. All connections share a line, because a thread per connection would use the CPU that
+// the bench measures.
 type line struct {
 	delay  time.Duration
 	chunks chan chunk
 }
 
-// chunk is what one read returned, and when it must arrive at the other end.
+// chunk is what a single read returned, and when it must arrive at the other end.
 type chunk struct {
 	to   net.Conn
-	data []byte // empty: the end
+	data []byte // empty means the end
 	due  time.Time
 }
 
@@ -48,8 +48,8 @@ func newLine(delay time.Duration) line {
 	return l
 }
 
-// carry reads one end of a connection. It keeps reading while chunks are on their way, so the delay
-// does not limit the throughput.
+// carry reads from one end of a connection. It keeps reading while chunks are in transit, so the
+// delay does not limit the throughput.
 func (l line) carry(from, to net.Conn) {
 	buffer := make([]byte, 64<<10)
 	for {
@@ -64,8 +64,8 @@ func (l line) carry(from, to net.Conn) {
 	}
 }
 
-// deliver writes each chunk when its delay is over. It has its own thread, because preciseSleep
-// blocks it.
+// deliver writes each chunk when its delay is over. It runs on its own thread, because preciseSleep
+// blocks the thread.
 func (l line) deliver() {
 	runtime.LockOSThread()
 	minTimerSlack()
@@ -76,18 +76,18 @@ func (l line) deliver() {
 		if len(c.data) == 0 {
 			_ = c.to.Close()
 		} else if _, err := c.to.Write(c.data); err != nil {
-			_ = c.to.Close() // so that both ends see it
+			_ = c.to.Close() // so that both ends notice
 		}
 	}
 }
 
-// ping returns the median round trip of PING on a connection to addr.
+// ping returns the median round-trip time of PING on a connection to addr.
 func ping(addr string) (time.Duration, error) {
-	conn, err := net.Dial("tcp", addr) //nolint:noctx // a local server accepts at once
+	conn, err := net.Dial("tcp", addr) //nolint:noctx // a local server accepts immediately
 	if err != nil {
 		return 0, err
 	}
-	defer conn.Close() //nolint:errcheck // it has served
+	defer conn.Close() //nolint:errcheck // nothing more is sent
 	took := make([]time.Duration, 101)
 	pong := make([]byte, len("+PONG\r\n"))
 	for i := range took {

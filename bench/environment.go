@@ -13,17 +13,17 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// environment describes where a run takes place.
+// environment describes the conditions under which to run.
 type environment struct {
-	addr  string        // of Redis; if empty, the run starts one
-	busy  int           // other processes that use all the CPU they get
+	addr  string        // the address of Redis; if empty, the run starts a server
+	busy  int           // the number of other processes that use as much CPU as they can get
 	delay time.Duration // what the network adds to a round trip
-	ping  bool          // measures PINGs of a neighbour
+	ping  bool          // whether a neighbour's PINGs are measured
 
 	stops []func()
 }
 
-// open starts what the run needs, connects to it, and describes the conditions.
+// open starts what the run needs, connects to it, and describes the conditions of the run.
 func (env *environment) open(ctx context.Context) (s servers, c conditions, err error) {
 	c = conditions{Load: loads(), Cores: runtime.NumCPU(), System: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version(), Busy: env.busy, Network: "no delay"}
 	c.Command = strings.Join(append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...), " ")
@@ -43,14 +43,14 @@ func (env *environment) open(ctx context.Context) (s servers, c conditions, err 
 	return s, c, env.startBusy()
 }
 
-// close ends all that open has started.
+// close stops everything that open started.
 func (env *environment) close() {
 	for i := len(env.stops) - 1; i >= 0; i-- {
 		env.stops[i]()
 	}
 }
 
-// startRedis starts a Redis if no address is given.
+// startRedis starts a Redis server if no address is given.
 func (env *environment) startRedis() error {
 	if strings.Contains(env.addr, "@") {
 		return errors.New("-redis does not accept a user or a password; write host:port, as in 127.0.0.1:6379")
@@ -65,8 +65,8 @@ func (env *environment) startRedis() error {
 	return err
 }
 
-// startDelay starts a proxy that delays the network. It returns its address, and how long a PING
-// takes.
+// startDelay starts a proxy that delays the network. It returns the proxy's address, and how long a
+// PING takes through it.
 func (env *environment) startDelay() (via, network string, err error) {
 	c, err := startChild("delay", env.addr, env.delay.String())
 	if err != nil {
@@ -84,7 +84,7 @@ func (env *environment) startDelay() (via, network string, err error) {
 	return via, fmt.Sprintf("PING takes %v, and %v through the delay", direct.Round(time.Microsecond), delayed.Round(time.Microsecond)), err
 }
 
-// startPing starts the neighbour, if there is one.
+// startPing starts the neighbour, if one is wanted.
 func (env *environment) startPing() (*neighbour, error) {
 	if !env.ping {
 		return nil, nil
@@ -98,7 +98,7 @@ func (env *environment) startPing() (*neighbour, error) {
 	return n, nil
 }
 
-// startBusy starts the processes that use all the CPU they get.
+// startBusy starts the processes that use as much CPU as they can get.
 func (env *environment) startBusy() error {
 	for range env.busy {
 		c, err := startChild("busy")

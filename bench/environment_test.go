@@ -19,7 +19,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestNoPassword checks that an address with a password is rejected, and not printed.
+// TestNoPassword checks that an address with a password is rejected and not printed.
 func TestNoPassword(t *testing.T) {
 	env := environment{addr: "user:secret@127.0.0.1:1"}
 	if _, _, err := env.open(t.Context()); err == nil || strings.Contains(err.Error(), "secret") {
@@ -50,7 +50,8 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-// TestDelayIsNoBottleneck checks that replies arrive in order, and that many are in flight at once.
+// TestDelayIsNoBottleneck checks that replies arrive in order, and that many can be in transit at
+// the same time.
 func TestDelayIsNoBottleneck(t *testing.T) {
 	const requests, extra = 1000, 20 * time.Millisecond
 	env := environment{addr: redistest.Addr(t), delay: extra}
@@ -70,7 +71,7 @@ func TestDelayIsNoBottleneck(t *testing.T) {
 	go func() {
 		for i := range requests {
 			if _, err := fmt.Fprintf(conn, "ECHO %d\r\n", i); err != nil {
-				return // the reader also sees it
+				return // the reader sees the error too
 			}
 		}
 	}()
@@ -86,9 +87,9 @@ func TestDelayIsNoBottleneck(t *testing.T) {
 	}
 }
 
-// TestBusy checks that a busy loop is another process, uses the CPU, and ends when it is stopped.
+// TestBusy checks that a busy loop runs in another process, uses CPU, and ends when it is stopped.
 func TestBusy(t *testing.T) {
-	for hold := 50 * time.Millisecond; ; hold *= 2 { // on a busy machine it gets little CPU
+	for hold := 50 * time.Millisecond; ; hold *= 2 { // on a busy machine, it gets little CPU
 		c, err := startChild("busy")
 		if err != nil {
 			t.Fatal(err)
@@ -107,8 +108,9 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestEarlier checks that earlier.sh measures an earlier revision in the same passes, and leaves
-// nothing behind. It uses the last revision, and the last one with a different constructor.
+// TestEarlier checks that earlier.sh measures an earlier revision in the same passes and leaves
+// nothing behind. It uses the last revision, and the last revision that had a different
+// constructor.
 func TestEarlier(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -130,14 +132,14 @@ func TestEarlier(t *testing.T) {
 	}
 }
 
-// removed returns the commit that removed a text from package window, or "" if git does not know
-// it.
+// removed returns the commit that removed the given text from package window, or "" if git does not
+// know it.
 func removed(text string) string {
 	commit, _ := exec.Command("git", "log", "-1", "--format=%H", "-S"+text, "--", "../window").Output()
 	return strings.TrimSpace(string(commit))
 }
 
-// TestConditions checks that a run states where it took place.
+// TestConditions checks that a run states its conditions.
 func TestConditions(t *testing.T) {
 	env := environment{addr: redistest.Addr(t), busy: 1, delay: time.Millisecond}
 	t.Cleanup(env.close)
@@ -161,11 +163,11 @@ func init() { roles["ask"] = askUntilDenied }
 const (
 	shared    = "20000/1h"
 	processes = 10
-	askers    = 256 // in each process
+	askers    = 256 // the number of callers in each process
 )
 
-// TestTenProcesses uses one event in ten processes, with 256 callers each, until it is denied.
-// Exactly as many attempts are allowed as the limit permits.
+// TestTenProcesses uses a single event from ten processes, with 256 callers each, until it is
+// denied. It checks that exactly as many attempts are allowed as the limit permits.
 func TestTenProcesses(t *testing.T) {
 	client := redistest.Client(t)
 	name := redistest.Key(t)
@@ -199,8 +201,8 @@ func TestTenProcesses(t *testing.T) {
 	}
 }
 
-// askUntilDenied runs in each of the processes. It waits for a value in Redis, makes attempts, and
-// prints how many were allowed.
+// askUntilDenied runs in each of the processes. It waits until a value appears in Redis, then makes
+// attempts, and prints how many were allowed.
 func askUntilDenied(args []string) error {
 	ctx := context.Background()
 	client, err := connect(args[0])

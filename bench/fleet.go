@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// The parts pace and inflight measure a fleet: several processes with several callers each, which
-// repeatedly wait for one event. A contender without a server has all callers in one process.
+// The parts pace and inflight measure a fleet: several processes, each with several callers that
+// repeatedly wait for the same event. If a contender works without a server, all callers are in one
+// process.
 const (
 	fleetProcesses = 3
 	fleetCallers   = 20
@@ -25,7 +26,7 @@ func (b bench) pace(ctx context.Context, res *result) (err error) {
 	return err
 }
 
-// fleets compares ways to wait, in alternating spans of all contenders.
+// fleets compares ways to wait. The spans in which they are measured alternate.
 func (b bench) fleets(ctx context.Context, part string, all []contender) (*fleet, error) {
 	all, err := b.wanted(all)
 	if err != nil {
@@ -45,7 +46,7 @@ func (b bench) fleets(ctx context.Context, part string, all []contender) (*fleet
 	return b.summarizeSpans(all, seen), nil
 }
 
-// measureSpan runs a fleet, and starts measuring after a tenth of the span.
+// measureSpan runs a fleet, and starts to measure after a tenth of the span.
 func (b bench) measureSpan(ctx context.Context, c contender) (s span, err error) {
 	if err := b.flush(ctx); err != nil {
 		return s, err
@@ -73,7 +74,7 @@ func (b bench) measureSpan(ctx context.Context, c contender) (s span, err error)
 	return newSpan(all, begin, end, scriptCalls(stats))
 }
 
-// pauseUntil returns at an instant, or with an error when ctx ends.
+// pauseUntil returns at the given time. If ctx is done before, it returns an error.
 func pauseUntil(ctx context.Context, at time.Time) error {
 	select {
 	case <-time.After(time.Until(at)):
@@ -83,7 +84,7 @@ func pauseUntil(ctx context.Context, at time.Time) error {
 	}
 }
 
-// startFleet starts the processes of a contender. It returns when each has made a call.
+// startFleet starts the processes of a contender. It returns once each has made a call.
 func (b bench) startFleet(c contender) (all []*process, stop func(), err error) {
 	stop = func() {
 		for _, p := range all {
@@ -115,8 +116,8 @@ type process struct {
 	calls []call
 }
 
-// call records when a wait ended, in ns since 1970, and how many ns of CPU the process had used by
-// then.
+// call records when a wait ended, in ns since 1970, and how many ns of CPU the process had used up
+// to then.
 type call struct{ at, cpu int64 }
 
 // read reads the next call.
@@ -131,7 +132,7 @@ func (p *process) read() error {
 	return err
 }
 
-// readUntil reads calls, until one at an instant or later.
+// readUntil reads calls until it has read one made at or after end.
 func (p *process) readUntil(end time.Time) (err error) {
 	for err == nil && p.calls[len(p.calls)-1].at < end.UnixNano() {
 		err = p.read()
@@ -139,8 +140,8 @@ func (p *process) readUntil(end time.Time) (err error) {
 	return err
 }
 
-// between returns the calls between two instants, and the ns of CPU that the process used for them.
-// There must be a call before and one after.
+// between returns the calls between begin and end, and the ns of CPU that the process used for
+// them. There must be a call before begin and one after end.
 func (p *process) between(begin, end time.Time) (calls []call, cpu int64) {
 	since := func(at time.Time) int {
 		return slices.IndexFunc(p.calls, func(c call) bool { return c.at >= at.UnixNano() })
@@ -149,8 +150,8 @@ func (p *process) between(begin, end time.Time) (calls []call, cpu int64) {
 	return p.calls[from:to], p.calls[to-1].cpu - p.calls[from-1].cpu
 }
 
-// waitForever is a process of a fleet. Its arguments are the server, the number of callers, and the
-// name of the contender.
+// waitForever runs in a process of a fleet. Its arguments are the server, the number of callers,
+// and the name of the contender.
 func waitForever(args []string) error {
 	client, err := connect(args[0])
 	if err != nil {
@@ -169,7 +170,7 @@ func waitForever(args []string) error {
 	return <-failed
 }
 
-// waitAgain waits repeatedly, and prints each call.
+// waitAgain waits repeatedly, and prints every call.
 func (c contender) waitAgain() error {
 	for {
 		if _, err := c.ask(context.Background(), event(0)); err != nil {

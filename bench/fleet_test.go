@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestPace runs the pace part in short spans, and checks that the figures are possible.
+// TestPace runs the pace part with short spans, and checks that the figures are possible.
 func TestPace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("its callers wait for seconds")
@@ -31,7 +31,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// TestInFlight runs the inflight part in short spans, and checks that the figures are possible.
+// TestInFlight runs the inflight part with short spans, and checks that the figures are possible.
 func TestInFlight(t *testing.T) {
 	if testing.Short() {
 		t.Skip("its callers wait for seconds")
@@ -68,8 +68,8 @@ func TestInFlight(t *testing.T) {
 	}
 }
 
-// TestSpan checks the figures of two processes with a call every 20 ms in turn, and of one that
-// stands still for 200 ms and then catches up.
+// TestSpan checks the figures for two processes that take turns with a call every 20 ms, and for
+// one that stalls for 200 ms and then catches up.
 func TestSpan(t *testing.T) {
 	begin := time.Unix(1_700_000_000, 0)
 	calls := func(from, step, pause time.Duration) (p *process) {
@@ -97,7 +97,7 @@ func TestSpan(t *testing.T) {
 	}
 }
 
-// TestFleetEnds checks that a process that cannot wait is an error.
+// TestFleetEnds checks that a process that cannot wait causes an error.
 func TestFleetEnds(t *testing.T) {
 	b := small(t)
 	b.span, b.addr = time.Second, "127.0.0.1:1"

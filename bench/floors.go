@@ -6,11 +6,11 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// record has the length of a window record with five events under three limits.
+// record is as long as a window record with five events under three limits.
 const record = "a record of forty bytes, as long as ours"
 
-// floors returns rows of scripts that decide nothing. No script of that kind can be faster. The
-// last two have the commands, arguments and replies of a decision of window.
+// floors returns rows for scripts that decide nothing. No script of the same kind can be faster.
+// The last two have the commands, arguments and replies of a decision by window.
 func floors(client rueidis.Client) []contender {
 	const calls = `redis.call('TIME') redis.call('GET', KEYS[1]) redis.call('SET', KEYS[1], ARGV[#ARGV], 'PX', ARGV[#ARGV - 3]) `
 	return []contender{
@@ -29,7 +29,7 @@ func bare(client rueidis.Client) contender {
 	return floorRow(client, constant, "an EVALSHA of a constant by rueidis.Lua.Exec, read as integers", 0, `return {1, 2, 3, 4, 5}`)
 }
 
-// floorRow returns the row of a script that allows everything.
+// floorRow returns the row for a script that allows everything.
 func floorRow(client rueidis.Client, name, like string, keys int, source string, args ...string) contender {
 	script := rueidis.NewLuaScript(source)
 	c := contender{name: name, like: like, allows: true, keys: keys}

@@ -14,7 +14,7 @@ func TestMain(m *testing.M) {
 	redistest.Main(m)
 }
 
-// page returns the text of a file of the repository.
+// page returns the contents of a file in the repository.
 func page(t *testing.T, path ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(append([]string{".."}, path...)...))
@@ -24,7 +24,7 @@ func page(t *testing.T, path ...string) string {
 	return string(text)
 }
 
-// publishedFigures returns the figures of docs/bench.json.
+// publishedFigures returns the figures in docs/bench.json.
 func publishedFigures(t *testing.T) (f figures) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(page(t, "docs", figuresFile)), &f); err != nil {

@@ -6,20 +6,20 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// bounding is the name of the contender that is one command, INCREX.
+// bounding is the name of the contender that consists of a single command, INCREX.
 const bounding = "fixed window, INCREX"
 
-// increx returns decisions by INCREX, as its documentation shows them. The first allowed event
-// begins a window. A denial changes nothing.
+// increx decides by INCREX in the way its documentation shows. The first allowed event starts a
+// window. A denial changes nothing.
 func increx(client rueidis.Client, b bound) ask {
 	return func(ctx context.Context, event string) (bool, error) {
 		reply, err := client.Do(ctx, client.B().Increx().Key("increx:{"+event+"}").Ubound(float64(b.max)).
 			PxMilliseconds(b.per.Milliseconds()).Enx().Build()).AsIntSlice()
-		return err == nil && reply[1] > 0, err // the value, and by how much it was raised
+		return err == nil && reply[1] > 0, err // the value, and by how much it was increased
 	}
 }
 
-// hasIncrex reports whether the servers have INCREX, and logs it if they have not.
+// hasIncrex reports whether the servers support INCREX. If they do not, it logs that.
 func (b bench) hasIncrex(ctx context.Context) (bool, error) {
 	infos, err := b.client.Do(ctx, b.client.B().CommandInfo().CommandName("increx").Build()).ToArray()
 	if err != nil {
@@ -32,7 +32,8 @@ func (b bench) hasIncrex(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// contenders returns the rows of the server part, with those of INCREX if the servers have it.
+// contenders returns the rows of the server part. They include those for INCREX if the servers
+// support it.
 func (b bench) contenders(ctx context.Context) ([]contender, error) {
 	all, one := contenders(b.ours, b.theirs), map[string]int{"increx": 1}
 	has, err := b.hasIncrex(ctx)

@@ -19,14 +19,14 @@ import (
 
 // The inflight part measures leases.
 const (
-	leaseCallers = 64                  // at a time, at most
+	leaseCallers = 64                  // the maximum number of leases at the same time
 	others       = 1000 - leaseCallers // units held by others in the rows of a full event
-	places       = 5                   // of the fleet
+	places       = 5                   // places that the fleet shares
 	holds        = 5 * time.Millisecond
-	wakes        = 10 // of each row in a round
+	wakes        = 10 // per row and round
 )
 
-// leases is the result of the part inflight.
+// leases is the result of the inflight part.
 type leases struct {
 	Speed *throughput `json:"throughput"`
 	Wakes []wake      `json:"wakes"`
@@ -34,20 +34,21 @@ type leases struct {
 	Sizes []size      `json:"sizes"`
 }
 
-// wake records how long after Release a waiting Acquire returned, in ms.
+// wake records how many ms after Release a waiting Acquire returned.
 type wake struct {
 	Name string  `json:"name"`
 	P50  float64 `json:"p50"`
 	P90  float64 `json:"p90"`
 }
 
-// size records the memory of an event with a number of leases of one unit.
+// size records the memory of an event with a given number of one-unit leases.
 type size struct {
 	Leases int     `json:"leases"`
-	Bytes  float64 `json:"bytes"` // growth of used_memory for each event
+	Bytes  float64 `json:"bytes"` // growth of used_memory per event
 }
 
-// inflight measures the cost of leases, how soon waiting callers get them, and who gets them.
+// inflight measures what leases cost, how soon waiting callers get them, and which callers get
+// them.
 func (b bench) inflight(ctx context.Context, res *result) (err error) {
 	r := &leases{}
 	fast := b
@@ -71,7 +72,7 @@ func (b bench) inflight(ctx context.Context, res *result) (err error) {
 	return err
 }
 
-// leaseRows returns the rows of the first table of inflight. A decision takes a lease and releases
+// leaseRows returns the rows of the first inflight table. Each decision takes a lease and releases
 // it.
 func leaseRows(client rueidis.Client) []contender {
 	free := contender{allows: true, keys: 1, commands: map[string]int{"evalsha": 2}, ask: leasing(client)}
@@ -95,7 +96,7 @@ func leaseRows(client rueidis.Client) []contender {
 	return []contender{oneLimit.row("window", windowMaker(client)), free, full, rival, rivalFull}
 }
 
-// leasing returns TryAcquire and Release.
+// leasing takes a lease with TryAcquire and releases it.
 func leasing(client rueidis.Client) ask {
 	l := must(inflight.New(window.On(client), inflight.Config{Name: "jobs", Max: 1000}))
 	return func(ctx context.Context, event string) (bool, error) {
@@ -107,7 +108,7 @@ func leasing(client rueidis.Client) ask {
 	}
 }
 
-// hold takes n leases that outlive the bench without renewal.
+// hold takes n leases that outlive the bench without being renewed.
 func hold(ctx context.Context, client rueidis.Client, event string, n int) error {
 	const day = 24 * time.Hour
 	l := must(inflight.New(window.On(client), inflight.Config{Name: "jobs", Max: 1000, TTL: day, MaxHold: day}))
@@ -119,8 +120,8 @@ func hold(ctx context.Context, client rueidis.Client, event string, n int) error
 	return nil
 }
 
-// semaphoreScript is a commonly written semaphore: it has a member for each place, whose score is
-// the place's end, in ms.
+// semaphoreScript is a semaphore as commonly written. It has a member per place, whose score is the
+// time in ms at which the place is free again.
 var semaphoreScript = rueidis.NewLuaScript(clock + `
 	redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))
 	if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[1]) then return 0 end
@@ -130,12 +131,12 @@ var semaphoreScript = rueidis.NewLuaScript(clock + `
 
 func semaphoreKey(event string) string { return "jobs:{" + event + "}:s" }
 
-// takePlace takes a place for a day, so that it outlives the bench.
+// takePlace takes a place for a day, which outlives the bench.
 func takePlace(ctx context.Context, client rueidis.Client, event, id string) (bool, error) {
 	return semaphoreScript.Exec(ctx, client, []string{semaphoreKey(event)}, []string{"1000", "86400000", id}).AsBool()
 }
 
-// sortedSet returns the script and ZREM.
+// sortedSet takes a place with the script, and frees it with ZREM.
 func sortedSet(client rueidis.Client) ask {
 	return func(ctx context.Context, event string) (bool, error) {
 		id := fmt.Sprintf("%016x", rand.Uint64())
@@ -147,14 +148,14 @@ func sortedSet(client rueidis.Client) ask {
 	}
 }
 
-// handover is a holder of the only place of an event, and a waiter for it.
+// handover consists of the holder of an event's only place and a caller that waits for it.
 type handover struct {
 	name           string
 	holder, waiter *inflight.Limiter
 }
 
-// wakes measures how soon after Release waiters get the place: with the same limiter, and with
-// limiters on two connections, as in two processes.
+// wakes measures how soon after Release a waiter gets the place, both with a single limiter and
+// with limiters on two connections, as in two processes.
 func (b bench) wakes(ctx context.Context) (all []wake, err error) {
 	client, err := connectCaching(b.addr)
 	if err != nil {
@@ -185,7 +186,7 @@ func (b bench) wakes(ctx context.Context) (all []wake, err error) {
 	return all, nil
 }
 
-// wake returns the time from the start of Release until the waiter has the place.
+// wake returns the time between the start of Release and the moment the waiter has the place.
 func (h handover) wake(ctx context.Context) (took time.Duration, err error) {
 	lease, err := h.holder.Acquire(ctx, event(0))
 	if err != nil {
@@ -209,8 +210,7 @@ func (h handover) wake(ctx context.Context) (took time.Duration, err error) {
 	return at.Sub(began), next.Release(ctx)
 }
 
-// holders returns the rows of a fleet whose callers take one of a few places, and hold it for a
-// moment.
+// holders returns the rows of a fleet whose callers take one of a few places and hold it briefly.
 func holders(addr string, client rueidis.Client) []contender {
 	like := fmt.Sprintf("Acquire and Release, Max: %d; each lease is held for %v", places, holds)
 	return []contender{
@@ -220,7 +220,7 @@ func holders(addr string, client rueidis.Client) []contender {
 	}
 }
 
-// holding returns Acquire and Release of inflight. The first call connects.
+// holding takes a lease with inflight's Acquire, and releases it. The first call connects.
 func holding(connect func() (rueidis.Client, error), track bool) ask {
 	made := sync.OnceValues(func() (*inflight.Limiter, error) {
 		client, err := connect()
@@ -243,7 +243,7 @@ func holding(connect func() (rueidis.Client, error), track bool) ask {
 	}
 }
 
-// holdingAlone is like holding, for a semaphore in memory.
+// holdingAlone is like holding, but uses a semaphore in memory.
 func holdingAlone() ask {
 	s := semaphore.NewWeighted(places)
 	return func(ctx context.Context, _ string) (bool, error) {
@@ -269,7 +269,7 @@ func (b bench) sizes(ctx context.Context) (all []size, err error) {
 	return all, nil
 }
 
-// tables returns tables in Markdown.
+// tables returns the result as Markdown tables.
 func (l *leases) tables() string {
 	var text strings.Builder
 	l.Speed.writeTables(&text)

@@ -12,7 +12,7 @@ import (
 	driver "github.com/ulule/limiter/v3/drivers/store/redis"
 )
 
-// libraries returns the rows of throttled v2 and ulule v3, on go-redis.
+// libraries returns the rows for throttled v2 and ulule v3 on go-redis.
 func libraries(client redis.UniversalClient) []contender {
 	swap, look := map[string]int{"time": 1, "get": 2, "eval": 1}, map[string]int{"time": 1, "get": 1}
 	return []contender{
@@ -35,7 +35,7 @@ func throttle(client redis.UniversalClient, b bound) retryAfter {
 	}
 }
 
-// increment returns the decisions of ulule. The first one creates its limiter, which loads scripts.
+// increment decides with ulule's library. The first call creates its limiter, which loads scripts.
 func increment(client redis.UniversalClient, b bound) retryAfter {
 	made := sync.OnceValues(func() (*ulule.Limiter, error) {
 		s, err := driver.NewStore(client)

@@ -13,11 +13,11 @@ type limiter interface {
 	Allow(ctx context.Context, event string) (window.Decision, error)
 }
 
-// maker returns the decisions of a limiter. Its clock is now; nil means the server's clock, as in
-// production.
+// maker returns a function that decides with a limiter. The limiter's clock is now. nil means the
+// server's clock, as in production.
 type maker func(limits []string, now func() time.Time) ask
 
-// asking returns the decisions of a limiter.
+// asking returns a function that decides with l.
 func asking(l limiter) ask {
 	return func(ctx context.Context, event string) (bool, error) {
 		d, err := l.Allow(ctx, event)
@@ -25,17 +25,18 @@ func asking(l limiter) ask {
 	}
 }
 
-// state holds, for each unit counted before, how long ago it was counted.
+// state says, for each unit counted beforehand, how long ago it was counted.
 type state []time.Duration
 
-// The states before a decision. The times of four units make the state independent of the hour: all
-// are in the last 54 minutes, each in its own minute, and each of the last two slots has two.
+// The states before a decision. The four units are timed so that the state does not depend on the
+// hour: all are within the last 54 minutes, each in a minute of its own, and two in each of the
+// last two slots.
 var (
 	four = state{30 * time.Minute, 26 * time.Minute, 10 * time.Minute, time.Minute}
 	once = state{time.Minute}
 )
 
-// spread returns n units, evenly over half an hour.
+// spread returns n units that are spread evenly over half an hour.
 func spread(n int) state {
 	s := make(state, n)
 	for i := range s {
@@ -44,11 +45,11 @@ func spread(n int) state {
 	return s
 }
 
-// slot returns the width of a bucket under 200/1d.
+// slot is the width of a bucket under 200/1d.
 const slot = 24 * time.Minute
 
-// limiterRow returns a function that completes the row of a limiter with its limits and the state
-// before. Its calls may share a script call.
+// limiterRow returns a function that completes a row with a limiter, its limits and the state
+// before a decision. Several of the limiter's decisions may share a script call.
 func limiterRow(of maker) func(c contender, before state, limits ...string) contender {
 	return func(c contender, before state, limits ...string) contender {
 		c.keys, c.merges, c.ask = 1, true, of(limits, nil)
@@ -82,8 +83,7 @@ func parse(texts []string) (limits []window.Limit) {
 	return limits
 }
 
-// must returns v, or panics if there is an error. It is for limits that are constants of this
-// program.
+// must returns v, or panics if err is not nil. It is for limits that are constants of this program.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

@@ -10,11 +10,11 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// loginName is the name of the row of a login guard.
+// loginName is the name of the row for a login guard.
 const loginName = "login"
 
-// loggingIn returns the decisions of login.Guard.Begin, with the default limits of its five
-// budgets, each followed by Attempt.Succeed.
+// loggingIn calls login.Guard.Begin, with the default limits of its five budgets, followed by
+// Attempt.Succeed.
 func loggingIn(client rueidis.Client) ask {
 	guard := must(login.New(window.On(client), login.Config{Name: "login", Secret: []byte("sixteen bytes, or more")}))
 	return func(ctx context.Context, event string) (bool, error) {
@@ -26,7 +26,7 @@ func loggingIn(client rueidis.Client) ask {
 	}
 }
 
-// loginRow returns a row of the decisions of a guard, each on its own address and account.
+// loginRow returns a row for a login guard. Each decision uses its own address and account.
 func loginRow(name string, login ask) contender {
 	return contender{
 		name: name, like: "login.Guard.Begin of an unknown device and Succeed: five budgets each, in a round trip each, new events",

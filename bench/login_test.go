@@ -15,8 +15,9 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// BenchmarkBegin measures login.Guard.Begin on a network that adds 0.5 ms to each round trip, in
-// one round trip, and the same five budgets in a round trip each. It reports medians.
+// BenchmarkBegin measures login.Guard.Begin on a network that adds 0.5 ms to each round trip. It
+// compares Begin, which takes one round trip, with the same five budgets checked in a round trip
+// each. It reports medians.
 //
 //	go test ./bench -run '^$' -bench Begin -benchtime 1000x
 func BenchmarkBegin(b *testing.B) {
@@ -40,7 +41,7 @@ func BenchmarkBegin(b *testing.B) {
 	b.ReportMetric(float64(median(five))/float64(median(one)), "five/one")
 }
 
-// farGuard returns a guard on a Redis behind a network with a delay.
+// farGuard returns a guard whose Redis is behind a network with the given delay.
 func farGuard(tb testing.TB, delay time.Duration) *login.Guard {
 	tb.Helper()
 	env := environment{addr: redistest.Addr(tb), delay: delay}
@@ -62,7 +63,7 @@ func farGuard(tb testing.TB, delay time.Duration) *login.Guard {
 	return guard
 }
 
-// oneByOne asks the budgets of Begin, each in its own round trip.
+// oneByOne checks the budgets of Begin, each in a round trip of its own.
 func oneByOne(ctx context.Context, guard *login.Guard, account, address string) (bool, error) {
 	for _, c := range []struct {
 		budget login.Budget
@@ -75,7 +76,7 @@ func oneByOne(ctx context.Context, guard *login.Guard, account, address string) 
 	return true, nil
 }
 
-// took measures an attempt, which must be allowed.
+// took returns how long an attempt took. The attempt must be allowed.
 func took(tb testing.TB, attempt func() (bool, error)) time.Duration {
 	tb.Helper()
 	begin := time.Now()

@@ -1,28 +1,28 @@
-// Command bench measures what a decision of Slidegate costs, in comparison with other rate
-// limiters, commonly written scripts, and scripts that decide nothing.
+// Command bench measures what a Slidegate decision costs, compared with other rate limiters,
+// commonly written scripts, and scripts that decide nothing.
 //
 //	cd bench && go run . [flags] [parts]
 //
 // The parts are listed below. If none is given, the bench measures all of them:
 //
-//   - throughput: decisions per second by many callers on many events, the median and the 99 %
-//     call, the CPU of this process and of the server, allocations and script calls per decision.
-//     Each contender uses the client that its users have, with its default settings. The rows
-//     "window, go-redis" are on the same client as those of other libraries.
+//   - throughput: decisions per second by many callers on many events, the median and the 99th
+//     percentile of a call, the CPU used by this process and by the server, and the allocations and
+//     script calls per decision. Each contender uses the client that its users have, with default
+//     settings. The rows "window, go-redis" use the same client as the other libraries.
 //   - hot: the same, with all callers on one event.
 //   - server: the time in the server, allocations, memory and replication, with 16 callers.
-//   - accuracy: whether each keeps its limit under attack.
-//   - pace: how even the calls of three processes are, with 20 callers each, which wait for turns
-//     of one event every 20 ms, and what a turn costs.
-//   - inflight: what it costs to take a lease and to release it, how soon waiting callers get a
-//     place, which processes get it, and the memory of leases.
+//   - accuracy: whether each contender enforces its limit under attack.
+//   - pace: how evenly calls are spaced and what a turn costs, if three processes with 20 callers
+//     each wait for turns of one event every 20 ms.
+//   - inflight: what it costs to take and release a lease, how soon waiting callers get a place,
+//     which processes get it, and how much memory leases take.
 //
 // Results are ratios within one run, because absolute figures depend on the machine and its other
-// load. Short slices of all contenders alternate. Before each slice of throughput and hot, and each
-// round of server, every event gets the state that the row names. A run fails if outcomes, keys, or
-// script calls are not those that a row claims.
+// load. Short slices of all contenders alternate. Before each slice of throughput and hot, and
+// before each round of server, every event is put into the state that the row names. A run fails if
+// outcomes, keys or script calls differ from what a row claims.
 //
-// Each command answers one question about a change:
+// Each of these commands answers one question about a change:
 //
 //	# what the library adds to its script
 //	go run . -callers 1,4,8,16,32,64,256 -rows '^window(\.lua)?$' throughput
@@ -30,25 +30,25 @@
 //	go run . -callers 1,4,8,16,32,64,256 -rows '^window(\.lua)?$' -busy 2 throughput
 //	# the same, over a network
 //	go run . -callers 1,4,8,16,32,64,256 -rows '^window(\.lua)?$' -delay 500us throughput
-//	# client CPU, beside the least script
+//	# client CPU, compared with the smallest script
 //	go run . -callers 64,256 -rows '^(window|constant)$' throughput
-//	# redis_rate: throughput, CPU of both sides
+//	# redis_rate: throughput, and CPU of client and server
 //	go run . -callers 16,64,256 -rows '^(window|redis_rate)(, 3 limits)?$' throughput
-//	# window on both clients, and redis_rate on the second
+//	# window on both clients, and redis_rate on go-redis
 //	go run . -callers 16,64,256 -rows '^(window|window, go-redis|redis_rate)$' throughput
-//	# the library beside an earlier revision, on both clients, and a login
+//	# the library compared with an earlier revision: on both clients, and a login
 //	./earlier.sh REVISION -callers 1,16,64,256 -passes 30 -rows '^(window(, go-redis)?|login)( before)?(, hot.*)?$' throughput hot
-//	# server time and allocations, beside it
+//	# server time and allocations, compared with an earlier revision
 //	./earlier.sh REVISION -rows '^window( before)?(, 3 limits)?$' -memory 0 server
-//	# how long the server makes others wait, beside an earlier revision
+//	# how long the server makes other clients wait, compared with an earlier revision
 //	./earlier.sh REVISION -ping -callers 64,256,1024 -passes 15 -rows '^window( before)?$' throughput
-//	# INCREX beside INCR and window, on a server that has it
+//	# INCREX compared with INCR and window, on a server that supports it
 //	go run . -rows '^(window|fixed window, INCR(EX)?)(, denied)?$' server
-//	# what a turn of pace costs, beside a decision of window
+//	# what a pace turn costs, compared with a window decision
 //	go run . -callers 1,16,64 -passes 15 -rows '^(window|pace)$' throughput server
-//	# what a lease of inflight costs, and the memory of leases
+//	# what an inflight lease costs, and how much memory leases take
 //	go run . -callers 1,16,64 -passes 15 inflight
-//	# one event in ten processes: exactly Max
+//	# one event used by ten processes: exactly Max are allowed
 //	go test -run TestTenProcesses -v .
 package main
 
@@ -105,7 +105,7 @@ func usage() {
 	flag.PrintDefaults()
 }
 
-// setCallers parses a list such as "1,16,256".
+// setCallers parses a list of numbers such as "1,16,256".
 func (b *bench) setCallers(s string) error {
 	b.callers = nil
 	for _, text := range strings.Split(s, ",") {
@@ -118,13 +118,13 @@ func (b *bench) setCallers(s string) error {
 	return nil
 }
 
-// output says what to do with the result.
+// output says what to do with the results.
 type output struct {
 	json  bool
-	plots string // directory; empty means none
+	plots string // a directory; empty means none
 }
 
-// check returns an error if the flags or the names of the parts are invalid.
+// check returns an error if a flag or the name of a part is invalid.
 func (b bench) check(names []string, out output) error {
 	if b.rounds < 1 || b.passes < 1 || b.events < 2 || b.memory < 0 || b.span < time.Second {
 		return errors.New("give at least 1 pass, 1 round, 2 events, a span of 1s, and 0 for -memory")
@@ -143,7 +143,7 @@ func (b bench) check(names []string, out output) error {
 	return nil
 }
 
-// run measures the parts, all by default, and prints the result.
+// run measures the named parts, or all parts if none is named, and prints the result.
 func run(ctx context.Context, b bench, env environment, names []string, out output) (err error) {
 	if len(names) == 0 {
 		names = order

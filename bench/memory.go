@@ -12,11 +12,11 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// memory is the memory that an event takes.
+// memory is the amount of memory that an event takes.
 type memory struct {
 	Events        int     `json:"events"`
 	BytesPerEvent float64 `json:"bytes_per_event"` // growth of used_memory
-	Shortest      int64   `json:"shortest"`        // bytes of the values
+	Shortest      int64   `json:"shortest"`        // the size of the shortest value in bytes
 	Median        int64   `json:"median"`
 	Longest       int64   `json:"longest"`
 }
@@ -29,7 +29,7 @@ const (
 
 var memoryLimits = []string{"1/5s", "50/1h", "200/1d"}
 
-// memories measures the memory of an event: for each contender in its state before a decision, and
+// memories measures the memory of an event: for each contender in the state before a decision, and
 // for window after five counts.
 func (b bench) memories(ctx context.Context, all []contender, res *result) error {
 	for i, c := range all {
@@ -47,7 +47,7 @@ func (b bench) memories(ctx context.Context, all []contender, res *result) error
 	return err
 }
 
-// bytesPerEvent returns how much memory each of n events of a contender adds, in its state before a
+// bytesPerEvent returns how much memory each of n events of a contender takes in the state before a
 // decision.
 func (b bench) bytesPerEvent(ctx context.Context, c contender, n int) (float64, error) {
 	state, err := b.stateBefore(ctx, c)
@@ -61,8 +61,8 @@ func (b bench) bytesPerEvent(ctx context.Context, c contender, n int) (float64, 
 }
 
 // measureMemory counts each event five times, 130 s apart, at times spread evenly over a day. It
-// returns how much the memory has grown: keys, values, expiry, and the server's hash tables in
-// whatever state of growth they are.
+// returns how much the memory has grown. This covers keys, values, expiry times, and the server's
+// hash tables at whatever size they have reached.
 func (b bench) measureMemory(ctx context.Context) (memory, error) {
 	b.log.Printf("memory of %d events", b.memory)
 	m := memory{Events: b.memory}
@@ -85,7 +85,7 @@ func (b bench) measureMemory(ctx context.Context) (memory, error) {
 	return m, b.lengths(ctx, &m)
 }
 
-// countOften counts each of the events 0 to n-1 five times.
+// countOften counts each of the first n events five times.
 func (b bench) countOften(ctx context.Context, n int) error {
 	var now time.Time
 	cfg := window.Config{Name: "login", Limits: parse(memoryLimits), Now: func() time.Time { return now }}
@@ -107,15 +107,15 @@ func (b bench) countOften(ctx context.Context, n int) error {
 	return nil
 }
 
-// usedMemory returns the bytes that the servers use, without the buffers of clients, which Redis
-// may shrink at any time.
+// usedMemory returns how many bytes the servers use, excluding client buffers, which Redis may
+// shrink at any time.
 func (s servers) usedMemory(ctx context.Context) (float64, error) {
 	all, err := s.info(ctx, "memory", "used_memory")
 	clients, errClients := s.info(ctx, "memory", "mem_clients_normal")
 	return all - clients, errors.Join(err, errClients)
 }
 
-// lengths fills in the lengths of the values, and checks that each event has one.
+// lengths fills in the lengths of the values. It checks that each event has one value.
 func (b bench) lengths(ctx context.Context, m *memory) error {
 	keys, err := b.keys(ctx)
 	if err != nil {

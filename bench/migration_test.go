@@ -25,15 +25,15 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// tooManyError says that an attempt was denied.
+// tooManyError is the error for a denied attempt.
 type tooManyError struct{ RetryAfter time.Duration }
 
 func (e tooManyError) Error() string { return fmt.Sprintf("retry after %v", e.RetryAfter) }
 
-// attempt makes an attempt for an account. It returns nil if it is allowed.
+// attempt makes an attempt on an account. It returns nil if the attempt is allowed.
 type attempt func(ctx context.Context, account string) error
 
-// beforeRedisRate returns the code with which docs/from-redis_rate.md begins.
+// beforeRedisRate returns the code at the beginning of docs/from-redis_rate.md.
 func beforeRedisRate(client *redis.Client) attempt {
 	limiter := redis_rate.NewLimiter(client)
 
@@ -49,7 +49,7 @@ func beforeRedisRate(client *redis.Client) attempt {
 	}
 }
 
-// afterRedisRate returns the same with Slidegate.
+// afterRedisRate returns the same code, migrated to Slidegate.
 func afterRedisRate(client *redis.Client) (attempt, error) {
 	conn := goredisgate.On(client) // the same client
 	limiter, err := window.New(conn, window.Config{Name: "login", Limits: []window.Limit{window.PerHour(5)}})
@@ -69,7 +69,7 @@ func afterRedisRate(client *redis.Client) (attempt, error) {
 	}, nil
 }
 
-// beforeUlule returns the code with which docs/from-ulule.md begins.
+// beforeUlule returns the code at the beginning of docs/from-ulule.md.
 func beforeUlule(client *redis.Client, mux http.Handler) (http.Handler, error) {
 	rate, err := ulule.NewRateFromFormatted("5-H")
 	if err != nil {
@@ -82,7 +82,7 @@ func beforeUlule(client *redis.Client, mux http.Handler) (http.Handler, error) {
 	return stdlib.NewMiddleware(ulule.New(store, rate)).Handler(mux), nil
 }
 
-// beforeThrottled returns the code with which docs/from-throttled.md begins.
+// beforeThrottled returns the code at the beginning of docs/from-throttled.md.
 func beforeThrottled(client *redis.Client, mux http.Handler) (http.Handler, error) {
 	store, err := goredisstore.NewCtx(client, "api:")
 	if err != nil {
@@ -97,7 +97,7 @@ func beforeThrottled(client *redis.Client, mux http.Handler) (http.Handler, erro
 	return limit.RateLimit(mux), nil
 }
 
-// afterMiddleware returns what both become with Slidegate.
+// afterMiddleware returns what both become after migration to Slidegate.
 func afterMiddleware(client *redis.Client, mux http.Handler) (http.Handler, error) {
 	conn := goredisgate.On(client) // the same client
 	limiter, err := window.New(conn, window.Config{Name: "api", Limits: []window.Limit{window.PerHour(5)}})
@@ -108,7 +108,7 @@ func afterMiddleware(client *redis.Client, mux http.Handler) (http.Handler, erro
 		Limiter:       limiter,
 		Key:           httplimit.Address,
 		Outage:        httplimit.FailOpen,
-		LegacyHeaders: true, // X-RateLimit-*, for clients that read them
+		LegacyHeaders: true, // X-RateLimit-*, for clients that rely on them
 	})
 	if err != nil {
 		return nil, err
@@ -116,15 +116,15 @@ func afterMiddleware(client *redis.Client, mux http.Handler) (http.Handler, erro
 	return limit.Wrap(mux), nil
 }
 
-// TestMigration compares each program with what it becomes with Slidegate: both allow 5 an hour,
-// and the pages say correctly what a client sees.
+// TestMigration compares each program with its migrated version. Both must allow 5 attempts an
+// hour, and the pages must state correctly what a client sees.
 func TestMigration(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 
 	for name, a := range map[string]struct {
 		attempt
-		wait time.Duration // of the sixth attempt
+		wait time.Duration // for the sixth attempt
 	}{
 		"redis_rate": {beforeRedisRate(client), 12 * time.Minute},
 		"window":     {must(afterRedisRate(client)), time.Hour},
@@ -145,7 +145,7 @@ func TestMigration(t *testing.T) {
 	at := func(d time.Duration) string { return fmt.Sprint(time.Now().Add(d).Unix()) }
 	for name, m := range map[string]struct {
 		http.Handler
-		retryAfter, reset string // about, in seconds
+		retryAfter, reset string // approximately, in seconds
 	}{
 		"ulule":     {must(beforeUlule(client, mux)), "", at(time.Hour)},
 		"throttled": {must(beforeThrottled(client, mux)), in(12 * time.Minute), in(time.Hour)},
@@ -167,11 +167,10 @@ func TestMigration(t *testing.T) {
 	}
 }
 
-// about reports whether two durations differ by at most a minute.
+// about reports whether a and b differ by at most a minute.
 func about(a, b time.Duration) bool { return (a - b).Abs() <= time.Minute }
 
-// seconds reports whether two strings are both empty, or numbers of seconds that are about the
-// same.
+// seconds reports whether a and b are both empty, or both roughly the same number of seconds.
 func seconds(a, b string) bool {
 	if a == "" || b == "" {
 		return a == b
@@ -179,7 +178,8 @@ func seconds(a, b string) bool {
 	return about(must(time.ParseDuration(a+"s")), must(time.ParseDuration(b+"s")))
 }
 
-// TestMigrationPages checks that the pages for users of other libraries quote the code above.
+// TestMigrationPages checks that the pages for users of other libraries quote the code in this
+// file.
 func TestMigrationPages(t *testing.T) {
 	code := "\n" + withoutTabs(page(t, "bench", "migration_test.go"))
 	for _, name := range []string{"redis_rate", "ulule", "throttled"} {
@@ -194,7 +194,7 @@ func TestMigrationPages(t *testing.T) {
 	}
 }
 
-// withoutTabs removes tabs at the start of lines.
+// withoutTabs removes tabs from the start of each line.
 func withoutTabs(text string) string {
 	return regexp.MustCompile(`(?m)^\t+`).ReplaceAllString(text, "")
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// neighbour is another process that uses the same server: it sends one PING after another. Their
-// duration shows how long the server makes other clients wait.
+// neighbour is another process that uses the same server and sends one PING after another. How long
+// these take shows how long the server makes other clients wait.
 type neighbour struct {
 	child *child
 
@@ -25,13 +25,13 @@ type onePing struct{ at, took int64 }
 // pingPause is the time between two PINGs.
 const pingPause = 300 * time.Microsecond
 
-// pingMetrics holds the metrics that are measured with a neighbour.
+// pingMetrics lists the metrics that a neighbour measures.
 var pingMetrics = []metric{
 	{"median PING of another, µs", func(s slice) float64 { return s.ping50 }, 0},
 	{"99 % PING of another, µs", func(s slice) float64 { return s.ping99 }, 0},
 }
 
-// neighbourOn starts a neighbour on the server at an address.
+// neighbourOn starts a neighbour that uses the server at the given address.
 func neighbourOn(addr string) (*neighbour, error) {
 	c, err := startChild("ping", addr)
 	if err != nil {
@@ -42,7 +42,7 @@ func neighbourOn(addr string) (*neighbour, error) {
 	return n, nil
 }
 
-// read reads what the child prints, until it ends.
+// read reads what the child prints until it exits.
 func (n *neighbour) read() {
 	for {
 		text, err := n.child.line()
@@ -58,8 +58,8 @@ func (n *neighbour) read() {
 	}
 }
 
-// between returns the median and the 99th percentile of PINGs sent between two instants, in µs, and
-// forgets all earlier ones.
+// between returns the median and the 99th percentile of the PINGs sent between begin and end, in
+// µs. It forgets all earlier ones.
 func (n *neighbour) between(begin, end time.Time) (p50, p99 float64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -77,9 +77,9 @@ func (n *neighbour) between(begin, end time.Time) (p50, p99 float64) {
 	return float64(took[len(took)/2]) / 1000, float64(took[len(took)*99/100]) / 1000
 }
 
-// pingForever is the child of a neighbour.
+// pingForever runs in a neighbour's process.
 func pingForever(args []string) error {
-	conn, err := net.Dial("tcp", args[0]) //nolint:noctx // a local server accepts at once
+	conn, err := net.Dial("tcp", args[0]) //nolint:noctx // a local server accepts immediately
 	if err != nil {
 		return err
 	}

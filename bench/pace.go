@@ -11,7 +11,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// paceMaker returns a maker of pace limiters. Each decision books a turn.
+// paceMaker returns a maker that creates pace limiters. Each decision books a turn.
 func paceMaker(client rueidis.Client) maker {
 	return func(limits []string, now func() time.Time) ask {
 		l := must(pace.New(window.On(client), pace.Config{Name: "login", Limits: parse(limits), Now: now}))
@@ -22,7 +22,7 @@ func paceMaker(client rueidis.Client) maker {
 	}
 }
 
-// bookings returns the rows of pace in the server part.
+// bookings returns the pace rows of the server part.
 func bookings(client rueidis.Client) []contender {
 	return []contender{limiterRow(paceMaker(client))(contender{
 		name: "pace", like: "50/1h: Reserve, a turn that comes at once; four booked before", beside: "window", allows: true,
@@ -39,11 +39,11 @@ func waiters(client rueidis.Client) []contender {
 	}
 }
 
-// patience is the Timeout of waiters. It is long, so that a stall of the machine does not count as
-// an outage.
+// patience is the Timeout for callers that wait. It is long, so that a stall of the machine does
+// not count as an outage.
 const patience = time.Minute
 
-// inOrder returns Wait of pace.
+// inOrder waits with pace's Wait.
 func inOrder(client rueidis.Client, limits ...string) ask {
 	l := must(pace.New(window.On(client), pace.Config{Name: "fleet", Limits: parse(limits), Timeout: patience}))
 	return func(ctx context.Context, event string) (bool, error) {
@@ -52,7 +52,7 @@ func inOrder(client rueidis.Client, limits ...string) ask {
 	}
 }
 
-// inNoOrder returns Wait of window.
+// inNoOrder waits with window's Wait.
 func inNoOrder(client rueidis.Client, limits ...string) ask {
 	l := must(window.New(window.On(client), window.Config{Name: "fleet", Limits: parse(limits), Timeout: patience}))
 	return func(ctx context.Context, event string) (bool, error) {
@@ -61,7 +61,7 @@ func inNoOrder(client rueidis.Client, limits ...string) ask {
 	}
 }
 
-// inProcess returns Wait of x/time/rate.
+// inProcess waits with x/time/rate's Wait.
 func inProcess(every time.Duration) ask {
 	l := xrate.NewLimiter(xrate.Every(every), 1)
 	return func(ctx context.Context, _ string) (bool, error) {

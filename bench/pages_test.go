@@ -14,8 +14,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/charts"
 )
 
-// TestReadmeFigures compares the table of the README with the published figures, as its picture
-// does.
+// TestReadmeFigures compares the README's table and picture with the published figures.
 func TestReadmeFigures(t *testing.T) {
 	f, readme := publishedFigures(t), page(t, "README.md")
 	for _, name := range inReadme {
@@ -26,7 +25,7 @@ func TestReadmeFigures(t *testing.T) {
 	}
 }
 
-// TestSentencesWithFigures checks the sentences in pages that quote the published figures.
+// TestSentencesWithFigures checks the sentences that quote published figures.
 func TestSentencesWithFigures(t *testing.T) {
 	f := publishedFigures(t)
 	one, three := f.rates(t, "window", rate, 64), f.rates(t, "window, 3 limits", "redis_rate, 3 limits", 64)
@@ -146,19 +145,19 @@ func (f figures) bar(t *testing.T, name string) bar {
 	return find(t, f.Server, name, func(b bar) bool { return b.Name == name })
 }
 
-// claim returns what the audit of a contender found.
+// claim returns what the audit of the named contender found.
 func (f figures) claim(t *testing.T, name string) claim {
 	t.Helper()
 	return find(t, f.Accuracy, name, func(c claim) bool { return c.Name == name })
 }
 
-// rates returns the ratio of decisions a second of two contenders.
+// rates returns the ratio of the decisions per second of two contenders.
 func (f figures) rates(t *testing.T, name, of string, callers int) float64 {
 	t.Helper()
 	return find(t, f.Ratios, name, func(r rates) bool { return r.pair == pair{name, of} && r.Callers == callers }).Median
 }
 
-// decisions returns a contender's decisions per second, rounded to three digits.
+// decisions returns the named contender's decisions per second, rounded to three digits.
 func (f figures) decisions(t *testing.T, name string, callers float64) string {
 	t.Helper()
 	y := at(t, f.Callers, name, callers)
@@ -178,7 +177,7 @@ func at(t *testing.T, curves []curve, name string, x float64) float64 {
 	return 0
 }
 
-// find returns the figures that match.
+// find returns the element that matches.
 func find[T any](t *testing.T, all []T, name string, match func(T) bool) T {
 	t.Helper()
 	i := slices.IndexFunc(all, match)
@@ -188,7 +187,7 @@ func find[T any](t *testing.T, all []T, name string, match func(T) bool) T {
 	return all[i]
 }
 
-// table returns the rows of a table whose header begins with header.
+// table returns the rows of the table whose header begins with the given text.
 func table(t *testing.T, page, header string) []string {
 	t.Helper()
 	_, after, found := strings.Cut(page, "\n"+header)
@@ -200,8 +199,8 @@ func table(t *testing.T, page, header string) []string {
 	return rows[2:end]
 }
 
-// checkRow compares the cells of a table row in docs, starting at from, with want. With -update, it
-// writes them.
+// checkRow compares the cells of a table row in docs, starting at index from, with want. With
+// -update, it rewrites them.
 func checkRow(t *testing.T, file, row string, from int, want []string) {
 	t.Helper()
 	if len(want) == 0 {
@@ -222,7 +221,8 @@ func checkRow(t *testing.T, file, row string, from int, want []string) {
 	}
 }
 
-// column returns a cell of a table's row without emphasis, counted from one, or "".
+// column returns the n-th cell of a table row, counted from one and without emphasis. If there is
+// no such cell, it returns "".
 func column(row string, n int) string {
 	cells := strings.Split(row, "|")
 	if n >= len(cells) {
@@ -231,10 +231,10 @@ func column(row string, n int) string {
 	return strings.TrimSpace(strings.ReplaceAll(cells[n], "**", ""))
 }
 
-// thousands returns a whole number with a comma between thousands.
+// thousands formats x as a whole number with commas between thousands.
 func thousands(x float64) string { return charts.Thousands(int(math.Round(x))) }
 
-// TestRounded checks that figures keep four digits, even those below zero: a small difference in
+// TestRounded checks that figures keep four digits, including negative ones: a small difference in
 // memory can be negative.
 func TestRounded(t *testing.T) {
 	for x, want := range map[float64]float64{0: 0, 12345: 12350, 0.123449: 0.1234, -12.3449: -12.34} {

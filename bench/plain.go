@@ -14,7 +14,7 @@ const (
 	logging  = "log by MULTI"
 )
 
-// plain returns ways to decide without a script.
+// plain returns ways to decide without scripts, by name.
 func plain(client rueidis.Client) map[string]func(ctx context.Context, event string, b bound) (bool, error) {
 	counter := func(ctx context.Context, event string, b bound) (bool, error) {
 		key := "window:{" + event + "}"
@@ -39,7 +39,7 @@ func plain(client rueidis.Client) map[string]func(ctx context.Context, event str
 	return map[string]func(ctx context.Context, event string, b bound) (bool, error){counting: counter, logging: log}
 }
 
-// plainCommands returns the rows of these ways.
+// plainCommands returns the rows for the ways of plain.
 func plainCommands(client rueidis.Client) []contender {
 	asks := plain(client)
 	counter, log := asks[counting], asks[logging]
@@ -53,7 +53,7 @@ func plainCommands(client rueidis.Client) []contender {
 	}
 }
 
-// countingAll returns the row that counts for three limits in one pipeline.
+// countingAll returns a row that counts under three limits in one pipeline.
 func countingAll(client rueidis.Client) contender {
 	c := contender{
 		name: counting + ", 3 limits", like: "50/30m, 50/1h, 200/1d in one pipeline", beside: counting, allows: true,
@@ -76,7 +76,7 @@ func countingAll(client rueidis.Client) contender {
 	return c
 }
 
-// under returns an ask under one limit.
+// under returns an ask that uses a single limit.
 func under(ask func(context.Context, string, bound) (bool, error), b bound) ask {
 	return func(ctx context.Context, event string) (bool, error) { return ask(ctx, event, b) }
 }

@@ -20,12 +20,13 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/charts"
 )
 
-// figures holds the numbers of a run that pages and pictures show. They are stored next to the
-// pictures, so that these can be redrawn without measuring, and tests compare the pages with them.
+// figures holds the figures of a run that pages and pictures show. They are stored next to the
+// pictures, so that pictures can be redrawn without measuring again, and tests can compare the
+// pages with them.
 type figures struct {
 	Run      conditions `json:"run"`
 	Server   []bar      `json:"server"`  // the slowest first
-	Callers  []curve    `json:"callers"` // decisions a second
+	Callers  []curve    `json:"callers"` // decisions per second
 	Ratios   []rates    `json:"ratios"`
 	Limits   []curve    `json:"limits"`
 	Buckets  []curve    `json:"buckets"`
@@ -33,7 +34,7 @@ type figures struct {
 	Accuracy []claim    `json:"accuracy,omitempty"`
 }
 
-// bar is a contender of the server part, as its row.
+// bar holds the figures of a contender in the server part, as in its table row.
 type bar struct {
 	Name       string  `json:"name"`
 	Ratio      float64 `json:"ratio"`
@@ -45,7 +46,7 @@ type bar struct {
 	Replicated float64 `json:"bytes_replicated"`
 }
 
-// rates compares the decisions per second of two contenders with one number of callers.
+// rates compares the decisions per second of two contenders for one number of callers.
 type rates struct {
 	pair
 	quartiles
@@ -53,7 +54,7 @@ type rates struct {
 	Callers int `json:"callers"`
 }
 
-// claim is what an audit found about a contender, as in its table.
+// claim is what an audit found about a contender, as shown in the table.
 type claim struct {
 	Name     string  `json:"name"`
 	Most     float64 `json:"most"`
@@ -63,16 +64,17 @@ type claim struct {
 	Found    string  `json:"found"`
 }
 
-// curve is a line in a picture, by the number of callers, limits or buckets.
+// curve is a line in a picture. Its x axis is the number of callers, limits or buckets.
 type curve struct {
 	Name   string      `json:"name"`
 	Points plotter.XYs `json:"points"`
 }
 
-// figuresFile is the name of the file with the figures, in the directory of the pictures.
+// figuresFile is the name of the file that holds the figures. It is in the same directory as the
+// pictures.
 const figuresFile = "bench.json"
 
-// figures returns what pages and pictures show of a result, rounded to four digits.
+// figures returns the part of a result that pages and pictures show, rounded to four digits.
 func (r result) figures() figures {
 	f := figures{
 		Run:     r.conditions,
@@ -110,7 +112,7 @@ func (r result) figures() figures {
 	return f
 }
 
-// series says what its rows increase, and the name of their curve.
+// series names what its rows increase, and their curve.
 type series struct{ grows, name string }
 
 // growth returns a curve for each series of rows.
@@ -129,7 +131,7 @@ func (r result) growth(of ...series) (all []curve) {
 	return all
 }
 
-// rounded returns a number rounded to four digits.
+// rounded returns x rounded to four digits.
 func rounded(x float64) float64 {
 	if x == 0 {
 		return 0
@@ -138,13 +140,13 @@ func rounded(x float64) float64 {
 	return math.Round(x*digit) / digit
 }
 
-// special reports whether a row is a special case of another.
+// special reports whether a row shows a special case of another row.
 func (b bar) special() bool {
 	ends := func(end string) bool { return strings.HasSuffix(b.Name, end) }
 	return slices.ContainsFunc([]string{", new", ", wide", "denied"}, ends)
 }
 
-// save writes the figures and their pictures.
+// save writes the figures and the pictures.
 func (f figures) save(dir string) error {
 	text, err := json.MarshalIndent(f, "", "\t")
 	if err != nil {
@@ -161,8 +163,8 @@ func (f figures) save(dir string) error {
 	return nil
 }
 
-// diagram is a picture: a plot of the given height, below a title and a legend, on a page as wide
-// as a phone or wider.
+// diagram is a picture. It consists of a plot of the given height below a title and a legend, on a
+// page as wide as a phone or wider.
 type diagram struct {
 	*plot.Plot
 
@@ -184,7 +186,7 @@ func (d diagram) write(w io.Writer, f charts.Format) error {
 	return page.Write(w)
 }
 
-// diagrams returns the pictures, by the names of their files.
+// diagrams returns the pictures by file name.
 func (f figures) diagrams() map[string]diagram {
 	return map[string]diagram{
 		"bench-most.svg":    f.most(),
@@ -195,10 +197,11 @@ func (f figures) diagrams() map[string]diagram {
 	}
 }
 
-// inReadme lists the limiters in the picture of the README, from the bottom up.
+// inReadme lists the limiters in the README's picture, from the bottom up.
 var inReadme = []string{"ulule", "throttled", rate, "window"}
 
-// most returns a bar for each of them: how much an attack got through in a second, at most.
+// most returns a bar for each limiter in inReadme, which shows the most that an attack got through
+// in a second.
 func (f figures) most() diagram {
 	const line, around = 26, 30
 	bars := newBars(line, "%.0f")
@@ -219,7 +222,7 @@ func (f figures) most() diagram {
 type bars struct {
 	*plot.Plot
 
-	line   vg.Length // the height of one
+	line   vg.Length // the height of a bar
 	format string
 	values *plotter.Labels
 }
@@ -236,7 +239,7 @@ func (b bars) add(i int, value float64, c charts.Colour) {
 	b.values.Labels = append(b.values.Labels, fmt.Sprintf(b.format, value))
 }
 
-// finish adds the values and the names of the bars.
+// finish adds the values and names of the bars.
 func (b bars) finish(names ...string) {
 	label := charts.Label
 	label.YAlign = draw.YCenter
@@ -264,7 +267,7 @@ func (f figures) serverTimes() diagram {
 	return diagram{bars.Plot, "An allowed event: time in the server, over that of redis_rate", legend, vg.Length(len(names)*line + around), false}
 }
 
-// colourOf distinguishes this library, others and floors.
+// colourOf returns different colours for this library, for other libraries, and for floors.
 func colourOf(name string) charts.Colour {
 	switch {
 	case strings.HasPrefix(name, "window"), strings.HasPrefix(name, "ar1"):
@@ -276,7 +279,8 @@ func colourOf(name string) charts.Colour {
 	}
 }
 
-// callersLines lists the contenders in the picture of callers. Those with three limits are dashed.
+// callersLines lists the contenders in the picture of callers. The lines of those with three limits
+// are dashed.
 var callersLines = []struct {
 	name   string
 	colour charts.Colour
@@ -290,7 +294,8 @@ var callersLines = []struct {
 	{"redis_rate, 3 limits", charts.Vermilion, []vg.Length{5, 3}},
 }
 
-// byCallers returns a line for some contenders, over the logarithm of the number of callers.
+// byCallers returns a picture with a line for each of several contenders, over the logarithm of the
+// number of callers.
 func (f figures) byCallers() diagram {
 	d := diagram{Plot: charts.NewPlot(), title: "Thousand decisions a second, by callers at a time", height: 230}
 	var lines []*plotter.Line
@@ -314,7 +319,7 @@ func (f figures) byCallers() diagram {
 	return d
 }
 
-// growing returns a line for each series of rows.
+// growing returns a picture with a line for each series of rows.
 func growing(title, x string, curves []curve) diagram {
 	d := diagram{Plot: charts.NewPlot(), title: title, height: 180}
 	var lines []*plotter.Line
@@ -328,7 +333,7 @@ func growing(title, x string, curves []curve) diagram {
 	return d
 }
 
-// addCurves adds lines with a dot at each value, and the last value of each as a number.
+// addCurves adds the lines, with a dot at each value and each line's last value as a number.
 func (d diagram) addCurves(format string, lines []*plotter.Line) {
 	d.Add(charts.Grid)
 	ends := numbers{format: format}
@@ -341,11 +346,11 @@ func (d diagram) addCurves(format string, lines []*plotter.Line) {
 	d.X.Min, d.Y.Min = 0, 0
 }
 
-// numbers draws labels to the right of points. They are stacked vertically if the points are close
-// together.
+// numbers draws labels to the right of points. Where points are close together, it stacks the
+// labels vertically.
 type numbers struct {
 	format string
-	values plotter.XYs // a number is the value of Y
+	values plotter.XYs // each number is the value of Y
 }
 
 // Plot implements plot.Plotter.

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// throughput is the result of the part throughput, or of hot.
+// throughput is the result of the part throughput or the part hot.
 type throughput struct {
 	Callers []int       `json:"callers"`
 	Passes  int         `json:"passes"`
@@ -15,7 +15,7 @@ type throughput struct {
 	Ratios  []speedPair `json:"ratios"`
 }
 
-// speedRow holds the medians of one contender with one number of callers.
+// speedRow holds the medians of a contender for one number of callers.
 type speedRow struct {
 	Name    string             `json:"name"`
 	Like    string             `json:"like"`
@@ -29,7 +29,7 @@ type pair struct {
 	Of   string `json:"of"`
 }
 
-// speedPair holds the ratios of a pair with one number of callers.
+// speedPair holds the ratios of a pair for one number of callers.
 type speedPair struct {
 	pair
 
@@ -37,15 +37,15 @@ type speedPair struct {
 	Ratios  map[string]quartiles `json:"ratios"` // by metric
 }
 
-// quartiles holds the median of the ratios in the same passes, and the two values between which
-// half of them lie.
+// quartiles holds the median of the ratios within the same passes, and the two values between which
+// half of the ratios lie.
 type quartiles struct {
 	Median float64 `json:"median"`
 	Low    float64 `json:"low"`
 	High   float64 `json:"high"`
 }
 
-// metric is a number that each slice measures.
+// metric is a figure that each slice measures.
 type metric struct {
 	name     string
 	of       func(slice) float64
@@ -54,7 +54,7 @@ type metric struct {
 
 const decisions = "decisions/s"
 
-// compared holds the metrics by which pairs are compared.
+// compared lists the metrics by which pairs are compared.
 var compared = []metric{
 	{decisions, func(s slice) float64 { return s.rate }, 0},
 	{"median call, µs", func(s slice) float64 { return s.p50 }, 0},
@@ -63,15 +63,15 @@ var compared = []metric{
 	{"server CPU, µs", func(s slice) float64 { return s.server }, 2},
 }
 
-// metrics holds all metrics.
+// metrics lists all metrics.
 var metrics = append(compared[:len(compared):len(compared)],
 	metric{"allocations", func(s slice) float64 { return s.allocs }, 2},
 	metric{"script calls", func(s slice) float64 { return s.scripts }, 3})
 
-// slicesOf holds the slices of each contender, by its number of callers.
+// slicesOf holds the slices of each contender by number of callers.
 type slicesOf map[string]map[int][]slice
 
-// summarize computes medians and ratios of slices.
+// summarize computes the medians and ratios of slices.
 func (b bench) summarize(all []contender, seen slicesOf) *throughput {
 	t := &throughput{Callers: b.callers, Passes: b.passes, Slice: b.slice.String()}
 	for _, c := range all {
@@ -99,7 +99,7 @@ func (s slicesOf) medians(name string, callers int) map[string]float64 {
 	return all
 }
 
-// ratios returns the quartiles of the ratios for each metric by which pairs are compared.
+// ratios returns the quartiles of a pair's ratios for each metric by which pairs are compared.
 func (s slicesOf) ratios(p pair, callers int) map[string]quartiles {
 	all := map[string]quartiles{}
 	for _, m := range compared {
@@ -109,8 +109,8 @@ func (s slicesOf) ratios(p pair, callers int) map[string]quartiles {
 	return all
 }
 
-// writeTables writes tables in Markdown: one of ratios and one of medians for each metric. Each
-// column is a number of callers.
+// writeTables writes Markdown tables: one of ratios, and one of medians for each metric. Each
+// column is for one number of callers.
 func (t *throughput) writeTables(w *strings.Builder) {
 	fmt.Fprintf(w, "\n%d passes of slices of %s. Each ratio is the median of the ratios in the same passes. The brackets hold half of these.\n", t.Passes, t.Slice)
 	for _, m := range compared {
@@ -132,7 +132,8 @@ func (t *throughput) writeTables(w *strings.Builder) {
 	}
 }
 
-// writeTable writes a table. Each line has a cell for each number of callers.
+// writeTable writes a table with a line for each element of all. Each line has a cell for each
+// number of callers.
 func writeTable[T any](w *strings.Builder, title string, callers []int, all []T, cell func(T) (name, figure string)) {
 	fmt.Fprintf(w, "\n| %s |", title)
 	for _, n := range callers {

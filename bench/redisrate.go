@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redisRate returns the rows of redis_rate v10, on go-redis. Its keys live until their counts have
-// drained, so the limits are chosen so that this takes longer than a round.
+// redisRate returns the rows for redis_rate v10 on go-redis. Its keys live until their counts have
+// drained, so the limits are chosen such that this takes longer than a round.
 func redisRate(theirs redis.UniversalClient) []contender {
 	l := redis_rate.NewLimiter(theirs)
 	day := 24 * time.Hour
@@ -24,7 +24,7 @@ func redisRate(theirs redis.UniversalClient) []contender {
 	}
 }
 
-// redisRateHot returns the rows of redis_rate in which all callers use one event.
+// redisRateHot returns the rows for redis_rate in which all callers use one event.
 func redisRateHot(theirs redis.UniversalClient) []contender {
 	l := redis_rate.NewLimiter(theirs)
 	much := redis_rate.Limit{Rate: 1_000_000_000, Burst: 1_000_000_000, Period: 365 * 24 * time.Hour}
@@ -34,8 +34,8 @@ func redisRateHot(theirs redis.UniversalClient) []contender {
 	}
 }
 
-// rateRow completes a row of redis_rate, with a call for each limit. Beforehand, it counts counted
-// units under each.
+// rateRow completes a row for redis_rate, with one call per limit. Beforehand, it counts the given
+// number of units under each limit.
 func rateRow(l *redis_rate.Limiter, c contender, counted int, limits ...redis_rate.Limit) contender {
 	allow := func(ctx context.Context, event string, n int) (bool, error) {
 		for i, limit := range limits {

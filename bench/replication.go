@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// replicated is the number of decisions of each contender that are replicated.
+// replicated is how many decisions per contender the replication measurement makes.
 const replicated = 200
 
-// replications fills in how many bytes a decision of each contender sends to a replica. The bench
-// acts as the replica, and reads the replication offsets of the masters.
+// replications measures how many bytes each contender's decisions send to a replica. The bench acts
+// as the replica, and reads the replication offsets of the masters.
 func (b bench) replications(ctx context.Context, all []contender, res *result) error {
 	b.log.Print("replication")
 	for addr := range b.masters {
@@ -41,7 +41,7 @@ func (b bench) replications(ctx context.Context, all []contender, res *result) e
 	return nil
 }
 
-// listen connects to a master as a replica that stores nothing.
+// listen connects to a master as a replica that discards everything.
 func (b bench) listen(ctx context.Context, addr string) (net.Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", addr)

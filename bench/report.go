@@ -25,15 +25,15 @@ type result struct {
 	InFlight *leases    `json:"inflight,omitempty"`
 }
 
-// conditions are the conditions of a run.
+// conditions describes the conditions of a run.
 type conditions struct {
 	Command string `json:"command"`
 	Server  string `json:"server"`
 	Go      string `json:"go"`
 	System  string `json:"system"`
 	Cores   int    `json:"cores"`
-	Load    string `json:"load"` // averages of 1, 5 and 15 minutes before the run
-	Busy    int    `json:"busy"` // other processes that use all the CPU they get
+	Load    string `json:"load"` // load averages over 1, 5 and 15 minutes before the run
+	Busy    int    `json:"busy"` // the number of other processes that use as much CPU as they can get
 	Network string `json:"network"`
 }
 
@@ -42,31 +42,32 @@ func (c conditions) String() string {
 		c.Command, c.Server, c.Go, c.System, c.Cores, c.Load, c.Busy, c.Network)
 }
 
-// row is a contender of the server part. Ratio is the median of the ratios in the same passes, and
-// half of them lie between Low and High. Quiet is the ratio of the fastest tenths of the slices,
-// because other work on the machine only adds time.
+// row holds the figures of a contender in the server part. Ratio is the median of the ratios within
+// the same passes. Half of those ratios lie between Low and High. Quiet is the ratio of the fastest
+// tenths of the slices, because other work on the machine can only add time.
 type row struct {
 	Name     string         `json:"name"`
 	Like     string         `json:"like"`
-	Executes map[string]int `json:"executes"` // commands that the server executed for a decision, including those in scripts
+	Executes map[string]int `json:"executes"` // commands that the server executed per decision, including those called by scripts
 	Grows    string         `json:"grows,omitempty"`
 	Size     int            `json:"size,omitempty"`
-	Ratio    float64        `json:"ratio"` // of the time in the server, to redis_rate
+	Ratio    float64        `json:"ratio"` // of the time in the server, relative to redis_rate
 	Low      float64        `json:"low"`
 	High     float64        `json:"high"`
 	Quiet    float64        `json:"quiet"`
 	Beside   string         `json:"beside,omitempty"`
-	OfBeside float64        `json:"of_beside,omitempty"` // the same as Quiet, to that row
-	Micros   float64        `json:"us"`                  // in the server; a median, like all that follow
-	Process  float64        `json:"process_us"`          // CPU of the servers' processes
+	OfBeside float64        `json:"of_beside,omitempty"` // the same as Quiet, but relative to that row
+	Micros   float64        `json:"us"`                  // in the server; a median, like all fields that follow
+	Process  float64        `json:"process_us"`          // CPU of the server processes
 	Allocs   float64        `json:"allocs"`              // of this process
 	Bytes    float64        `json:"bytes"`
-	Event    float64        `json:"bytes_per_event,omitempty"` // in the servers, in the state before
+	Event    float64        `json:"bytes_per_event,omitempty"` // in the servers, in the state before a decision
 
 	Replicated float64 `json:"bytes_replicated"` // to each replica
 }
 
-// compareAll returns the rows of the contenders, each compared with redis_rate in the same passes.
+// compareAll returns the rows of the contenders. Each is compared with redis_rate within the same
+// passes.
 func compareAll(all []contender, seen [][]sample) (rows []row) {
 	of := map[string][]sample{}
 	for i, c := range all {
@@ -84,7 +85,7 @@ func compareAll(all []contender, seen [][]sample) (rows []row) {
 	return rows
 }
 
-// compare returns a row, compared with redis_rate and, if there is one, with another row.
+// compare returns a row that is compared with redis_rate and, if beside is given, with another row.
 func compare(seen, rated, beside []sample) row {
 	server := func(s sample) float64 { return s.server }
 	spent, of := each(seen, server), ratios(seen, rated, server)
@@ -109,7 +110,7 @@ func each[T any](samples []T, of func(T) float64) []float64 {
 	return all
 }
 
-// ratios returns the ratios in the same passes.
+// ratios returns the ratios within the same passes.
 func ratios[T any](seen, others []T, of func(T) float64) []float64 {
 	r := make([]float64, len(seen))
 	for i := range r {
@@ -118,8 +119,8 @@ func ratios[T any](seen, others []T, of func(T) float64) []float64 {
 	return r
 }
 
-// quantile returns the value below which percent of the values lie, interpolated between its
-// neighbours.
+// quantile returns the value below which the given percentage of the values lies, interpolated
+// between neighbouring values.
 func quantile(of []float64, percent int) float64 {
 	sorted, hundredths := slices.Sorted(slices.Values(of)), (len(of)-1)*percent
 	i, part := hundredths/100, float64(hundredths%100)/100
@@ -129,7 +130,7 @@ func quantile(of []float64, percent int) float64 {
 	return sorted[i]*(1-part) + sorted[i+1]*part
 }
 
-// write prints the tables, or one JSON object, and draws the pictures.
+// write prints the result as tables or as a JSON object, and draws the pictures.
 func (o output) write(r result) error {
 	if o.plots != "" {
 		if err := r.figures().save(o.plots); err != nil {
@@ -143,7 +144,7 @@ func (o output) write(r result) error {
 	return err
 }
 
-// tables returns the result in Markdown.
+// tables returns the result as Markdown.
 func (r result) tables() string {
 	var text strings.Builder
 	text.WriteString(r.String())

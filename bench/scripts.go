@@ -10,19 +10,19 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// rival is a commonly written script. The rivals are written from descriptions, for rueidis and any
-// number of limits. Like window, each reads the server's clock and decides on all limits in one
-// call.
+// rival is a script as commonly written. The rivals were written from descriptions, for rueidis and
+// any number of limits. Like window, each reads the server's clock, and decides on all limits in a
+// single call.
 type rival struct {
 	name, like string
-	keys       []string // the ends of its keys, for each limit
+	keys       []string // the suffixes of its keys, per limit
 	script     string
-	inJSON     bool // the script also reads the limits as JSON
+	inJSON     bool // the script reads the limits as JSON too
 }
 
 const clock = `local t = redis.call('TIME') local now = t[1] * 1000 + math.floor(t[2] / 1000) `
 
-// Each script returns 1 if the event is allowed. ARGV holds Per and Max of each limit.
+// Each script returns 1 if it allows the event. ARGV holds the Per and Max of each limit.
 var rivals = []rival{
 	{
 		name: "fixed window, two keys", like: "a counter, and a key with the end of its window; denials count", keys: []string{"n", "end"},
@@ -115,7 +115,7 @@ var rivals = []rival{
 	},
 }
 
-// bound is a limit: max units in per.
+// bound is a limit: at most max units in per.
 type bound struct {
 	max int64
 	per time.Duration
@@ -127,7 +127,7 @@ var (
 	threeBounds = []bound{{50, 30 * time.Minute}, {50, time.Hour}, {200, 24 * time.Hour}}
 )
 
-// scripted returns the rows of the rivals: allowed, denied, and three limits.
+// scripted returns the rows for the rivals: allowed, denied, and with three limits.
 func scripted(client rueidis.Client) (rows []contender) {
 	for _, r := range rivals {
 		rows = append(rows,
@@ -138,7 +138,7 @@ func scripted(client rueidis.Client) (rows []contender) {
 	return rows
 }
 
-// row completes a row whose events were allowed four times before.
+// row completes a row whose events have been allowed four times.
 func (r rival) row(client rueidis.Client, c contender, bounds []bound) contender {
 	script, args := rueidis.NewLuaScript(r.script), r.arguments(bounds) // once, as in window
 	c = askRow(c, func(ctx context.Context, event string) (bool, error) {
@@ -149,7 +149,7 @@ func (r rival) row(client rueidis.Client, c contender, bounds []bound) contender
 	return c
 }
 
-// keysOf returns the keys of an event.
+// keysOf returns the Redis keys of an event.
 func (r rival) keysOf(event string, limits int) (keys []string) {
 	for i := range limits {
 		for _, key := range r.keys {
@@ -159,7 +159,8 @@ func (r rival) keysOf(event string, limits int) (keys []string) {
 	return keys
 }
 
-// arguments returns Per and Max of each limit, and the limits as JSON if the script reads that.
+// arguments returns the Per and Max of each limit and, if the script reads them, the limits as
+// JSON.
 func (r rival) arguments(bounds []bound) (args []string) {
 	var inJSON []string
 	for _, b := range bounds {

@@ -11,9 +11,9 @@ import (
 	"sync"
 )
 
-// The server part measures decisions of one contender in slices of sliceSize, with sliceCallers
-// callers at a time. Slices of all contenders alternate, so other work on the machine affects all
-// of them alike.
+// The server part measures each contender in slices of sliceSize decisions, with sliceCallers
+// callers at a time. The slices of all contenders alternate, so that other work on the machine
+// affects all contenders equally.
 const (
 	sliceSize    = 2000
 	sliceCallers = 16
@@ -44,7 +44,7 @@ func (b bench) server(ctx context.Context, res *result) error {
 	return b.replications(ctx, all, res)
 }
 
-// round makes one decision on each event of every contender, and appends its samples to seen.
+// round makes one decision on each event of every contender, and appends the samples to seen.
 func (b bench) round(ctx context.Context, all []contender, seen [][]sample) error {
 	states, err := b.prepare(ctx, all, b.events)
 	if err != nil {
@@ -65,7 +65,7 @@ func (b bench) round(ctx context.Context, all []contender, seen [][]sample) erro
 	return b.checkRound(ctx, all, states)
 }
 
-// prepare gives each contender its own n events, in the state before a decision.
+// prepare gives each contender n events of its own, in the state before a decision.
 func (b bench) prepare(ctx context.Context, all []contender, n int) (states [][]value, err error) {
 	if states, err = b.statesBefore(ctx, all); err != nil {
 		return nil, err
@@ -82,7 +82,8 @@ func (b bench) prepare(ctx context.Context, all []contender, n int) (states [][]
 	return states, nil
 }
 
-// checkRound checks the keys, and that the first and the last event of each contender were counted.
+// checkRound checks the number of keys, and that each contender's first and last event were
+// counted.
 func (b bench) checkRound(ctx context.Context, all []contender, states [][]value) error {
 	keys := 0
 	for i, c := range all {
@@ -99,17 +100,17 @@ func (b bench) checkRound(ctx context.Context, all []contender, states [][]value
 	return nil
 }
 
-// sample is what was measured in a slice, for each decision.
+// sample is what was measured per decision in a slice.
 type sample struct {
-	executes map[string]int // commands that the server executed, including those in scripts
+	executes map[string]int // commands that the server executed, including those called by scripts
 
-	server  float64 // µs in the commands, by commandstats
-	process float64 // µs of CPU of the server's process
+	server  float64 // µs spent in the commands, according to commandstats
+	process float64 // µs of CPU used by the server process
 	allocs  float64 // of this program
 	bytes   float64 // of these
 }
 
-// measure makes decisions on the events of c from number from to number to-1.
+// measure makes decisions on c's events from index from up to, but not including, index to.
 func (b bench) measure(ctx context.Context, c contender, from, to int) (sample, error) {
 	if err := b.resetStats(ctx); err != nil {
 		return sample{}, err
@@ -143,8 +144,8 @@ func (b bench) measure(ctx context.Context, c contender, from, to int) (sample, 
 	return m, c.checkCalls(stats, to-from)
 }
 
-// executes returns how often each command was executed per decision, without those of the
-// measurement.
+// executes returns how often each command was executed per decision. It leaves out the commands of
+// the measurement itself.
 func executes(stats map[string]stat, decisions float64) map[string]int {
 	all := map[string]int{}
 	for name, s := range stats {
@@ -155,8 +156,8 @@ func executes(stats map[string]stat, decisions float64) map[string]int {
 	return all
 }
 
-// sameCommands checks that a decision executed as many commands as in another slice. The commands
-// themselves can depend on whether a minute is over.
+// sameCommands checks that a decision executed as many commands as in another slice. Which commands
+// these are can depend on whether a minute has ended.
 func (s sample) sameCommands(other sample) error {
 	if count(s.executes) != count(other.executes) {
 		return fmt.Errorf("the server executes %v for a decision, but %v before", s.executes, other.executes)
@@ -171,7 +172,7 @@ func count(executes map[string]int) (n int) {
 	return n
 }
 
-// askAll makes one decision on each event. The callers divide the events among themselves.
+// askAll makes one decision on each event. The callers share the events among themselves.
 func askAll(ctx context.Context, c contender, names []string) error {
 	errs := make([]error, sliceCallers)
 	var group sync.WaitGroup

@@ -13,17 +13,17 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// servers holds one server, or a cluster, and the clients that use it.
+// servers holds a server or a cluster, and the clients that use it.
 type servers struct {
-	client  rueidis.Client            // of the bench, for everything other than decisions
-	masters map[string]rueidis.Client // the same, by address
-	ours    rueidis.Client            // of this library and of scripts; all callers share it
-	theirs  redis.UniversalClient     // of libraries on go-redis, with its default pool
-	addr    string                    // to which ours connects
+	client  rueidis.Client            // used by the bench for everything except decisions
+	masters map[string]rueidis.Client // the same, per master, by address
+	ours    rueidis.Client            // used by this library and by scripts; all callers share it
+	theirs  redis.UniversalClient     // used by libraries on go-redis, with its default pool
+	addr    string                    // the address to which ours connects
 }
 
-// dial connects to the server or the cluster node at addr. If via is not empty, contenders connect
-// to it instead.
+// dial connects to the server or cluster node at addr. If via is not empty, contenders connect to
+// that address instead.
 func dial(ctx context.Context, addr, via string) (s servers, err error) {
 	if s.client, err = connect(addr); err != nil {
 		return s, err
@@ -57,7 +57,7 @@ func connect(addr string) (rueidis.Client, error) {
 	return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, AlwaysPipelining: true, DisableCache: true})
 }
 
-// connectCaching connects a client that can keep copies of keys.
+// connectCaching connects a client that can cache keys.
 func connectCaching(addr string) (rueidis.Client, error) {
 	return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, AlwaysPipelining: true})
 }
@@ -97,8 +97,8 @@ func (s servers) countAll(ctx context.Context) (keys int, err error) {
 
 var keyspaceLine = regexp.MustCompile(`(?m)^db\d+:keys=(\d+)`)
 
-// keys returns all keys in the database that the bench uses, except those with which a limiter
-// proves that there is a single server.
+// keys returns all keys in the bench's database, except those by which a limiter proves that there
+// is only one server.
 func (s servers) keys(ctx context.Context) (keys []string, err error) {
 	err = s.onEach(ctx, func(b rueidis.Builder) rueidis.Completed { return b.Keys().Pattern("*").Build() }, func(r rueidis.RedisResult) error {
 		some, err := r.AsStrSlice()
@@ -117,7 +117,7 @@ func (s servers) checkKeys(ctx context.Context, claimed int) error {
 	return err
 }
 
-// sections calls read with a section of INFO of each master.
+// sections calls read with the given section of each master's INFO.
 func (s servers) sections(ctx context.Context, name string, read func(text string) error) error {
 	return s.onEach(ctx, func(b rueidis.Builder) rueidis.Completed { return b.Info().Section(name).Build() }, func(r rueidis.RedisResult) error {
 		text, err := r.ToString()
@@ -125,7 +125,7 @@ func (s servers) sections(ctx context.Context, name string, read func(text strin
 	})
 }
 
-// info returns the sum of some fields in a section of INFO, over all masters.
+// info returns the sum of the given fields of a section of INFO, over all masters.
 func (s servers) info(ctx context.Context, section string, fields ...string) (sum float64, err error) {
 	err = s.sections(ctx, section, func(text string) error {
 		for _, field := range fields {
@@ -141,13 +141,13 @@ func (s servers) info(ctx context.Context, section string, fields ...string) (su
 	return sum, err
 }
 
-// cpu returns the µs of CPU that the servers' processes have used, including their sockets.
+// cpu returns how many µs of CPU the server processes have used, including for their sockets.
 func (s servers) cpu(ctx context.Context) (float64, error) {
 	seconds, err := s.info(ctx, "cpu", "used_cpu_user", "used_cpu_sys")
 	return seconds * 1e6, err
 }
 
-// stat is what INFO commandstats says about a command.
+// stat is what INFO commandstats reports for a command.
 type stat struct{ calls, usec int }
 
 var statLine = regexp.MustCompile(`cmdstat_(\S+):calls=(\d+),usec=(\d+)`)
@@ -172,7 +172,7 @@ func (s servers) resetStats(ctx context.Context) error {
 	return s.onEach(ctx, func(b rueidis.Builder) rueidis.Completed { return b.ConfigResetstat().Build() }, rueidis.RedisResult.Error)
 }
 
-// describe returns a description of the servers: "redis 7.0.15", or "3 masters, redis 7.0.15 in a
+// describe describes the servers, for example "redis 7.0.15" or "3 masters, redis 7.0.15 in a
 // container".
 func (s servers) describe(ctx context.Context) (name string) {
 	_ = s.sections(ctx, "server", func(text string) error {

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// span is what a contender did in a span.
+// span holds the figures of a contender in a span.
 type span struct {
 	calls       float64
-	least, most float64 // calls in any 100 ms, in any second
-	low, high   float64 // shares of the processes, in percent
-	scripts     float64 // script calls for each call
-	client      float64 // µs of CPU of all processes, for each call
+	least, most float64 // the fewest calls in any 100 ms, and the most in any second
+	low, high   float64 // the smallest and the largest share of a process, in percent
+	scripts     float64 // script calls per call
+	client      float64 // µs of CPU of all processes, per call
 }
 
 func newSpan(all []*process, begin, end time.Time, scripts int) (s span, err error) {
@@ -41,7 +41,8 @@ func newSpan(all []*process, begin, end time.Time, scripts int) (s span, err err
 	}, nil
 }
 
-// leastIn returns the fewest calls in any span of the given length between two instants.
+// leastIn returns the minimum number of calls in any interval of the given length between begin and
+// end.
 func leastIn(at []int64, begin, end time.Time, length time.Duration) float64 {
 	starts := append([]int64{begin.UnixNano()}, at...)
 	least := len(at)
@@ -55,7 +56,7 @@ func leastIn(at []int64, begin, end time.Time, length time.Duration) float64 {
 	return float64(least)
 }
 
-// mostIn returns the most calls in any span of the given length.
+// mostIn returns the maximum number of calls in any interval of the given length.
 func mostIn(at []int64, length time.Duration) (most float64) {
 	for i, start := range at {
 		until, _ := slices.BinarySearch(at, start+length.Nanoseconds())
@@ -64,30 +65,31 @@ func mostIn(at []int64, length time.Duration) (most float64) {
 	return most
 }
 
-// fleet is the result of the part pace, or of the fleets of inflight.
+// fleet is the result of the pace part, or of inflight's fleets.
 type fleet struct {
 	Processes int        `json:"processes"`
-	Callers   int        `json:"callers"` // of each process
+	Callers   int        `json:"callers"` // per process
 	Span      string     `json:"span"`
 	Rounds    int        `json:"rounds"`
 	Rows      []fleetRow `json:"rows"`
 }
 
-// fleetRow holds the figures of a contender: medians of the rounds, except Least and Most.
+// fleetRow holds the figures of a contender. They are medians over the rounds, except Least and
+// Most.
 type fleetRow struct {
 	Name    string  `json:"name"`
 	Like    string  `json:"like"`
-	Alone   bool    `json:"one_process,omitempty"` // that has all callers
+	Alone   bool    `json:"one_process,omitempty"` // a single process has all callers
 	Calls   float64 `json:"calls"`
-	Least   float64 `json:"least"` // calls in any 100 ms of all rounds
-	Most    float64 `json:"most"`  // calls in any second of all rounds
+	Least   float64 `json:"least"` // the fewest calls in any 100 ms of any round
+	Most    float64 `json:"most"`  // the most calls in any second of any round
 	Low     float64 `json:"low"`   // the smallest share of a process, in percent
 	High    float64 `json:"high"`
-	Scripts float64 `json:"script_calls"` // for each call
-	Client  float64 `json:"client_us"`    // CPU for each call
+	Scripts float64 `json:"script_calls"` // per call
+	Client  float64 `json:"client_us"`    // CPU per call
 }
 
-// summarizeSpans computes medians of spans.
+// summarizeSpans computes the medians of spans.
 func (b bench) summarizeSpans(all []contender, seen [][]span) *fleet {
 	f := &fleet{Processes: fleetProcesses, Callers: fleetCallers, Span: b.span.String(), Rounds: b.rounds}
 	for i, c := range all {
@@ -110,7 +112,7 @@ func newFleetRow(c contender, seen []span) fleetRow {
 	}
 }
 
-// table returns a table in Markdown.
+// table returns the result as a Markdown table.
 func (f *fleet) table() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "\n%d rounds of %s. %d processes of %d callers wait for one event. Medians of the rounds, except the least and the most.\n\n",

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// value is the content of a key.
+// value is the value of a Redis key.
 type value struct {
 	key, dump string
 	ttl       int64 // ms; 0 means none
@@ -34,7 +34,7 @@ func (s servers) stateBefore(ctx context.Context, c contender) ([]value, error) 
 	return values, err
 }
 
-// statesBefore returns the state of each contender's events.
+// statesBefore returns the state of every contender's events.
 func (s servers) statesBefore(ctx context.Context, all []contender) (states [][]value, err error) {
 	states = make([][]value, len(all))
 	for i, c := range all {
@@ -49,8 +49,8 @@ func (s servers) statesBefore(ctx context.Context, all []contender) (states [][]
 const warmUpEvents = 64
 
 // warmUp makes decisions on new events, so that the server knows the script and the client has
-// connections. It checks that each event gets its own keys. Later, when all keys already exist,
-// that would not show.
+// connections. It also checks that each event gets keys of its own, which would not show later,
+// when all keys exist.
 func (s servers) warmUp(ctx context.Context, c contender) error {
 	errs := make([]error, warmUpEvents)
 	var group sync.WaitGroup
@@ -61,7 +61,7 @@ func (s servers) warmUp(ctx context.Context, c contender) error {
 	return errors.Join(errors.Join(errs...), s.checkKeys(ctx, c.keys*warmUpEvents))
 }
 
-// copyToAll gives n events of c the state of event 0. Values do not contain their event.
+// copyToAll gives n events of c the state of event 0. Values do not contain the event's name.
 func (s servers) copyToAll(ctx context.Context, c contender, state []value, n int) error {
 	var batch rueidis.Commands
 	n = c.distinct(n)
@@ -83,7 +83,7 @@ func (s servers) copyToAll(ctx context.Context, c contender, state []value, n in
 	return nil
 }
 
-// checkCounted checks that an event has changed since before it was allowed.
+// checkCounted checks that an event's state has changed since before it was allowed.
 func (s servers) checkCounted(ctx context.Context, c contender, state []value, name string) error {
 	if len(state) == 0 || !c.allows || c.undone || strings.HasPrefix(c.name, "floor") {
 		return nil
@@ -97,12 +97,12 @@ func (s servers) checkCounted(ctx context.Context, c contender, state []value, n
 	return fmt.Errorf("event %s was allowed, but is as it was before", name)
 }
 
-// probes is the maximum number of script calls with which a limiter proves that there is a single
+// probes is the maximum number of script calls that a limiter makes to prove that there is only one
 // server.
 const probes = 300
 
-// checkCalls checks that the decisions sent their commands, and called no other script. A contender
-// that merges may send fewer.
+// checkCalls checks that the decisions sent the claimed commands, and called no other scripts. A
+// contender that merges may send fewer.
 func (c contender) checkCalls(stats map[string]stat, decisions int) error {
 	commands := c.sends()
 	if calls := stats["evalsha"].calls; c.merges && 0 < calls && calls <= commands["evalsha"]*decisions+probes {

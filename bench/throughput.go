@@ -12,22 +12,22 @@ import (
 	"time"
 )
 
-// pool is how many events a contender has in a slice. The callers divide them among themselves, so
-// no two callers use the same event, unless it is the only one.
+// pool is how many events a contender has in a slice. The callers share them among themselves, so
+// that no two callers use the same event, unless there is only one.
 const pool = 2048
 
-// throughput compares ways to decide on many events.
+// throughput compares ways of deciding on many events.
 func (b bench) throughput(ctx context.Context, res *result) error {
 	return b.race(ctx, "throughput", throughputRows(b.ours, b.theirs), &res.Throughput)
 }
 
-// hot compares ways to decide on one event that all callers use.
+// hot compares ways of deciding on one event that all callers use.
 func (b bench) hot(ctx context.Context, res *result) error {
 	return b.race(ctx, "hot", hotRows(b.ours, b.theirs), &res.Hot)
 }
 
-// race measures contenders with each number of callers, in short slices that alternate. The first
-// pass opens connections and does not count.
+// race measures the contenders with each number of callers, in short slices that alternate. The
+// first pass opens connections and is not counted.
 func (b bench) race(ctx context.Context, part string, all []contender, to **throughput) error {
 	all, err := b.wanted(all)
 	if err != nil {
@@ -59,19 +59,19 @@ func (b bench) race(ctx context.Context, part string, all []contender, to **thro
 	return nil
 }
 
-// slice records what one contender did in one slice. All fields except the first are per decision.
+// slice records what a contender did in a slice. All fields except the first are per decision.
 type slice struct {
-	rate     float64 // decisions a second, of all callers
-	p50, p99 float64 // µs of a call
+	rate     float64 // decisions per second of all callers
+	p50, p99 float64 // µs per call
 	client   float64 // µs of CPU of this process
-	server   float64 // µs of CPU of the servers' processes, their sockets included
+	server   float64 // µs of CPU of the server processes, including their sockets
 	allocs   float64 // of this process
 	scripts  float64 // script calls
 
-	ping50, ping99 float64 // µs of a neighbour's PING; 0 if there is none
+	ping50, ping99 float64 // µs taken by a neighbour's PING; 0 if there is none
 }
 
-// measureSlice gives the events of c their state and makes the callers use them.
+// measureSlice puts the events of c into the given state, and makes the callers use them.
 func (b bench) measureSlice(ctx context.Context, c contender, state []value, callers int) (s slice, err error) {
 	if err = errors.Join(b.flush(ctx), b.copyToAll(ctx, c, state, pool), b.resetStats(ctx)); err != nil {
 		return s, err
@@ -96,16 +96,16 @@ func (b bench) measureSlice(ctx context.Context, c contender, state []value, cal
 	return s, b.checkSlice(ctx, c, state, stats, n)
 }
 
-// checkSlice checks the commands, the keys, and that the first event was counted.
+// checkSlice checks the commands and the keys, and that the first event was counted.
 func (b bench) checkSlice(ctx context.Context, c contender, state []value, stats map[string]stat, decisions int) error {
 	err := errors.Join(c.checkCalls(stats, decisions), b.checkCounted(ctx, c, state, c.event(0)))
-	if c.before == nil && c.keys > 0 { // chance decides which events were used
+	if c.before == nil && c.keys > 0 { // it is random which events were used
 		return err
 	}
 	return errors.Join(err, b.checkKeys(ctx, len(state)*c.distinct(pool)))
 }
 
-// askFor makes the callers call until the slice is over. It returns how long each call took.
+// askFor makes the callers decide until the slice is over. It returns how long each call took.
 func (b bench) askFor(ctx context.Context, c contender, callers int, s *slice) ([]time.Duration, error) {
 	names := make([]string, pool)
 	for i := range names {
@@ -135,7 +135,8 @@ func (b bench) askFor(ctx context.Context, c contender, callers int, s *slice) (
 	return all, nil
 }
 
-// askUntil uses the events in turn, at least once, and appends the duration of each call to took.
+// askUntil decides on the events in turn until the given time, at least once. It appends the
+// duration of each call to took.
 func (c contender) askUntil(ctx context.Context, until time.Time, events []string, took []time.Duration) ([]time.Duration, error) {
 	begin := time.Now()
 	for i := 0; i == 0 || begin.Before(until); i++ {
@@ -148,11 +149,11 @@ func (c contender) askUntil(ctx context.Context, until time.Time, events []strin
 	return took, nil
 }
 
-// durations is the memory in which callers record the durations of their calls. It is allocated
-// before the slice, so that it does not count as theirs.
+// durations is the memory in which callers record how long their calls took. It is allocated before
+// the slice, so that it is not counted as their allocation.
 var durations = make([]time.Duration, 1<<20)
 
-// room returns the share of each caller in durations.
+// room divides durations among the callers.
 func room(callers int) [][]time.Duration {
 	took, each := make([][]time.Duration, callers), len(durations)/callers
 	for i := range took {
@@ -161,7 +162,7 @@ func room(callers int) [][]time.Duration {
 	return took
 }
 
-// spending records what this process has used up to an instant.
+// spending records what this process has used up to a point in time.
 type spending struct {
 	at     time.Time
 	cpu    time.Duration
@@ -174,7 +175,7 @@ func spent() spending {
 	return spending{time.Now(), cpuTime(), m.Mallocs}
 }
 
-// cpuTime returns the CPU that this process has used.
+// cpuTime returns the CPU time that this process has used.
 func cpuTime() time.Duration {
 	var r syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &r) // it cannot fail for this process

@@ -21,7 +21,7 @@ func (t retryAfter) ask(ctx context.Context, event string) (bool, error) {
 	return allowed, err
 }
 
-// waiting returns the contenders that return a wait, under the limit of the attacks.
+// waiting returns the contenders that return a wait, under the limit of the audits.
 func waiting(client rueidis.Client, theirs redis.UniversalClient) map[string]retryAfter {
 	rated := redis_rate.NewLimiter(theirs)
 	limits := []window.Limit{{Max: attacked.max, Per: attacked.per}}

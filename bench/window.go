@@ -11,17 +11,17 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// windowMaker returns a maker of window limiters.
+// windowMaker returns a maker that creates window limiters.
 func windowMaker(client rueidis.Client) maker {
 	return func(limits []string, now func() time.Time) ask {
 		return asking(must(window.New(window.On(client), window.Config{Name: "login", Limits: parse(limits), Now: now})))
 	}
 }
 
-// goRedisName is the name of the rows of window on go-redis.
+// goRedisName is the name of the rows for window on go-redis.
 const goRedisName = "window, go-redis"
 
-// goRedisMaker returns a maker of window limiters on a go-redis client.
+// goRedisMaker returns a maker that creates window limiters on a go-redis client.
 func goRedisMaker(client redis.UniversalClient) maker {
 	conn := goredisgate.On(client)
 	return func(limits []string, now func() time.Time) ask {
@@ -36,10 +36,10 @@ var earlier struct {
 	login     func(client rueidis.Client) ask
 }
 
-// before is the suffix of the names of its rows.
+// before is the suffix of the names of the earlier revision's rows.
 const before = " before"
 
-// windows returns the rows of window in the server part.
+// windows returns the window rows of the server part.
 func windows(client rueidis.Client) (rows []contender) {
 	three := []string{"1/5s", "50/1h", "200/1d"}
 	single := contender{name: "window", like: "50/1h: exact; the record holds 4 buckets, the event adds one", allows: true}
@@ -63,8 +63,8 @@ func windows(client rueidis.Client) (rows []contender) {
 	return rows
 }
 
-// growth returns rows that show how the cost grows with the buckets of a limit, and with the
-// limits.
+// growth returns rows that show how the cost grows with the number of a limit's buckets, and with
+// the number of limits.
 func growth(client rueidis.Client) (rows []contender) {
 	row := limiterRow(windowMaker(client))
 	for _, n := range []int{1, 4, 16, 60, 250} {

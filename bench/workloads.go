@@ -11,12 +11,12 @@ import (
 	"github.com/slidegate/slidegate/lua"
 )
 
-// workload holds the limits under which throughput and hot measure contenders. Four units are
-// counted beforehand.
+// workload holds the limits under which the parts throughput and hot measure contenders. Four units
+// are counted beforehand.
 type workload struct {
-	name   string   // follows the name of the contender
-	limits []string // as ParseLimit parses them
-	args   []string // the same, as window.lua reads them
+	name   string   // follows the contender's name
+	limits []string // in the form that ParseLimit parses
+	args   []string // the same, in the form that window.lua reads
 	denied bool     // the limits are used up
 	hot    bool     // all callers use one event
 }
@@ -32,7 +32,7 @@ var (
 	hotDenied  = workload{name: ", hot, denied", hot: true, denied: true, limits: []string{"4/1h"}, args: []string{"3600000", "4", "1"}}
 )
 
-// row returns the row of a limiter.
+// row returns the row for a limiter.
 func (w workload) row(name string, of maker) contender {
 	c := contender{name: name + w.name, like: strings.Join(w.limits, ", "), allows: !w.denied, hot: w.hot}
 	return limiterRow(of)(c, four, w.limits...)
@@ -41,7 +41,8 @@ func (w workload) row(name string, of maker) contender {
 // allow returns the arguments of window.lua for one attempt.
 func (w workload) allow() []string { return append([]string{"allow", "", "1"}, w.args...) }
 
-// windows returns the rows of window, of its script, and of an earlier revision if there is one.
+// windows returns the rows for window, for its script and, if there is one, for an earlier
+// revision.
 func (w workload) windows(client rueidis.Client) []contender {
 	rows := []contender{w.row("window", windowMaker(client)), w.script(client)}
 	if earlier.window != nil {
@@ -50,7 +51,7 @@ func (w workload) windows(client rueidis.Client) []contender {
 	return rows
 }
 
-// onGoRedis returns the rows of window on the go-redis client of the other libraries.
+// onGoRedis returns the rows for window on the go-redis client that the other libraries use.
 func (w workload) onGoRedis(theirs redis.UniversalClient) []contender {
 	rows := []contender{w.row(goRedisName, goRedisMaker(theirs))}
 	if earlier.onGoRedis != nil {
@@ -59,7 +60,7 @@ func (w workload) onGoRedis(theirs redis.UniversalClient) []contender {
 	return rows
 }
 
-// logins returns the rows of a login guard.
+// logins returns the rows for a login guard.
 func logins(client rueidis.Client) []contender {
 	rows := []contender{loginRow(loginName, loggingIn(client))}
 	if earlier.login != nil {
@@ -68,7 +69,7 @@ func logins(client rueidis.Client) []contender {
 	return rows
 }
 
-// script returns the row of window.lua, called with rueidis.Lua.Exec.
+// script returns the row for window.lua, called through rueidis.Lua.Exec.
 func (w workload) script(client rueidis.Client) contender {
 	c, script, args := w.row("window.lua", windowMaker(client)), rueidis.NewLuaScript(lua.Window), w.allow()
 	c.like, c.merges = "the call of window, by rueidis.Lua.Exec", false
@@ -79,7 +80,8 @@ func (w workload) script(client rueidis.Client) contender {
 	return c
 }
 
-// throughputRows returns the rows of throughput. Each uses the client that its users have.
+// throughputRows returns the rows of the throughput part. Each contender uses the client that its
+// users have.
 func throughputRows(client rueidis.Client, theirs redis.UniversalClient) []contender {
 	rated, others := redisRate(theirs), libraries(theirs)
 	return slices.Concat(oneLimit.windows(client), oneLimit.onGoRedis(theirs), []contender{bare(client), rated[0]},
@@ -87,14 +89,14 @@ func throughputRows(client rueidis.Client, theirs redis.UniversalClient) []conte
 		[]contender{oneLimit.row("ar1", levelMaker(client)), oneLimit.row("pace", paceMaker(client))}, logins(client), []contender{others[0], others[2]})
 }
 
-// hotRows returns the rows of hot.
+// hotRows returns the rows of the hot part.
 func hotRows(client rueidis.Client, theirs redis.UniversalClient) []contender {
 	rated := redisRateHot(theirs)
 	return slices.Concat(hotAllowed.windows(client), hotAllowed.onGoRedis(theirs), rated[:1],
 		hotDenied.windows(client), hotDenied.onGoRedis(theirs), rated[1:])
 }
 
-// pairs returns the ratios that are printed if both contenders were measured.
+// pairs returns the ratios that are printed if both contenders of a pair were measured.
 func pairs() (all []pair) {
 	for _, w := range []workload{oneLimit, threeLimits, oneDenied, hotAllowed, hotDenied} {
 		for _, other := range []string{"window.lua", rate, "window" + before} {

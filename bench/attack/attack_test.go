@@ -17,13 +17,14 @@ import (
 
 var update = flag.Bool("update", false, "write the tables into docs/login-simulation.md")
 
-// TestMain runs the tests with fewer garbage collections, which otherwise take a fifth of the time.
+// TestMain runs the tests with fewer garbage collections, which would otherwise take a fifth of the
+// time.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400)
 	os.Exit(m.Run())
 }
 
-// simulated returns the results of seed 1, which all tests check.
+// simulated returns the results for seed 1. All tests check these.
 var simulated = sync.OnceValues(func() ([]week, error) { return simulate(1, window.Limit{}) })
 
 func weeks(t *testing.T) map[string]week {
@@ -42,8 +43,8 @@ func weeks(t *testing.T) map[string]week {
 	return named
 }
 
-// TestDocs compares the tables of docs/login-simulation.md with this program. To write them again:
-// go test ./bench/attack -update.
+// TestDocs compares the tables in docs/login-simulation.md with the output of this program. To
+// update them: go test ./bench/attack -update.
 func TestDocs(t *testing.T) {
 	const page = "../../docs/login-simulation.md"
 	weeks(t)
@@ -66,7 +67,7 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// The tables are between these two marks.
+// The marks between which the tables are placed.
 const begin, end = "<!-- go run ./bench/attack -->\n\n", "\n<!-- end -->\n"
 
 func rewrite(t *testing.T, page, tables string) {
@@ -91,8 +92,8 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// TestSameSeed checks that a seed always gives the same week, and that a different seed gives a
-// different week.
+// TestSameSeed checks that the same seed always gives the same week, and another seed a different
+// one.
 func TestSameSeed(t *testing.T) {
 	const guesser = "one address, all accounts"
 	row := func(w *world) string { return w.gainCells() + w.costCells() }
@@ -110,8 +111,8 @@ func TestSameSeed(t *testing.T) {
 	}
 }
 
-// TestAttackersAreBounded checks that no attacker exceeds what the guard's defaults allow it in any
-// hour and in the week.
+// TestAttackersAreBounded checks that in no hour, and not in the whole week, any attacker tries
+// more passwords than the guard's defaults allow.
 func TestAttackersAreBounded(t *testing.T) {
 	for _, tt := range []struct {
 		scenario           string
@@ -147,14 +148,14 @@ func TestAttackersAreBounded(t *testing.T) {
 	}
 }
 
-// TestChallengesCostNothing checks that an attacker without solvers tries no more passwords if
-// there are challenges.
+// TestChallengesCostNothing checks that an attacker who cannot solve challenges does not try more
+// passwords because there are challenges.
 func TestChallengesCostNothing(t *testing.T) {
 	all := weeks(t)
 	for name, k := range all {
 		with := k.with
 		if with == nil {
-			with = all["botnet, all accounts"].with // without challenges, these equal that scenario
+			with = all["botnet, all accounts"].with // without challenges, the results equal those of that scenario
 		}
 		if challenged := k.challenged.gains().total; !k.solvers && challenged > with.gains().total {
 			t.Errorf("%s: tried %d with challenges, and %d without", name, challenged, with.gains().total)
@@ -163,8 +164,8 @@ func TestChallengesCostNothing(t *testing.T) {
 }
 
 // TestAlarm checks that the alarm switches on in attacks on all accounts and in no other week, and
-// that it does not flap. While it is on, few users have to solve a challenge, and fewer passwords
-// are tried.
+// that it does not flap. It also checks that while the alarm is on, few users have to solve a
+// challenge and fewer passwords are tried.
 func TestAlarm(t *testing.T) {
 	all := weeks(t)
 	for name, k := range all {
@@ -184,8 +185,8 @@ func TestAlarm(t *testing.T) {
 	}
 }
 
-// TestChallengesLetIn checks that with challenges hardly any user waits, unless attackers also
-// solve them. Without an attack, hardly any user solves one.
+// TestChallengesLetIn checks that with challenges hardly any user has to wait, unless attackers
+// solve challenges too. Without an attack, hardly any user has to solve one.
 func TestChallengesLetIn(t *testing.T) {
 	for name, k := range weeks(t) {
 		for g, tally := range k.challenged.tallies {
@@ -199,15 +200,15 @@ func TestChallengesLetIn(t *testing.T) {
 	}
 }
 
-// TestPatientIsNeverDenied checks that the patient attacker stays just below the limits.
+// TestPatientIsNeverDenied checks that the patient attacker always stays just below the limits.
 func TestPatientIsNeverDenied(t *testing.T) {
 	if n := weeks(t)["patient, 100 addresses, all accounts"].with.attackers[0].denied; n != 0 {
 		t.Errorf("denied %d times", n)
 	}
 }
 
-// TestHonestUsers checks that users not affected by an attack hardly wait, and that known devices
-// never wait because of others.
+// TestHonestUsers checks that users whom an attack does not affect hardly ever wait, and that users
+// on known devices never wait because of others.
 func TestHonestUsers(t *testing.T) {
 	quiet := weeks(t)["nobody attacks"]
 	for name, k := range weeks(t) {

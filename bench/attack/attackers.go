@@ -10,7 +10,7 @@ import (
 	"github.com/slidegate/slidegate/login"
 )
 
-// attacker tries wrong passwords on its accounts in rotation, from its lines in rotation. It makes
+// attacker tries wrong passwords. It rotates through its accounts and through its lines, and makes
 // the most of its lines. If an address is denied, it continues with the next address; if an account
 // is denied, with the next account. If none is left, it returns in the second in which RetryAfter
 // ends. A line that the alarm stops returns within 8 h, to see whether the alarm is over.
@@ -19,45 +19,45 @@ type attacker struct {
 	*rand.Rand
 	lines    rotation
 	accounts rotation
-	every    time.Duration // between two passwords on a line
-	solves   bool          // it solves challenges immediately, as many as help
-	device   string        // a known device whose cookie is stolen, or empty
-	fresh    bool          // each guess comes from a new address
-	pauses   bool          // it does nothing while the alarm is on, and knows when it is over
+	every    time.Duration // the time between two passwords on the same line
+	solves   bool          // it immediately solves every challenge that helps
+	device   string        // a known device whose cookie was stolen, or empty
+	fresh    bool          // it makes each guess from a new address
+	pauses   bool          // it does nothing while the alarm is on, and knows when the alarm is over
 
-	tried     [hours]int // passwords, in each hour
+	tried     [hours]int // passwords tried in each hour
 	denied    int
 	solutions int
 }
 
-// resource is a line or an account, which cannot be used before a given time.
+// resource is a line or an account. It cannot be used before a given time.
 type resource struct {
 	client client
 	free   time.Duration
 	used   int // the number of its last use
 
-	tried  int // total number of passwords
-	hourly int // in the hour of the last one
-	hour   int // the hour of the last one
-	worst  int // the most in any hour
+	tried  int // the total number of passwords
+	hourly int // the number of passwords in the hour of the last one
+	hour   int // the hour of the last password
+	worst  int // the most passwords in any hour
 }
 
-// rotation holds resources that are used in turn. first is the resource that becomes free first.
-// Ties go to the one unused for the longest time.
+// rotation holds resources that are used in turn. first is the resource that will be free first.
+// Ties go to the resource that has been unused for the longest time.
 type rotation struct {
 	pile[*resource]
 
 	uses int
 }
 
-// Compare orders resources by when they become free.
+// Compare orders resources by the time at which they are free.
 func (r *resource) Compare(other *resource) int {
 	return cmp.Or(cmp.Compare(r.free, other.free), cmp.Compare(r.used, other.used))
 }
 
 func (t *rotation) first() *resource { return t.all[0] }
 
-// use puts the first resource back until it is free again.
+// use takes the first resource out of use until the given time.
 func (t *rotation) use(free time.Duration) {
 	t.uses++
 	t.first().free, t.first().used = free, t.uses
@@ -70,8 +70,8 @@ func (t *rotation) add(r resource) {
 	heap.Push(t, &r)
 }
 
-// act tries the passwords of one second. It returns in the next one, or when a line and an account
-// are free again.
+// act tries the passwords of one second. The attacker acts again in the next second, or when both a
+// line and an account are free again.
 func (a *attacker) act() {
 	pause := time.Second
 	for range a.aSecond() {
@@ -91,7 +91,7 @@ func (a *attacker) act() {
 	}
 }
 
-// aSecond returns the maximum number of passwords that all lines together try in a second.
+// aSecond returns the maximum number of passwords that all lines together can try in a second.
 func (a *attacker) aSecond() int { return 1 + int(time.Duration(a.lines.Len())*time.Second/a.every) }
 
 func (a *attacker) guess(line, account *resource) {
@@ -110,7 +110,7 @@ func (a *attacker) guess(line, account *resource) {
 	a.denied++
 	again := a.now + attempt.RetryAfter
 	if a.device != "" {
-		again = min(again, a.now+time.Minute) // each login of the owner clears the device's budget
+		again = min(again, a.now+time.Minute) // each login by the owner clears the device's budget
 	}
 	switch attempt.DeniedBy {
 	case login.BudgetAccount, login.BudgetStreak, login.BudgetChallengedAccount, login.BudgetChallengedStreak:
@@ -122,9 +122,9 @@ func (a *attacker) guess(line, account *resource) {
 	}
 }
 
-// begin begins an attempt. If it is denied, an attacker with solvers begins another one with a
-// solved challenge. If that is denied as well, the attacker returns at the earlier of the two
-// times.
+// begin begins an attempt. If it is denied, an attacker that solves challenges begins another
+// attempt, with a solved challenge. If that is denied too, the attacker returns at the earlier of
+// the two times.
 func (a *attacker) begin(c client) *login.Attempt {
 	attempt := a.world.begin(c)
 	if attempt.Allowed || !a.solves {
@@ -140,7 +140,7 @@ func (a *attacker) begin(c client) *login.Attempt {
 	return challenged
 }
 
-// count counts a password that was tried on an account.
+// count counts a password tried on an account.
 func (r *resource) count(hour int) {
 	if r.hour != hour {
 		r.hour, r.hourly = hour, 0
@@ -150,7 +150,7 @@ func (r *resource) count(hour int) {
 	r.worst = max(r.worst, r.hourly)
 }
 
-// attack creates an attacker of some accounts.
+// attack creates an attacker of the given accounts.
 func (w *world) attack(every time.Duration, from func(line int) netip.Addr, lines int, on ...*user) *attacker {
 	a := &attacker{world: w, Rand: rand.New(rand.NewPCG(0, 0)), every: every}
 	for i := range lines {
@@ -162,22 +162,22 @@ func (w *world) attack(every time.Duration, from func(line int) netip.Addr, line
 	return a
 }
 
-// oneAddress returns an attacker that tries up to 10 passwords a second on all accounts, such as
-// the most common passwords.
+// oneAddress returns an attacker that tries up to 10 passwords a second, such as the most common
+// ones, on all accounts.
 func (w *world) oneAddress(from netip.Addr) *attacker {
 	return w.attack(time.Second, func(int) netip.Addr { return from }, 10, w.users...)
 }
 
-// botnet returns an attacker with 10,000 addresses. Together they try 42 passwords a second, about
-// what a form with four cores can check.
+// botnet returns an attacker with 10,000 addresses. Together they try 42 passwords a second, which
+// is about what a login form can check with four cores.
 func (w *world) botnet(on ...*user) *attacker {
 	return w.attack(4*time.Minute, func(line int) netip.Addr {
 		return netip.AddrFrom4([4]byte{172, 16, byte(line >> 8), byte(line)})
 	}, 10_000, on...)
 }
 
-// freshBotnet returns a botnet with a new address for each guess. Each line has 4,096 of them, one
-// after the other.
+// freshBotnet returns a botnet that makes each guess from a new address. Each line has 4,096
+// addresses, which it uses one after another.
 func (w *world) freshBotnet(on ...*user) *attacker {
 	a := w.attack(4*time.Minute, func(line int) netip.Addr {
 		return netip.AddrFrom4([4]byte{byte(16 + line>>12), byte(line >> 4), byte(line << 4), 0})
@@ -186,30 +186,30 @@ func (w *world) freshBotnet(on ...*user) *attacker {
 	return a
 }
 
-// pausing makes an attacker pause during each alarm.
+// pausing makes an attacker pause whenever the alarm is on.
 func (a *attacker) pausing() *attacker {
 	a.pauses = true
 	return a
 }
 
-// solving gives an attacker solvers, human or automatic, for challenges.
+// solving makes an attacker solve challenges, by hand or automatically.
 func (a *attacker) solving() *attacker {
 	a.solves = true
 	return a
 }
 
-// thief returns an attacker with the cookie of a user's known device, and one address.
+// thief returns an attacker that has a single address and the cookie of a user's known device.
 func (w *world) thief(from *user) *attacker {
 	a := w.attack(time.Second, func(int) netip.Addr { return abroad }, 1, from)
 	a.device = phone
 	return a
 }
 
-// patient returns an attacker with 100 addresses that knows the guard, and avoids denials, because
-// they might be noticed. It tries a password from each address every 15 minutes, which is 96 a day
-// of the 100 allowed. It omits one account, so that its addresses do not meet the same accounts
-// each time. Without a guard, it need not be slow: it tries as many passwords as the form can
-// check.
+// patient returns an attacker with 100 addresses that knows the guard and avoids denials, because
+// they might be noticed. It tries a password from each address every 15 minutes, which is 96 of the
+// 100 allowed per day. It leaves out one account, so that each address does not always meet the
+// same accounts. Without a guard, it has no need to be slow, and tries as many passwords as the
+// form can check.
 func (w *world) patient() *attacker {
 	every := 15 * time.Minute
 	if w.guard == nil {

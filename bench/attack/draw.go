@@ -12,10 +12,10 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/charts"
 )
 
-// chart draws the passwords that the attackers of the first scenarios tried.
+// chart shows how many passwords the attackers of the first scenarios tried.
 type chart []week
 
-// draw writes the chart, with a panel for each scenario.
+// draw writes the chart, with one panel per scenario.
 func (weeks chart) draw(w io.Writer, f charts.Format) error {
 	const panels, headingRoom, panelHeight = 3, 40, 190
 	legend := charts.Legend{
@@ -30,7 +30,7 @@ func (weeks chart) draw(w io.Writer, f charts.Format) error {
 	return page.Write(w)
 }
 
-// draw draws a panel below its headings.
+// draw draws a panel and its headings.
 func (k week) draw(c draw.Canvas) {
 	mean := func(w *world) string { return number(float64(w.gains().total) / float64(hours)) }
 	c.FillText(charts.Heading, vg.Point{X: c.Min.X, Y: c.Max.Y + 24}, k.name)
@@ -45,7 +45,7 @@ func (k week) draw(c draw.Canvas) {
 // none is the height at which zero passwords are drawn.
 const none = 0.3
 
-// curve returns the passwords tried in each hour.
+// curve returns the number of passwords tried in each hour.
 func (w *world) curve(c charts.Colour) *plotter.Line {
 	line := charts.Line(c, nil)
 	line.StepStyle = plotter.PostStep

@@ -1,6 +1,6 @@
 // Command attack simulates a week of a login form under attack: without the login guard, with it,
 // and with challenges and their alarm. It prints the results as Markdown. docs/login-simulation.md
-// explains the figures. The same seed gives the same week.
+// explains the figures. The same seed always gives the same week.
 //
 //	go run ./bench/attack
 package main
@@ -30,7 +30,7 @@ func main() {
 	}
 }
 
-// run simulates all scenarios, prints their tables, and draws the chart.
+// run simulates all scenarios, prints their tables and draws the chart.
 func run(seed uint64, alarm window.Limit, picture string) error {
 	if err := charts.Check(picture); err != nil {
 		return err
@@ -48,7 +48,7 @@ type scenario struct {
 	name    string
 	attacks func(*world) []*attacker
 	solvers bool // the attackers solve challenges
-	only    bool // only simulated with challenges
+	only    bool // it is simulated only with challenges
 }
 
 var scenarios = []scenario{
@@ -72,14 +72,15 @@ var scenarios = []scenario{
 	}},
 }
 
-// week holds the results of a scenario with each kind of form. Some scenarios have only challenged.
+// week holds the results of a scenario for each kind of form. Some scenarios have only the field
+// challenged.
 type week struct {
 	scenario
 	without, with, challenged *world
 }
 
-// simulate runs all scenarios, with the same users. The alarm switches on at the given rate of
-// failures, or at its default if that is zero.
+// simulate runs all scenarios with the same users. The alarm switches on at the given rate of
+// failures, or at its default if alarm is zero.
 func simulate(seed uint64, alarm window.Limit) (weeks []week, err error) {
 	for _, s := range scenarios {
 		var runs [forms]*world

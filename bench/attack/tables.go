@@ -10,7 +10,8 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/charts"
 )
 
-// tables returns the output of the program: what attackers achieved, and what it cost the users.
+// tables returns the output of the program: what the attackers achieved, and what it cost the
+// users.
 func tables(weeks []week) string {
 	var b strings.Builder
 	b.WriteString("| passwords tried | guard | an hour, mean | worst hour | on one account, worst hour | on one account, in the week |\n|---|---|---:|---:|---:|---:|\n")
@@ -40,21 +41,22 @@ func tables(weeks []week) string {
 	return b.String()
 }
 
-// writeHead writes the head of a table, with a column for each group and others after these.
+// writeHead writes the head of a table, with a column for each group, followed by the columns in
+// last.
 func writeHead(b *strings.Builder, first string, last ...string) {
 	all := slices.Concat([]string{first}, who[:], last)
 	fmt.Fprintf(b, "\n| %s |\n|---|%s\n", strings.Join(all, " | "), strings.Repeat("---:|", len(all)-1))
 }
 
-// gainCells returns the passwords that all attackers of a run tried, as cells of a table.
+// gainCells returns table cells with the number of passwords that the attackers of a run tried.
 func (w *world) gainCells() string {
 	all := w.gains()
 	mean := float64(all.total) / float64(hours)
 	return strings.Join([]string{number(mean), number(float64(all.worst)), number(float64(all.hourly)), number(float64(all.account))}, " | ")
 }
 
-// gains holds numbers of passwords tried: in total, in the worst hour, and on one account in its
-// worst hour and in total.
+// gains holds numbers of passwords tried: in total, in the worst hour, on one account in its worst
+// hour, and on one account in total.
 type gains struct{ total, worst, hourly, account int }
 
 func (w *world) gains() (g gains) {
@@ -70,7 +72,7 @@ func (w *world) gains() (g gains) {
 	return g
 }
 
-// triedIn returns how many passwords all attackers tried in an hour.
+// triedIn returns how many passwords the attackers tried in total during the given hour.
 func (w *world) triedIn(hour int) (n int) {
 	for _, a := range w.attackers {
 		n += a.tried[hour]
@@ -83,8 +85,8 @@ var who = [groups]string{
 	ownerUnknown: "owner of the one account, unknown device", ownerKnown: "the same, known device",
 }
 
-// costCells returns cells of a table: the share of each group that had to wait, and the median and
-// the longest wait of users who got in later.
+// costCells returns table cells with the share of each group that had to wait, and the median and
+// the maximum wait of users who got in later.
 func (w *world) costCells() string {
 	var cells []string
 	var waits []time.Duration
@@ -98,8 +100,8 @@ func (w *world) costCells() string {
 	return strings.Join(append(cells, brief(waits[len(waits)/2]), brief(waits[len(waits)-1])), " | ")
 }
 
-// challengeCells returns who had to solve challenges, how many the attackers solved, and how long
-// the alarm was on, as cells of a table.
+// challengeCells returns table cells that say who had to solve challenges, how many challenges the
+// attackers solved, and for how long the alarm was on.
 func (w *world) challengeCells() string {
 	var cells []string
 	for _, t := range w.tallies {
@@ -112,7 +114,7 @@ func (w *world) challengeCells() string {
 	return strings.Join(append(cells, number(float64(n)), w.alarm()), " | ")
 }
 
-// alarm returns the share of the week in which the alarm was on, and how often it switched on.
+// alarm returns the share of the week during which the alarm was on, and how often it switched on.
 func (w *world) alarm() string {
 	if len(w.alarms) == 0 {
 		return "0"
@@ -120,7 +122,7 @@ func (w *world) alarm() string {
 	return fmt.Sprintf("%.1f %% (%d)", 100*w.alarmed().Hours()/length.Hours(), (len(w.alarms)+1)/2)
 }
 
-// String returns the share of logins that had to wait, and of all logins the share that gave up.
+// String returns the share of logins that had to wait, and the share of all logins that gave up.
 func (t tally) String() string {
 	if t.gaveUp == 0 {
 		return t.percent(len(t.waits))
@@ -138,7 +140,7 @@ func (t tally) percent(n int) string {
 	return fmt.Sprintf("%.1f %%", 100*float64(n)/float64(t.logins))
 }
 
-// brief returns a wait rounded to seconds or minutes.
+// brief formats a wait, rounded to seconds or minutes.
 func brief(d time.Duration) string {
 	if d < time.Minute {
 		return fmt.Sprintf("%.0f s", d.Seconds())
@@ -146,7 +148,7 @@ func brief(d time.Duration) string {
 	return fmt.Sprintf("%.0f min", d.Minutes())
 }
 
-// number formats a number with commas between thousands. Only small numbers have a decimal.
+// number formats x with commas between thousands. Only small numbers have a decimal place.
 func number(x float64) string {
 	if x < 10 && x != float64(int(x)) {
 		return fmt.Sprintf("%.1f", x)

@@ -8,46 +8,47 @@ import (
 )
 
 const (
-	population = 1000 // each with an account
-	inOffice   = 100  // of them, behind one address
-	onIPv6     = 300  // of them, each with a /64
-	aDay       = 3    // logins of a user: one from 8 to 9, the others later
-	ofOwner    = 24   // logins a day of the owner of the account that the botnet attacks: more than others, for the statistics
+	population = 1000 // the number of users, each with an account
+	inOffice   = 100  // users behind one shared address
+	onIPv6     = 300  // users with an IPv6 /64 of their own
+	aDay       = 3    // logins per user: one between 8 and 9, the others later
+	ofOwner    = 24   // logins per day of the owner of the account that the botnet attacks: more than other users, for the statistics
 
-	fromKnown = 0.5  // share of logins from a known device
-	mistyped  = 0.08 // share of wrong passwords typed by users who know theirs
-	forgotten = 0.02 // share of logins by users who are not sure of their password
-	recalled  = 0.25 // share of right passwords typed by these
+	fromKnown = 0.5  // share of logins from known devices
+	mistyped  = 0.08 // share of passwords mistyped by users who know theirs
+	forgotten = 0.02 // share of logins by users who are unsure of their password
+	recalled  = 0.25 // share of correct passwords typed by such users
 
 	checking = 100 * time.Millisecond // from Begin to the answer
-	patience = time.Hour              // a user who would have to wait longer in total gives up
+	patience = time.Hour              // users who would have to wait longer in total give up
 )
 
-const phone = "phone" // the known device of each user
+const phone = "phone" // the known device of every user
 
 var office, abroad = netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("198.51.100.1")
 
-// group is a class of logins, by how an attack may affect them.
+// group classifies logins by how an attack may affect them.
 type group int
 
 const (
 	own          group = iota // from an unknown device, at an address of its own
-	shared                    // from an unknown device in the office
+	shared                    // from an unknown device at the office
 	known                     // from a known device
-	ownerUnknown              // the owner of the account that the botnet attacks, from an unknown device
-	ownerKnown                // from a known one
+	ownerUnknown              // by the owner of the account that the botnet attacks, from an unknown device
+	ownerKnown                // by the same owner, from a known device
 	groups
 )
 
-// tally counts the outcomes of the logins of a group.
+// tally counts the outcomes of a group's logins.
 type tally struct {
 	logins int
-	waits  []time.Duration // of users who had to wait, and got in later
+	waits  []time.Duration // of users who had to wait but got in later
 	gaveUp int
-	solved int // users who solved a challenge at least once
+	solved int // users who solved at least one challenge
 }
 
-// user has its own random source, so it does the same in each run, as far as the guard allows.
+// user has its own random source, so that it does the same in every run, as far as the guard
+// allows.
 type user struct {
 	*rand.Rand
 	*world
@@ -58,7 +59,7 @@ type user struct {
 // owner is the number of the user whose account the botnet attacks.
 const owner = population - 1
 
-// addUsers creates the users, and plans their week.
+// addUsers creates the users and plans their week.
 func (w *world) addUsers(seed uint64) {
 	for i := range population {
 		u := &user{rand.New(rand.NewPCG(seed, uint64(i))), w, i, fmt.Sprintf("user%d", i)}
@@ -80,20 +81,20 @@ func (u *user) plan(begin time.Duration) {
 	}
 }
 
-// between returns a random time in whole milliseconds, the precision of the guard.
+// between returns a random duration in whole milliseconds, which is the precision of the guard.
 func (u *user) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(u.Int64N((most-least).Milliseconds()))*time.Millisecond
 }
 
-// visit is one login, from its first attempt until it succeeds or is given up.
+// visit is a login, from its first attempt until it succeeds or the user gives up.
 type visit struct {
 	*user
 	client
 	group  group
-	sure   bool          // of the password
-	denied bool          // at least once
-	asked  bool          // asked for a solved challenge at least once
-	waited time.Duration // for denials to end, and until the user came back
+	sure   bool          // the user is sure of the password
+	denied bool          // denied at least once
+	asked  bool          // asked at least once to solve a challenge
+	waited time.Duration // for denials to end, and for the user to come back
 }
 
 func (u *user) visit(at time.Duration) {
@@ -105,7 +106,7 @@ func (u *user) visit(at time.Duration) {
 	u.after(at, v.try)
 }
 
-// address returns the user's address. An IPv6 address changes within its /64.
+// address returns the user's address. An IPv6 address varies within its /64.
 func (u *user) address() netip.Addr {
 	high, low := byte(u.number>>8), byte(u.number)
 	switch {
@@ -156,7 +157,7 @@ func (v *visit) try() {
 	})
 }
 
-// isRight reports whether the user types the right password this time.
+// isRight reports whether the user types the correct password this time.
 func (v *visit) isRight() bool {
 	if v.sure {
 		return v.Float64() >= mistyped
@@ -164,7 +165,7 @@ func (v *visit) isRight() bool {
 	return v.Float64() < recalled
 }
 
-// wait makes the user return later, or give up.
+// wait makes the user return later or give up.
 func (v *visit) wait(pause time.Duration) {
 	v.denied = true
 	if v.waited += pause; v.waited > patience {

@@ -20,13 +20,13 @@ const (
 // start is a Monday.
 var start = time.Date(2026, time.January, 5, 0, 0, 0, 0, time.UTC)
 
-// world is one run: a clock that only the events of the simulation advance, and the form, with its
-// guard if it has one.
+// world is a single run. It consists of a clock, which only the events of the simulation advance,
+// and the form, possibly with a guard.
 type world struct {
 	now   time.Duration // since start
-	end   time.Duration // of all attacks: a week, or an hour without the guard, because then all hours are the same
+	end   time.Duration // the end of all attacks: after a week or, without the guard, after an hour, because then all hours are the same
 	queue pile[event]
-	added int // events
+	added int // the number of events added so far
 	form  form
 	guard *login.Guard  // nil if there is none
 	free  login.Attempt // the answer without a guard
@@ -35,16 +35,16 @@ type world struct {
 	attackers []*attacker
 	users     []*user
 	tallies   [groups]tally
-	alarms    []time.Duration // when the alarm switched on, off, on and so on
+	alarms    []time.Duration // when the alarm switched on, off, on again, and so on
 }
 
-// form is the way in which the form is guarded.
+// form says how the login form is guarded.
 type form int
 
 const (
 	unguarded form = iota // without the guard
-	waiting               // with the guard: a denied user waits
-	solvable              // with challenges: a denied user can solve one
+	waiting               // with the guard; a denied user waits
+	solvable              // with challenges; a denied user can solve one
 	forms
 )
 
@@ -63,7 +63,7 @@ func newWorld(f form, alarm window.Limit) (w *world, err error) {
 	return w, err
 }
 
-// repeat makes the first hour a week.
+// repeat makes a week out of the first hour.
 func (w *world) repeat() {
 	for _, a := range w.attackers {
 		for hour := range hours {
@@ -75,7 +75,7 @@ func (w *world) repeat() {
 	}
 }
 
-// alarmed returns how long the alarm was on.
+// alarmed returns for how long the alarm was on.
 func (w *world) alarmed() (all time.Duration) {
 	for i, at := range w.alarms {
 		if i%2 == 0 {
@@ -90,15 +90,15 @@ func (w *world) alarmed() (all time.Duration) {
 	return all
 }
 
-// client is the origin of an attempt, with its account.
+// client is the account and the origin of an attempt.
 type client struct {
 	account string
 	address netip.Addr
 	device  string // empty if the device is not known
-	solved  bool   // it has just solved a challenge
+	solved  bool   // a challenge has just been solved
 }
 
-// begin calls the guard, as the form does.
+// begin calls the guard in the same way as the form does.
 func (w *world) begin(c client) (a *login.Attempt) {
 	var err error
 	switch ctx := context.Background(); {
@@ -117,12 +117,12 @@ func (w *world) begin(c client) (a *login.Attempt) {
 	return a
 }
 
-// succeed reports to the guard that the password was right.
+// succeed reports to the guard that the password was correct.
 func (w *world) succeed(a *login.Attempt) {
 	w.err = cmp.Or(w.err, a.Succeed(context.Background()))
 }
 
-// after calls do after a pause.
+// after calls do after the given pause.
 func (w *world) after(pause time.Duration, do func()) {
 	w.added++
 	heap.Push(&w.queue, event{w.now + pause, w.added, do})

@@ -173,8 +173,8 @@ func (a *accountState) writeBudgets(b *strings.Builder, screen output.Screen, ti
 	}
 }
 
-// gaugeWidth returns the width of a gauge in columns. It is narrower if challenged budgets are
-// shown, because they have longer names.
+// gaugeWidth returns the width of a gauge in columns. It is narrower if the guard has
+// challenges, because the names of challenged budgets need more room.
 func (a *accountState) gaugeWidth() int {
 	if a.Challenge != nil {
 		return 8

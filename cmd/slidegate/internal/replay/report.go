@@ -173,8 +173,7 @@ func deniedByMistake(events []Event) (top []Event, more int) {
 	return topBy(events, func(e Event) int { return e.Succeeded })
 }
 
-// topBy returns the events with the largest numbers, and how many further events have a number
-// above 0.
+// topBy returns the events with the largest numbers, and how many further events there are.
 func topBy(events []Event, number func(Event) int) (top []Event, more int) {
 	slices.SortFunc(events, func(a, b Event) int {
 		return cmp.Or(cmp.Compare(number(b), number(a)), cmp.Compare(b.Longest, a.Longest), cmp.Compare(a.Event, b.Event))
