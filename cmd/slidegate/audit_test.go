@@ -44,7 +44,7 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// checkForm checks that a report can be parsed, or fits a terminal.
+// checkForm checks that a report can be parsed or, if it is text, fits a terminal.
 func checkForm(t *testing.T, form []string, report string, served int64) {
 	t.Helper()
 	if len(form) == 0 {

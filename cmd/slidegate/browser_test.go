@@ -22,28 +22,28 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// screens is the directory for the pictures of TestScreens.
+// screens is the directory to which TestScreens writes its pictures.
 var screens = flag.String("screens", "", "a directory for pictures of the page, at 1280 and 390 pixels, light and dark")
 
-// holds waits until a condition in JavaScript is true.
+// holds waits until a JavaScript condition is true.
 func holds(condition string) chromedp.Action {
 	return chromedp.Poll(condition, nil, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(20*time.Second))
 }
 
-// free waits until this many units of the first limit are free.
+// free waits until the given number of units is free under the first limit.
 func free(units int) chromedp.Action {
 	return holds(fmt.Sprintf(`document.querySelector(".free").textContent.startsWith("%d free")`, units))
 }
 
-// servePage runs slidegate inspect --web with these arguments until the test ends, and returns its
-// address.
+// servePage runs slidegate inspect --web with the given arguments until the test ends. It returns
+// the address of the page.
 func servePage(t *testing.T, args ...string) string {
 	t.Helper()
 	return servePageOf(t, redistest.Addr(t), args...)
 }
 
-// TestPageLive checks that an event is denied, its bars move, and the countdown ends. The next
-// attempt is then allowed, and appears within a second.
+// TestPageLive checks that a denied event is shown as such, that its bars move, and that the
+// countdown ends. The next attempt is then allowed, and appears within a second.
 func TestPageLive(t *testing.T) {
 	t.Parallel()
 	ctx := chromium(t)
@@ -61,7 +61,7 @@ func TestPageLive(t *testing.T) {
 	do(t, ctx, holds(bars), chromedp.Evaluate(position, &before), holds(fmt.Sprintf("%s < %f - 20", position, before)))
 	do(t, ctx, holds(`/^([0-2][.][0-9] s|now)$/.test(document.getElementById("countdown").textContent)`), says("answer", "Allowed"), free(5))
 	took := time.Hour
-	for left := 4; took > time.Second && left >= 0; left-- { // the machine may stall for a moment
+	for left := 4; took > time.Second && left >= 0; left-- { // the machine may stall briefly
 		began := time.Now()
 		allow(t, l, "alice", true)
 		do(t, ctx, free(left))
@@ -77,8 +77,8 @@ func TestPageLive(t *testing.T) {
 	}
 }
 
-// TestPageOfOtherLimits checks that the page warns of limits that are stored but not named, which
-// may also deny.
+// TestPageOfOtherLimits checks that the page warns of limits that are stored but not named, because
+// they may deny too.
 func TestPageOfOtherLimits(t *testing.T) {
 	t.Parallel()
 	ctx := chromium(t)
@@ -90,8 +90,8 @@ func TestPageOfOtherLimits(t *testing.T) {
 		says("because", "999,999 units at once; other limits are stored, and may deny, too"))
 }
 
-// TestPagePace checks that the page shows the next turn of package pace, the newest one and a
-// pause, and that Reset forgets them.
+// TestPagePace checks that the page shows the next and the newest turn of package pace, and a
+// pause. It checks that Reset forgets them.
 func TestPagePace(t *testing.T) {
 	t.Parallel()
 	ctx := chromium(t)
@@ -134,8 +134,8 @@ func TestPageInflight(t *testing.T) {
 		chromedp.Click(`#confirm button[value="yes"]`, chromedp.ByQuery), says("answer", "Allowed"), says("leases", "Nobody holds a unit."))
 }
 
-// TestPageOverride checks that the page shows an override and answers by it, notices that it was ended, and
-// shows its texts as text, whatever they hold.
+// TestPageOverride checks that the page shows an override and its decision, notices when it is
+// ended, and shows its texts as plain text, whatever they contain.
 func TestPageOverride(t *testing.T) {
 	s := newService(t)
 	l, err := window.New(window.On(s.client), window.Config{Name: s.name, Limits: parsed(t, "5/1h"), Overrides: true})
@@ -165,14 +165,14 @@ func TestPageOverride(t *testing.T) {
 	do(t, ctx, says("because", "4 units at once"), holds(`document.getElementById("override").hidden`))
 }
 
-// TestPageReset checks the reset by keyboard: the page asks first, Cancel keeps the event, and
-// Reset forgets only this event.
+// TestPageReset checks a reset by keyboard: the page asks for confirmation, Cancel keeps the event,
+// and Reset forgets only this event.
 func TestPageReset(t *testing.T) {
 	t.Parallel()
 	ctx := chromium(t)
 	s := newService(t)
 	l := s.limiter(t, "1/1h")
-	name := "a\xff<b>" // not UTF-8
+	name := "a\xff<b>" // not valid UTF-8
 	allow(t, l, name, true)
 	allow(t, l, "other", true)
 	url := servePage(t, "--allow-reset", "--limit", "1/1h", s.name, name)
@@ -194,14 +194,14 @@ func TestPageReset(t *testing.T) {
 }
 
 // TestPageResetUncertain checks that if Redis hangs during a reset, the page says that the event
-// may be forgotten later.
+// may still be forgotten later.
 func TestPageResetUncertain(t *testing.T) {
 	t.Parallel()
 	ctx := chromium(t)
 	server := redistest.Start(t)
 	s := &service{name: "login", client: server.NewClient(t, nil)}
 	allow(t, s.limiter(t, "1/1h"), "alice", true)
-	// The browser logs the status of the answer as an error, although the page handles it.
+	// The browser logs the status of the response as an error, although the page handles it.
 	do(t, ctx, log.Disable(), visit(servePageOf(t, server.Addr(), "--allow-reset", "--limit", "1/1h", s.name, "alice")), says("answer", "Denied"))
 	server.Pause(t)
 	defer server.Resume(t)
@@ -209,7 +209,8 @@ func TestPageResetUncertain(t *testing.T) {
 		says("failed", "Perhaps not everything is forgotten: --redis "))
 }
 
-// TestPageHostile checks that an event with markup is shown as text, and runs nothing.
+// TestPageHostile checks that an event that contains markup is shown as text, and that no script in
+// it runs.
 func TestPageHostile(t *testing.T) {
 	t.Parallel()
 	ctx := chromium(t)
@@ -248,8 +249,8 @@ func TestPageAccount(t *testing.T) {
 	do(t, ctx, says("shown", "192.0.2.31 alice"), says("answer", "Denied"), says("because", "by 5/1m"))
 }
 
-// TestPageChallenged checks that the page shows the budgets of attempts with a challenge, and
-// whether one would help. The verdict is about attempts without one.
+// TestPageChallenged checks that the page shows the budgets of challenged attempts, and whether a
+// challenge would help. The verdict concerns attempts without a challenge.
 func TestPageChallenged(t *testing.T) {
 	t.Parallel()
 	ctx := chromium(t)
@@ -266,8 +267,8 @@ func TestPageChallenged(t *testing.T) {
 		says("answer", "Allowed"), says("because", "denied after 5 more failures"))
 }
 
-// TestPageHostileAccount checks that an account that is not UTF-8, or reverses the direction of the
-// text, is shown as text, and that its budgets link to its events.
+// TestPageHostileAccount checks that an account that is not valid UTF-8, or that reverses the
+// direction of text, is shown as plain text. Its budgets must link to its events.
 func TestPageHostileAccount(t *testing.T) {
 	t.Parallel()
 	ctx := chromium(t)
@@ -280,8 +281,8 @@ func TestPageHostileAccount(t *testing.T) {
 	do(t, ctx, says("shown", `"192.0.2.31 a\xff\u202e<b>"`), says("answer", "Denied"), says("because", "by 5/1m"))
 }
 
-// TestPageWithoutRedis checks that the page says when Redis hangs or is gone, and recovers by
-// itself.
+// TestPageWithoutRedis checks that the page reports when Redis hangs or is down, and that it
+// recovers on its own.
 func TestPageWithoutRedis(t *testing.T) {
 	t.Parallel()
 	ctx := chromium(t)
@@ -327,7 +328,7 @@ func TestPageOfProxy(t *testing.T) {
 	do(t, ctx, free(1))
 }
 
-// TestScreens takes the pictures of the documentation: go test ./cmd/slidegate -run Screens
+// TestScreens takes the pictures for the documentation: go test ./cmd/slidegate -run Screens
 // -screens DIR.
 func TestScreens(t *testing.T) {
 	if *screens == "" {
@@ -393,7 +394,7 @@ func busyProxy(t *testing.T) string {
 	return p.admin
 }
 
-// statusOf returns the status of the answer to a request.
+// statusOf returns the status of the response to a request.
 func statusOf(t *testing.T, r *http.Request) int {
 	t.Helper()
 	res, err := http.DefaultClient.Do(r)

@@ -17,33 +17,33 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// completions are what a user types before the tab key, after slidegate, and what stands there
-// afterwards. The directory has one file, log.svg.
+// completions lists what a user types after "slidegate" before pressing the tab key, and what the
+// line contains afterwards. The directory contains one file, log.svg.
 var completions = [][2]string{
 	{"rep", "replay"},
 	{"replay --sug", "replay --suggest"},
 	{"replay --picture l", "replay --picture log.svg"},
 	{"replay --picture=l", "replay --picture=log.svg"},
 	{"replay --json l", "replay --json log.svg"},
-	{"replay --limit l", "replay --limit l"}, // its value is not a file
-	{"inspect l", "inspect l"},               // its argument is not a file
-	{"proxy --sug", "proxy --sug"},           // the flag of another command
-	{"reset proxy --y", "reset proxy --yes"}, // its argument is not a command
+	{"replay --limit l", "replay --limit l"}, // the flag's value is not a file
+	{"inspect l", "inspect l"},               // the argument is not a file
+	{"proxy --sug", "proxy --sug"},           // the flag belongs to another command
+	{"reset proxy --y", "reset proxy --yes"}, // the argument is not a command
 	{"completion z", "completion zsh"},
 	{"help au", "help audit"},
 }
 
-// TestCompletionInBash types into bash with the script loaded.
+// TestCompletionInBash types into a bash that has loaded the script.
 func TestCompletionInBash(t *testing.T) {
 	typed(t, "bash", "", "--rcfile", "setup", "-i")
 }
 
-// TestCompletionInZsh types into zsh with the script loaded.
+// TestCompletionInZsh types into a zsh that has loaded the script.
 func TestCompletionInZsh(t *testing.T) {
 	typed(t, "zsh", "autoload -U compinit && compinit -D\n", "-d", "-i")
 }
 
-// TestCompletionInFish asks fish, with the script loaded, for what it would complete.
+// TestCompletionInFish asks a fish that has loaded the script what it would complete.
 func TestCompletionInFish(t *testing.T) {
 	fish := shell(t, "fish", "")
 	for _, c := range completions {
@@ -63,8 +63,8 @@ func TestCompletionInFish(t *testing.T) {
 	}
 }
 
-// typed types each line and the tab key into a shell that runs on a terminal, and compares the
-// arguments that slidegate would get.
+// typed types each line and the tab key into a shell on a terminal. It compares the arguments that
+// slidegate would receive.
 func typed(t *testing.T, name, setup string, args ...string) {
 	path := shell(t, name, setup+". ./script\nPS1= PS2=\nslidegate() { printf '\\n=%s=\\n' \"$*\"; }\n")
 	cmd := exec.Command(path, args...)
@@ -79,7 +79,7 @@ func typed(t *testing.T, name, setup string, args ...string) {
 		_, _ = io.WriteString(terminal, "slidegate "+c[0]+"\t\n")
 	}
 	_, _ = io.WriteString(terminal, "exit\n")
-	screen, _ := io.ReadAll(terminal) // on Linux, a terminal ends with an error
+	screen, _ := io.ReadAll(terminal) // on Linux, reading a terminal ends with an error
 	_ = cmd.Wait()
 	got := regexp.MustCompile(`(?m)^=(.*)=\r?$`).FindAllStringSubmatch(string(screen), -1)
 	if len(got) != len(completions) {
@@ -92,8 +92,8 @@ func typed(t *testing.T, name, setup string, args ...string) {
 	}
 }
 
-// shell returns the path of a shell. It changes to a directory with the script for it, a file
-// log.svg, and the commands of setup in files that the shell reads at its start.
+// shell returns the path of a shell. It changes to a directory that contains the shell's completion
+// script, a file log.svg, and startup files with the commands in setup.
 func shell(t *testing.T, name, setup string) string {
 	t.Helper()
 	path := redistest.Program(t, name, name)

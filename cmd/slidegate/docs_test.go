@@ -7,16 +7,16 @@ import (
 	"testing"
 )
 
-// aboutSample is the heading of what docs/replay.md says of the built-in sample.
+// aboutSample is the heading of the section in docs/replay.md that covers the built-in sample.
 const aboutSample = "## The built-in sample"
 
-// TestSamplePage runs the command that docs/replay.md shows with its output on the built-in sample.
+// TestSamplePage runs the command on the built-in sample that docs/replay.md shows with its output.
 func TestSamplePage(t *testing.T) {
 	_, section, _ := strings.Cut(text(t, "../../docs/replay.md"), aboutSample)
 	checkShown(t, section, 1)
 }
 
-// TestDocs runs the commands that docs/replay.md shows with their output on a public log.
+// TestDocs runs the commands on a public log that docs/replay.md shows with their output.
 func TestDocs(t *testing.T) {
 	log := openSSH(t)
 	page, _, _ := strings.Cut(text(t, "../../docs/replay.md"), aboutSample)
@@ -34,7 +34,7 @@ func TestDocs(t *testing.T) {
 }
 
 // checkShown runs the commands in the text of a page, and compares their output with the lines
-// below them. A line ... matches any lines.
+// below them. A line "..." matches any number of lines.
 func checkShown(t *testing.T, page string, commands int) {
 	t.Helper()
 	page = strings.ReplaceAll(page, "go run ./cmd/slidegate replay", "slidegate replay")
@@ -52,7 +52,7 @@ func checkShown(t *testing.T, page string, commands int) {
 	}
 }
 
-// indented returns the lines of a block, up to the first that is not indented.
+// indented returns the lines at the start of page, up to the first line that is not indented.
 func indented(page string) (lines []string) {
 	for line := range strings.Lines(page) {
 		text, ok := strings.CutPrefix(line, "    ")
@@ -66,10 +66,10 @@ func indented(page string) (lines []string) {
 	return lines
 }
 
-// checkLines checks that the output has these lines, in this order.
+// checkLines checks that the output contains the given lines, in that order.
 func checkLines(t *testing.T, args string, want []string, output string) {
 	t.Helper()
-	next := true // the line must follow immediately
+	next := true // whether the line must follow immediately
 	for _, line := range want {
 		if line == "..." {
 			next = false
@@ -84,7 +84,7 @@ func checkLines(t *testing.T, args string, want []string, output string) {
 	}
 }
 
-// cutTrimmed splits the output at a line, whatever its indent.
+// cutTrimmed splits output at a line, whose indentation may differ.
 func cutTrimmed(output, line string) (before, after string, found bool) {
 	for rest := output; rest != ""; {
 		var text string
@@ -97,8 +97,8 @@ func cutTrimmed(output, line string) (before, after string, found bool) {
 	return output, "", false
 }
 
-// TestPictureOfReadme compares the chart of the README with the program. To draw it again: go test
-// ./cmd/slidegate -update.
+// TestPictureOfReadme compares the README's chart with what the program draws. To redraw it: go
+// test ./cmd/slidegate -update.
 func TestPictureOfReadme(t *testing.T) {
 	drawn := filepath.Join(t.TempDir(), "sample.svg")
 	if _, stderr, status := command(t.Context(), "replay", "--picture", drawn); status != 0 {
@@ -107,8 +107,8 @@ func TestPictureOfReadme(t *testing.T) {
 	checkDrawn(t, "../../docs/sample.svg", drawn)
 }
 
-// checkDrawn checks that a chart of the documentation says the same as the one just drawn, or
-// replaces it with -update.
+// checkDrawn checks that a chart in the documentation contains the same texts as the chart just
+// drawn. With -update, it replaces the former.
 func checkDrawn(t *testing.T, file, drawn string) {
 	t.Helper()
 	if *update {

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestPicture checks that the chart is written in the format of its name, and named in the report.
+// TestPicture checks that the chart is written in the format that its name implies, and that the
+// report names it.
 func TestPicture(t *testing.T) {
 	for want, args := range map[string][]string{
 		": 124 of 280":     {"--limit", "5/1h"},
@@ -25,7 +26,7 @@ func TestPicture(t *testing.T) {
 	}
 }
 
-// TestLoginPicture checks that the chart of --login shows the same denials of each budget as the
+// TestLoginPicture checks that the chart of --login shows the same denials per budget as the
 // report.
 func TestLoginPicture(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "logins.svg")
@@ -43,8 +44,8 @@ func TestLoginPicture(t *testing.T) {
 	}
 }
 
-// TestNoPictureAfterAnError checks that after an error an older picture is unchanged, and no new
-// one appears.
+// TestNoPictureAfterAnError checks that after an error an existing picture is unchanged and no new
+// one is created.
 func TestNoPictureAfterAnError(t *testing.T) {
 	old, fresh, link := older(t, "old.svg", "<svg>old"), filepath.Join(t.TempDir(), "fresh.svg"), filepath.Join(t.TempDir(), "link.svg")
 	if err := os.Symlink(filepath.Join(t.TempDir(), "nowhere"), link); err != nil {
@@ -66,7 +67,7 @@ func TestNoPictureAfterAnError(t *testing.T) {
 	}
 }
 
-// TestPictureReplacesNoLog checks that the picture never replaces a log whose name was given by
+// TestPictureReplacesNoLog checks that a picture never replaces a log whose name was given by
 // mistake.
 func TestPictureReplacesNoLog(t *testing.T) {
 	log := older(t, "log.svg", "1,alice\n")

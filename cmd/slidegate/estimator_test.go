@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// exactLevel is a model of ar1 for one event and limit: the sum of all allowed units, each decayed
-// since. It shares no code with the program.
+// exactLevel models ar1 for one event and one limit: the sum of all allowed units, each decayed
+// since it was allowed. It shares no code with the program.
 type exactLevel struct {
 	max     float64
 	per     time.Duration
@@ -27,7 +27,7 @@ func (l *exactLevel) at(t time.Time) (x float64) {
 	return x
 }
 
-// fits reports whether one more unit fits, or in how many ms it will.
+// fits reports whether another unit fits now or, if not, in how many ms it will.
 func (l *exactLevel) fits(t time.Time) (fits bool, wait int64) {
 	room := 1/(1-math.Exp(-1/l.max)) - 1
 	x := l.at(t)
@@ -41,8 +41,8 @@ func (l *exactLevel) add(t time.Time) {
 	l.allowed = append(l.allowed, t)
 }
 
-// decideExactly replays moments on the model. It returns the allowed units, the denials of each
-// limit, and the longest wait.
+// decideExactly replays moments on the model. It returns the number of allowed units, the denials
+// by each limit, and the longest wait.
 func decideExactly(moments []moment, limits map[string]exactLevel) (allowed int, deniedBy map[string]int, longest int64) {
 	levels := map[string]*exactLevel{}
 	deniedBy = map[string]int{}
@@ -69,8 +69,8 @@ func decideExactly(moments []moment, limits map[string]exactLevel) (allowed int,
 	return allowed, deniedBy, longest
 }
 
-// TestEstimatorAR1 compares a replay by levels with the model, in memory, on a server and on a
-// cluster, and checks that no key is left there.
+// TestEstimatorAR1 compares a replay by levels with the model: in memory, on a server and on a
+// cluster. It also checks that no keys are left behind.
 func TestEstimatorAR1(t *testing.T) {
 	moments := history(2000)
 	var log strings.Builder
@@ -91,7 +91,7 @@ func TestEstimatorAR1(t *testing.T) {
 	}
 }
 
-// TestEstimatorIsReported checks that the report, the chart and the errors about flags name the
+// TestEstimatorIsReported checks that the report, the chart, and errors about flags name the
 // estimator.
 func TestEstimatorIsReported(t *testing.T) {
 	file := t.TempDir() + "/levels.svg"
@@ -113,8 +113,8 @@ func TestEstimatorIsReported(t *testing.T) {
 	}
 }
 
-// TestNeedlessLimit checks that a limit that denies nothing beyond another is reported, and no
-// other limit.
+// TestNeedlessLimit checks that exactly those limits are reported that deny nothing that another
+// limit does not.
 func TestNeedlessLimit(t *testing.T) {
 	for limits, want := range map[string]string{
 		"100/1m,5/1h":       "\n100/1m@1s denies nothing beyond 5/1h, which allows no more in a longer time; leave it out.\n",
@@ -122,7 +122,7 @@ func TestNeedlessLimit(t *testing.T) {
 		"3/1m,5/1h,4/1d":    "\n5/1h denies nothing beyond 4/1d, which allows no more in a longer time; leave it out.\n",
 		"4/1m,5/1h":         "",
 		"1/5s,5/1h,20/1d":   "",
-		"100/60m,100/60m1s": "", // the first counts up to a minute late
+		"100/60m,100/60m1s": "", // the first counts for up to a minute longer
 	} {
 		for _, how := range []string{"window", "ar1"} {
 			want := want

@@ -14,9 +14,9 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// TestEveryFormatIsDecidedExactly checks that the same history in every format, plain and
-// compressed, gives the counts of the model in memory. On a server and on a cluster, one format
-// gives them.
+// TestEveryFormatIsDecidedExactly checks that the same history gives the model's counts in every
+// format, plain and compressed, when replayed in memory. For one format, it checks this on a server
+// and on a cluster too.
 func TestEveryFormatIsDecidedExactly(t *testing.T) {
 	moments := history(redistest.UnlessShort(1500, 150))
 	decided := func() *exactLog {
@@ -55,7 +55,8 @@ func TestEveryFormatIsDecidedExactly(t *testing.T) {
 	checkForgotten(t, "")
 }
 
-// TestCompareIsManyReplays checks that each set of --compare has the same outcome as alone.
+// TestCompareIsManyReplays checks that each set given with --compare has the same outcome as when
+// it is replayed alone.
 func TestCompareIsManyReplays(t *testing.T) {
 	var log strings.Builder
 	for _, m := range history(redistest.UnlessShort(2000, 500)) {
@@ -75,7 +76,7 @@ func TestCompareIsManyReplays(t *testing.T) {
 	}
 }
 
-// asJSON returns a value as the program prints it.
+// asJSON returns v as the program prints it.
 func asJSON(t *testing.T, v any) string {
 	t.Helper()
 	var b strings.Builder
@@ -85,8 +86,8 @@ func asJSON(t *testing.T, v any) string {
 	return b.String()
 }
 
-// TestSort checks that with --sort a log in any order has the outcome of the log in order, and no
-// attempt out of order.
+// TestSort checks that with --sort a shuffled log has the same outcome as the ordered log, and that
+// no attempt is out of order.
 func TestSort(t *testing.T) {
 	moments := history(2000)
 	rand.New(rand.NewPCG(5, 6)).Shuffle(len(moments), func(i, j int) { moments[i], moments[j] = moments[j], moments[i] })

@@ -13,7 +13,7 @@ import (
 	"github.com/slidegate/slidegate/login"
 )
 
-// TestInspectLoginGolden compares the text about an account and the exit status with golden files.
+// TestInspectLoginGolden compares the text for an account, and the exit status, with golden files.
 func TestInspectLoginGolden(t *testing.T) {
 	g := newGuardedService(t)
 	g.fail(t, "alice", "192.0.2.31", append(seconds(30*m, 5), seconds(20*m, 5)...)...)
@@ -33,7 +33,7 @@ func TestInspectLoginGolden(t *testing.T) {
 }
 
 // TestInspectChallengedGolden does the same for a service with challenges. The verdict and the exit
-// status are about attempts without a challenge.
+// status concern attempts without a challenge.
 func TestInspectChallengedGolden(t *testing.T) {
 	g := newGuardedService(t)
 	g.failBoth(t, "alice", "192.0.2.31", append(seconds(30*m, 5), seconds(20*m, 5)...), seconds(10*m, 3))
@@ -53,8 +53,9 @@ func TestInspectChallengedGolden(t *testing.T) {
 	}
 }
 
-// TestInspectChallengedAsGuard checks that --json gives the same answer about a challenge as the
-// guard, and that the resets in the text end the denials of both.
+// TestInspectChallengedAsGuard checks that --json agrees with the guard on whether a challenge
+// would help, and that the reset commands in the text end the denials of attempts with and without
+// a challenge.
 func TestInspectChallengedAsGuard(t *testing.T) {
 	g := newGuardedService(t)
 	for n := range 6 {
@@ -85,7 +86,7 @@ func TestInspectChallengedAsGuard(t *testing.T) {
 	}
 }
 
-// TestInspectChallengedTotal checks that the total also denies attempts with a challenge.
+// TestInspectChallengedTotal checks that the total budget also denies challenged attempts.
 func TestInspectChallengedTotal(t *testing.T) {
 	g := newGuardedService(t)
 	for range 5 {
@@ -101,7 +102,8 @@ func TestInspectChallengedTotal(t *testing.T) {
 	}
 }
 
-// TestInspectLoginJSON checks that --json gives the same answer as the guard, and until when.
+// TestInspectLoginJSON checks that --json agrees with the guard on whether an attempt is denied,
+// and until when.
 func TestInspectLoginJSON(t *testing.T) {
 	g := newGuardedService(t)
 	g.fail(t, "b {}%\xff 'b", "192.0.2.31", seconds(20*time.Second, 5)...)
@@ -132,8 +134,8 @@ func TestInspectLoginJSON(t *testing.T) {
 	}
 }
 
-// TestInspectLoginOnlyLooks checks that nothing is written, and that the command in the text resets
-// an account.
+// TestInspectLoginOnlyLooks checks that nothing is written, and that the command shown in the text
+// resets an account.
 func TestInspectLoginOnlyLooks(t *testing.T) {
 	g := newGuardedService(t)
 	g.fail(t, "o'hara", "2001:db8::1", seconds(20*time.Second, 5)...)
@@ -151,7 +153,7 @@ func TestInspectLoginOnlyLooks(t *testing.T) {
 	g.inspect(t, 0, "", "o'hara", "2001:db8::ffff")
 }
 
-// TestInspectLoginAddress checks that an address is shown as the guard counts it.
+// TestInspectLoginAddress checks that an address is shown in the form in which the guard counts it.
 func TestInspectLoginAddress(t *testing.T) {
 	g := newGuardedService(t)
 	g.fail(t, "alice", "192.0.2.31", seconds(20*time.Second, 5)...)
@@ -162,7 +164,7 @@ func TestInspectLoginAddress(t *testing.T) {
 	}
 }
 
-// TestInspectStatus checks that the exit status of an event agrees with its text.
+// TestInspectStatus checks that the exit status for an event agrees with the text.
 func TestInspectStatus(t *testing.T) {
 	s := newService(t)
 	s.count(t, "2/1h", "full", 2, 30*m)

@@ -43,12 +43,12 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// browsers holds a place for each browser that runs. More at a time would not be faster.
+// browsers limits how many browsers run at the same time. More would not be faster.
 var browsers = make(chan struct{}, 3)
 
-// chromium starts a browser, which ends with the test. Errors of scripts and violations of the
-// content policy fail the test. It waits for a place, so a test calls it before any attempt that
-// may expire.
+// chromium starts a browser that runs until the test ends. Script errors and violations of the
+// content security policy fail the test. chromium may have to wait until another browser ends, so
+// call it before any attempt that can expire.
 func chromium(t *testing.T) context.Context {
 	t.Helper()
 	if testing.Short() {
@@ -57,12 +57,12 @@ func chromium(t *testing.T) context.Context {
 	path := redistest.Program(t, "chromium", "chromium", "chromium-browser", "google-chrome")
 	browsers <- struct{}{}
 	t.Cleanup(func() { <-browsers })
-	dir := profile(t) // also for temporary files, which a killed browser leaves
+	dir := profile(t) // also used for temporary files, which a killed browser leaves behind
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
 		chromedp.UserDataDir(dir), chromedp.Env("TMPDIR="+dir), chromedp.WSURLReadTimeout(time.Minute))
 	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(cancel)
-	quiet := func(string, ...any) {} // this version of Chromium has events that chromedp does not know
+	quiet := func(string, ...any) {} // this version of Chromium sends events that chromedp does not know
 	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithErrorf(quiet), chromedp.WithLogf(quiet))
 	t.Cleanup(cancel)
 	chromedp.ListenTarget(ctx, func(event any) {
@@ -75,7 +75,7 @@ func chromium(t *testing.T) context.Context {
 			}
 		}
 	})
-	late := time.AfterFunc(time.Minute, cancel) // a browser ends with the context that starts it
+	late := time.AfterFunc(time.Minute, cancel) // a browser ends with the context in which it was started
 	defer late.Stop()
 	if err := chromedp.Run(ctx); err != nil {
 		t.Fatal(err)
@@ -83,19 +83,20 @@ func chromium(t *testing.T) context.Context {
 	return ctx
 }
 
-// aMinute returns a context that ends with the test, or after a minute. A wait that hangs then
-// names itself, even on a busy machine.
+// aMinute returns a context that is done when the test ends, or after a minute. A wait that hangs
+// then fails by name, even on a busy machine.
 func aMinute(tb testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
 	tb.Cleanup(cancel)
 	return ctx
 }
 
-// networkChanged is in errors of a browser whose machine got or lost a network, as it does whenever
-// a container starts or stops. Chromium then drops its connections, even those to this machine.
+// networkChanged is part of a browser's error when the machine gains or loses a network, which
+// happens whenever a container starts or stops. Chromium then drops its connections, even those to
+// this machine.
 const networkChanged = "net::ERR_NETWORK_CHANGED"
 
-// visit loads a page, and loads it again if the network changed meanwhile.
+// visit loads a page. If the network changes meanwhile, it loads the page again.
 func visit(url string) chromedp.Action {
 	return chromedp.ActionFunc(func(ctx context.Context) error {
 		for {
@@ -107,7 +108,8 @@ func visit(url string) chromedp.Action {
 	})
 }
 
-// loadOnce loads a page, and reports whether a part of it is missing because the network changed.
+// loadOnce loads a page. It reports whether a part of the page is missing because the network
+// changed.
 func loadOnce(ctx context.Context, url string) (changed bool, err error) {
 	var dropped atomic.Bool
 	loading, loaded := context.WithCancel(ctx)
@@ -121,7 +123,7 @@ func loadOnce(ctx context.Context, url string) (changed bool, err error) {
 	return dropped.Load() || strings.Contains(fmt.Sprint(err), networkChanged), err
 }
 
-// do runs actions in a browser, for a minute at most.
+// do runs actions in a browser for at most a minute.
 func do(t *testing.T, ctx context.Context, actions ...chromedp.Action) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -131,7 +133,7 @@ func do(t *testing.T, ctx context.Context, actions ...chromedp.Action) {
 	}
 }
 
-// follow clicks a link, and waits for its page, for a minute at most.
+// follow clicks a link, and waits for its page for at most a minute.
 func follow(t *testing.T, ctx context.Context, link string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -141,14 +143,15 @@ func follow(t *testing.T, ctx context.Context, link string) {
 	}
 }
 
-// servePageOf does the same with another Redis.
+// servePageOf is like servePage, but uses another Redis.
 func servePageOf(t *testing.T, redis string, args ...string) string {
 	t.Helper()
 	url, _ := runPage(t, append([]string{"inspect", "--web", "127.0.0.1:0", "--redis", redis}, args...)...)
 	return url
 }
 
-// runPage runs slidegate until the test ends. It returns the address of its page, and its output.
+// runPage runs slidegate until the test ends. It returns the address of the page, and slidegate's
+// output.
 func runPage(t *testing.T, args ...string) (url string, out *served) {
 	t.Helper()
 	out = &served{url: make(chan string, 1)}
@@ -169,14 +172,14 @@ func runPage(t *testing.T, args ...string) (url string, out *served) {
 	case url := <-found:
 		return url, out
 	case <-ended:
-		t.FailNow() // the cleanup reports why
+		t.FailNow() // the cleanup reports the reason
 	case <-aMinute(t).Done():
 		t.Fatal("no page within a minute")
 	}
 	return "", nil
 }
 
-// limiter returns the service's limiter, on the clock of Redis.
+// limiter returns the service's limiter, using the Redis clock.
 func (s *service) limiter(t *testing.T, limits string) *window.Limiter {
 	t.Helper()
 	l, err := window.New(window.On(s.client), window.Config{Name: s.name, Limits: parsed(t, limits), Secret: s.secret, Timeout: time.Minute})
@@ -186,7 +189,7 @@ func (s *service) limiter(t *testing.T, limits string) *window.Limiter {
 	return l
 }
 
-// allow makes one attempt, and checks whether it is allowed.
+// allow makes an attempt, and checks whether it is allowed as wanted.
 func allow(t *testing.T, l *window.Limiter, event string, want bool) {
 	t.Helper()
 	if d, err := l.Allow(t.Context(), event); err != nil || d.Allowed != want {
@@ -194,7 +197,7 @@ func allow(t *testing.T, l *window.Limiter, event string, want bool) {
 	}
 }
 
-// failNow fails this many times, by the clock of this machine.
+// failNow makes the given number of failed attempts, by this machine's clock.
 func (g *guardedService) failNow(t *testing.T, account, ip string, times int) {
 	t.Helper()
 	for range times {
@@ -205,7 +208,7 @@ func (g *guardedService) failNow(t *testing.T, account, ip string, times int) {
 	}
 }
 
-// past counts single units at these times before now.
+// past counts single units, each the given duration before now.
 func (s *service) past(t *testing.T, limits, event string, now time.Time, ago ...time.Duration) {
 	t.Helper()
 	var at time.Time
@@ -221,7 +224,7 @@ func (s *service) past(t *testing.T, limits, event string, now time.Time, ago ..
 	}
 }
 
-// pastFailures adds the failures of several users.
+// pastFailures makes failed attempts for several users.
 func (g *guardedService) pastFailures(t *testing.T, now time.Time) {
 	t.Helper()
 	for _, ago := range []time.Duration{26 * h, 25 * h, 7 * h, 55 * m, 54 * m, 53 * m, 38 * m, 37 * m, 25 * m, 24 * m, 23 * m, 12 * m, 11 * m} {
@@ -232,8 +235,8 @@ func (g *guardedService) pastFailures(t *testing.T, now time.Time) {
 	}
 }
 
-// openSSH returns the file of a public log of a real attack, from Loghub. It is not part of this
-// repository. Without it, the test is skipped.
+// openSSH returns the file of Loghub's public log of a real attack. The file is not part of this
+// repository. If it is missing, the test is skipped.
 func openSSH(tb testing.TB) string {
 	tb.Helper()
 	directory := os.Getenv("SLIDEGATE_DATA")
@@ -250,7 +253,7 @@ func openSSH(tb testing.TB) string {
 	return file
 }
 
-// checkSVG fails the test if a chart is not well-formed, or does not contain a text.
+// checkSVG fails the test if a chart is not well-formed, or does not contain the wanted text.
 func checkSVG(t *testing.T, svg, want string) {
 	t.Helper()
 	if got := textsOf(t, svg); !strings.Contains(got, want) {
@@ -258,7 +261,7 @@ func checkSVG(t *testing.T, svg, want string) {
 	}
 }
 
-// textsOf returns the texts of a chart. It fails the test if the chart is not well-formed.
+// textsOf returns the texts in a chart. It fails the test if the chart is not well-formed.
 func textsOf(t *testing.T, svg string) string {
 	t.Helper()
 	var texts strings.Builder
@@ -276,7 +279,7 @@ func textsOf(t *testing.T, svg string) string {
 	}
 }
 
-// text returns the content of a file.
+// text returns the contents of a file.
 func text(t *testing.T, file string) string {
 	t.Helper()
 	b, err := os.ReadFile(file)
@@ -286,7 +289,7 @@ func text(t *testing.T, file string) string {
 	return string(b)
 }
 
-// picturesIn returns a directory with the name of a picture.
+// picturesIn returns a directory whose name looks like that of a picture.
 func picturesIn(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "pictures.svg")
@@ -296,7 +299,7 @@ func picturesIn(t *testing.T) string {
 	return dir
 }
 
-// older creates a file with this name and content.
+// older creates a file with the given name and content.
 func older(t *testing.T, name, content string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name)
@@ -306,14 +309,14 @@ func older(t *testing.T, name, content string) string {
 	return file
 }
 
-// A moment is one attempt of a history that every format can express.
+// A moment is an attempt in a history that all formats can express.
 type moment struct {
 	at      time.Time
 	address string
 }
 
-// history returns a made-up history, at whole seconds and in order. Some addresses keep retrying,
-// some do not.
+// history returns an invented history in chronological order, with times in whole seconds. Some
+// addresses keep retrying, others do not.
 func history(n int) (all []moment) {
 	r := rand.New(rand.NewPCG(3, 4))
 	at := time.Date(2025, time.December, 31, 22, 50, 0, 0, time.UTC)
@@ -324,7 +327,7 @@ func history(n int) (all []moment) {
 	return all
 }
 
-// formats write a moment as one line each.
+// formats maps the name of each format to a function that writes a moment as a line.
 var formats = map[string]func(moment) string{
 	"syslog": func(m moment) string {
 		return m.at.Format(time.Stamp) + " bastion sshd[7]: Failed password for root from " + m.address + " port 4022 ssh2"
@@ -380,14 +383,13 @@ var formats = map[string]func(moment) string{
 	"columns": func(m moment) string { return fmt.Sprintf("%d.250,%s", m.at.Unix(), m.address) },
 }
 
-// headers are the first lines of formats with a header, and formatFlags the flags that some formats
-// need.
+// headers maps formats to their header lines. formatFlags maps formats to the flags that they need.
 var (
 	headers     = map[string]string{"csv": "timestamp,user,ip,status\n"}
 	formatFlags = map[string][]string{"python": {"--by", "login of (\\S+)"}}
 )
 
-// guardedService is a service with a login guard. Its attempts fail at given times before the
+// guardedService is a service with a login guard. Attempts on it fail at given times before the
 // afternoon.
 type guardedService struct {
 	*service
@@ -396,13 +398,13 @@ type guardedService struct {
 	*login.Guard
 }
 
-// newGuardedService returns a guarded service with its own name.
+// newGuardedService returns a guarded service with a name of its own.
 func newGuardedService(t *testing.T) *guardedService {
 	t.Helper()
 	return guard(t, newService(t))
 }
 
-// guard adds a login guard with the name of the service.
+// guard adds a login guard, named like the service.
 func guard(t *testing.T, s *service) *guardedService {
 	t.Helper()
 	g := &guardedService{service: s}
@@ -415,7 +417,7 @@ func guard(t *testing.T, s *service) *guardedService {
 	return g
 }
 
-// fail makes failed attempts, at these times before the afternoon.
+// fail makes failed attempts at the given times before the afternoon.
 func (g *guardedService) fail(t *testing.T, account, ip string, ago ...time.Duration) {
 	t.Helper()
 	for _, a := range ago {
@@ -426,7 +428,8 @@ func (g *guardedService) fail(t *testing.T, account, ip string, ago ...time.Dura
 	}
 }
 
-// challenged returns the guard of a service with challenges, at a time before the afternoon.
+// challenged returns the guard of a service with challenges, at the given time before the
+// afternoon.
 func (g *guardedService) challenged(t *testing.T, ago time.Duration) *login.Guard {
 	t.Helper()
 	then := func() time.Time { return afternoon.Add(-ago) }
@@ -437,7 +440,7 @@ func (g *guardedService) challenged(t *testing.T, ago time.Duration) *login.Guar
 	return c
 }
 
-// failBoth fails without challenges, and later with challenges.
+// failBoth makes failed attempts without a challenge, and then some with a challenge.
 func (g *guardedService) failBoth(t *testing.T, account, ip string, without, with []time.Duration) {
 	t.Helper()
 	address := netip.MustParseAddr(ip)
@@ -464,7 +467,7 @@ func (g *guardedService) inspect(t *testing.T, want int, flags string, args ...s
 	return onDefault(t, g.name, stdout)
 }
 
-// seconds returns n moments, a second apart.
+// seconds returns n points in time, one second apart.
 func seconds(from time.Duration, n int) (all []time.Duration) {
 	for i := range n {
 		all = append(all, from-time.Duration(i)*time.Second)
@@ -472,23 +475,24 @@ func seconds(from time.Duration, n int) (all []time.Duration) {
 	return all
 }
 
-// afternoon is the time at which the tests inspect.
+// afternoon is the time at which the tests run inspect.
 var afternoon = time.Date(2025, 3, 4, 14, 0, 0, 0, time.UTC)
 
-// service is a service that counts events, on the shared server unless the client is another.
+// service is a service that counts events. It uses the shared server, unless its client is for
+// another.
 type service struct {
 	name   string
 	client rueidis.Client
 	secret []byte
 }
 
-// newService returns a service with its own name, on the shared server.
+// newService returns a service with a name of its own on the shared server.
 func newService(t *testing.T) *service {
 	t.Helper()
 	return &service{name: redistest.Key(t), client: redistest.Client(t)}
 }
 
-// count counts units under limits, at these times before the afternoon.
+// count counts units under the given limits, at the given times before the afternoon.
 func (s *service) count(t *testing.T, limits, event string, units int64, ago ...time.Duration) {
 	t.Helper()
 	var now time.Time
@@ -496,7 +500,7 @@ func (s *service) count(t *testing.T, limits, event string, units int64, ago ...
 	s.allow(t, l, err, event, units, &now, ago)
 }
 
-// raise does the same by levels.
+// raise is like count, but uses ar1 levels.
 func (s *service) raise(t *testing.T, limits, event string, units int64, ago ...time.Duration) {
 	t.Helper()
 	var now time.Time
@@ -504,8 +508,8 @@ func (s *service) raise(t *testing.T, limits, event string, units int64, ago ...
 	s.allow(t, l, err, event, units, &now, ago)
 }
 
-// book books turns of one unit of package pace, and returns the limiter at the time of the last
-// booking.
+// book books single-unit turns of package pace. It returns the limiter, whose clock shows the time
+// of the last booking.
 func (s *service) book(t *testing.T, limits, event string, ago ...time.Duration) *pace.Limiter {
 	t.Helper()
 	var now time.Time
@@ -557,14 +561,14 @@ const (
 	h = time.Hour
 )
 
-// onDefault returns an output as it would be for a limiter named login, at the default address of
-// --redis.
+// onDefault rewrites output as if the limiter were named login and Redis were at the default
+// address.
 func onDefault(t *testing.T, name, shown string) string {
 	t.Helper()
 	return strings.NewReplacer(" \\\n     ", "", name, "login", " --redis "+redistest.Addr(t), "", redistest.Addr(t), "127.0.0.1:6379").Replace(shown)
 }
 
-// stopper calls stop at the given write.
+// stopper calls stop at a given write.
 type stopper struct {
 	after int
 	stop  func()
@@ -580,7 +584,7 @@ func (s *stopper) Write(b []byte) (int, error) {
 	return s.text.Write(b)
 }
 
-// checkFields looks for each field of a JSON text in a page of docs.
+// checkFields checks that a page in docs names each field of a JSON text.
 func checkFields(t *testing.T, file, json string) {
 	t.Helper()
 	page := text(t, "../../docs/"+file)
@@ -591,7 +595,7 @@ func checkFields(t *testing.T, file, json string) {
 	}
 }
 
-// checkGoldenShown checks that a page of docs shows a golden file, indented.
+// checkGoldenShown checks that a page in docs shows a golden file, indented.
 func checkGoldenShown(t *testing.T, file, golden string) {
 	t.Helper()
 	page := text(t, "../../docs/"+file)
@@ -602,7 +606,7 @@ func checkGoldenShown(t *testing.T, file, golden string) {
 	}
 }
 
-// guarded runs the command with --login and --json, and parses its output.
+// guarded runs the command with --login and --json, and parses the output.
 func guarded(tb testing.TB, args ...string) replay.LoginReport {
 	tb.Helper()
 	stdout, stderr, status := command(tb.Context(), append([]string{"replay", "--login", "--json"}, args...)...)
@@ -616,7 +620,7 @@ func guarded(tb testing.TB, args ...string) replay.LoginReport {
 	return p
 }
 
-// An sshdLogin is a line of sshd.
+// An sshdLogin represents a line logged by sshd.
 type sshdLogin struct {
 	at            time.Time
 	from, account string
@@ -635,7 +639,7 @@ func (l sshdLogin) String() string {
 	return l.at.Format("2006-01-02T15:04:05.000Z07:00") + " h sshd[1]: " + text
 }
 
-// loginNotes returns a log that causes every note of a report.
+// loginNotes returns a log that causes every note that a report can have.
 func loginNotes() string {
 	at := time.Date(2025, time.March, 4, 5, 6, 7, 0, time.UTC)
 	logins := []sshdLogin{
@@ -656,7 +660,7 @@ func loginNotes() string {
 	return b.String()
 }
 
-// checkGolden compares a text with a file, or writes the file with -update.
+// checkGolden compares a text with a golden file. With -update, it writes the file instead.
 func checkGolden(t *testing.T, file, got string) {
 	t.Helper()
 	if *update {
@@ -673,8 +677,8 @@ func checkGolden(t *testing.T, file, got string) {
 	}
 }
 
-// millionLines returns a log of 20,000 addresses. One in ten lines is of an address that keeps
-// retrying.
+// millionLines returns a log with 20,000 addresses. One in ten lines comes from an address that
+// keeps retrying.
 func millionLines(tb testing.TB, format string) string {
 	tb.Helper()
 	var b strings.Builder
@@ -690,11 +694,11 @@ func millionLines(tb testing.TB, format string) string {
 	return write(tb, b.String())
 }
 
-// process is a running slidegate proxy.
+// process represents a running slidegate proxy.
 type process struct {
 	*exec.Cmd
 	url, admin string
-	log        chan string // the lines that it logs once it is ready
+	log        chan string // the lines it logs after it is ready
 }
 
 // startProxy starts the program, and waits until it is ready.
@@ -703,7 +707,7 @@ func startProxy(t *testing.T, program string, args ...string) *process {
 	return startProxyBy(t, exec.Command(program), args...)
 }
 
-// startProxyBy does the same with a command that ends where the arguments of slidegate begin.
+// startProxyBy is like startProxy, but runs a command to which slidegate's arguments are appended.
 func startProxyBy(t *testing.T, cmd *exec.Cmd, args ...string) *process {
 	t.Helper()
 	cmd.Args = append(append(cmd.Args, "proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"), args...)
@@ -735,7 +739,7 @@ func startProxyBy(t *testing.T, cmd *exec.Cmd, args ...string) *process {
 	return nil
 }
 
-// logs returns the next line of the log with this text. It waits for a minute at most.
+// logs returns the next line of the log that contains text. It waits for at most a minute.
 func (p *process) logs(t *testing.T, text string) string {
 	ctx := aMinute(t)
 	for {
@@ -751,7 +755,7 @@ func (p *process) logs(t *testing.T, text string) string {
 	}
 }
 
-// get returns the body of the answer at a URL.
+// get returns the body of the response from a URL.
 func get(t *testing.T, url string) string {
 	t.Helper()
 	res, err := http.Get(url)
@@ -766,7 +770,7 @@ func get(t *testing.T, url string) string {
 	return string(text)
 }
 
-// metric returns the sum of the metrics whose name and labels match.
+// metric returns the sum of all metrics whose name and labels match the pattern.
 func (p *process) metric(t *testing.T, pattern string) (sum int) {
 	t.Helper()
 	for _, found := range regexp.MustCompile(`(?m)^(?:`+pattern+`) (\S+)$`).FindAllStringSubmatch(get(t, p.admin+"/metrics"), -1) {
@@ -779,7 +783,7 @@ func (p *process) metric(t *testing.T, pattern string) (sum int) {
 	return sum
 }
 
-// requests returns the requests in the metrics, by the status that they got.
+// requests returns the number of requests in the metrics by status.
 func (p *process) requests(t *testing.T) map[int]int {
 	t.Helper()
 	got := map[int]int{}
@@ -797,7 +801,7 @@ type server struct {
 	reached atomic.Int64
 }
 
-// startServer starts a server, which ends with the test.
+// startServer starts a server that runs until the test ends.
 func startServer(t *testing.T) *server {
 	s := &server{}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { s.reached.Add(1) }))
@@ -814,7 +818,7 @@ func times(n int64) func() bool {
 	return func() bool { return left.Add(-1) >= 0 }
 }
 
-// until returns a function that returns true until the channel is closed.
+// until returns a function that returns true until end is closed.
 func until(end <-chan struct{}) func() bool {
 	return func() bool {
 		select {
@@ -828,18 +832,18 @@ func until(end <-chan struct{}) func() bool {
 
 var write, packed = logtest.Write, logtest.Packed
 
-// sample is the name of the file with the built-in sample.
+// sample is the name of the file that contains the built-in sample.
 const sample = "internal/replay/sample.log"
 
-// counts are the results in which a replay and the exact log must agree.
+// counts holds the results on which a replay and an exactLog must agree.
 type counts struct {
 	Attempts, Allowed, Denied, Events int
 	DeniedBy                          map[string]int           // by limit
-	Longest                           map[string]time.Duration // by event, for the ten denied most
+	Longest                           map[string]time.Duration // by event, for the ten events denied most
 }
 
-// exactLog is a model of the limits: it keeps all allowed times of each event. It shares no code
-// with the program.
+// exactLog models the limits: it keeps the times of all allowed attempts for each event. It shares
+// no code with the program.
 type exactLog struct {
 	limits  map[string]exactLimit
 	allowed map[string][]time.Time
@@ -885,8 +889,7 @@ func (l *exactLog) attempt(event string, at time.Time) {
 	l.allowed[event] = append(l.allowed[event], at)
 }
 
-// result adds up the counts. Every event has an allowed attempt, because its first one is
-// never denied.
+// result adds up the counts. Every event has an allowed attempt, because the first is never denied.
 func (l *exactLog) result(top []replay.Event) counts {
 	l.Events = len(l.allowed)
 	for _, e := range top {
@@ -895,7 +898,7 @@ func (l *exactLog) result(top []replay.Event) counts {
 	return l.counts
 }
 
-// replayed runs the command with --json, and parses its output.
+// replayed runs the command with --json and parses the output.
 func replayed(tb testing.TB, args ...string) replay.Report {
 	tb.Helper()
 	stdout, stderr, status := command(tb.Context(), append([]string{"replay", "--json"}, args...)...)
@@ -909,7 +912,7 @@ func replayed(tb testing.TB, args ...string) replay.Report {
 	return p
 }
 
-// countsOf returns the counts of a report.
+// countsOf returns the counts in a report.
 func countsOf(p *replay.Report) counts {
 	s := p.Sets[0]
 	c := counts{p.Attempts, s.Allowed, s.Denied, p.Events, map[string]int{}, map[string]time.Duration{}}
@@ -922,7 +925,7 @@ func countsOf(p *replay.Report) counts {
 	return c
 }
 
-// places returns the flags for each place where a replay can decide: in memory, on one server, on a
+// places returns flags for each place in which a replay can decide: in memory, on a server and on a
 // cluster.
 func places(tb testing.TB) map[string][]string {
 	tb.Helper()
@@ -933,8 +936,7 @@ func places(tb testing.TB) map[string][]string {
 	}
 }
 
-// clusterAddresses returns the nodes of the cluster by their own addresses, as a user would name
-// them.
+// clusterAddresses returns the cluster's nodes by their own addresses, as a user would name them.
 func clusterAddresses(tb testing.TB) string {
 	tb.Helper()
 	var reachable []string
@@ -949,7 +951,7 @@ func clusterAddresses(tb testing.TB) string {
 	return strings.Join(reachable, ",")
 }
 
-// checkForgotten fails the test if the servers still have a key of the limiter.
+// checkForgotten fails the test if any server still has a key of the given limiter.
 func checkForgotten(tb testing.TB, limiter string) {
 	tb.Helper()
 	if left := keys(tb, "slidegate-replay-"+strings.TrimPrefix(limiter, "slidegate-replay-")); len(left) > 0 {
@@ -957,7 +959,7 @@ func checkForgotten(tb testing.TB, limiter string) {
 	}
 }
 
-// keys returns the keys with this prefix on any server.
+// keys returns the keys on all servers that have the given prefix.
 func keys(tb testing.TB, prefix string) (all []string) {
 	tb.Helper()
 	for _, client := range []rueidis.Client{redistest.Client(tb), redistest.Cluster(tb)} {
@@ -987,20 +989,20 @@ func limit(tb testing.TB, s string) window.Limit {
 	return l
 }
 
-// command runs the program with an empty standard input.
+// command runs the program with empty standard input.
 func command(ctx context.Context, args ...string) (stdout, stderr string, status int) {
 	return commandWith(ctx, strings.NewReader(""), args...)
 }
 
-// commandWith runs the program with this standard input.
+// commandWith runs the program with the given standard input.
 func commandWith(ctx context.Context, stdin io.Reader, args ...string) (stdout, stderr string, status int) {
 	var out, errs strings.Builder
 	status = run(ctx, args, cli.Streams{In: stdin, Out: &out, Err: &errs})
 	return out.String(), errs.String(), status
 }
 
-// profile returns a directory for a browser, which is removed after the test. It does
-// not use t.TempDir, which fails the test if a killed browser still writes to the directory.
+// profile returns a profile directory for a browser. It is removed after the test. t.TempDir would
+// fail the test if a killed browser still writes to the directory.
 func profile(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "chromium") //nolint:usetesting // see above
@@ -1015,7 +1017,7 @@ func profile(t *testing.T) string {
 	return dir
 }
 
-// says waits until an element has a text.
+// says waits until an element contains a text.
 func says(id, text string) chromedp.Action {
 	return holds(fmt.Sprintf("document.getElementById(%q)?.textContent.includes(%q)", id, text))
 }
@@ -1038,7 +1040,7 @@ func (s *served) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// shot takes one picture of the whole page.
+// shot takes a picture of the whole page.
 func shot(t *testing.T, ctx context.Context, name string) {
 	t.Helper()
 	var png []byte

@@ -17,9 +17,9 @@ import (
 	"github.com/slidegate/slidegate/internal/tlstest"
 )
 
-// TestImage builds the image of the Dockerfile, and runs it as a proxy. It trusts the authorities in
-// its ca-certificates.crt: here the one that signed the certificate of Redis. With --outage closed,
-// only Redis allows a request.
+// TestImage builds the image from the Dockerfile and runs it as a proxy. The proxy trusts the
+// authorities in the image's ca-certificates.crt: here the one that signed the certificate of
+// Redis. With --outage closed, a request is allowed only if Redis decides on it.
 func TestImage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds a binary and an image")
@@ -44,7 +44,7 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// needDocker skips the test if Docker does not answer, or fails it if Docker is required.
+// needDocker skips the test if Docker does not respond, or fails it if Docker is required.
 func needDocker(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -58,7 +58,8 @@ func needDocker(t *testing.T) {
 	}
 }
 
-// buildImage returns the ID of an image with these authorities, which is removed when the test ends.
+// buildImage builds an image that trusts the given authorities, and returns its ID. The image is
+// removed when the test ends.
 func buildImage(t *testing.T, authorities string) string {
 	t.Helper()
 	dir, platform := t.TempDir(), "linux/"+runtime.GOARCH

@@ -18,7 +18,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// inspected returns the output of the program in the afternoon.
+// inspected returns the output of inspect in the afternoon.
 func inspected(t *testing.T, args ...string) string {
 	t.Helper()
 	stdout, stderr, status := inAfternoon(t.Context(), args...)
@@ -28,7 +28,7 @@ func inspected(t *testing.T, args ...string) string {
 	return stdout
 }
 
-// TestInspectGolden compares the text about an event with golden files. Its server has few keys, so
+// TestInspectGolden compares the text for an event with golden files. Its server has few keys, so
 // that a search for similar events sees all of them.
 func TestInspectGolden(t *testing.T) {
 	server := redistest.Start(t)
@@ -69,10 +69,10 @@ func TestInspectGolden(t *testing.T) {
 	}
 }
 
-// TestInspectLooksOnly checks that no use of inspect writes or creates a key.
+// TestInspectLooksOnly checks that no use of inspect creates or changes a key.
 func TestInspectLooksOnly(t *testing.T) {
 	s := newService(t)
-	s.count(t, "1/5s,5/1h", "e", 1, 30*m, -10*m) // an attempt would correct the last date
+	s.count(t, "1/5s,5/1h", "e", 1, 30*m, -10*m) // an attempt would correct the last time
 	s.raise(t, "5/1h", "e", 1, 30*m)
 	s.book(t, "5/1h", "e", 30*m, 30*m)
 	for _, key := range []string{s.name + ":{e}:w", s.name + ":{e}:a", s.name + ":{e}:r", s.name + ":{nobody}:w"} {
@@ -86,8 +86,7 @@ func TestInspectLooksOnly(t *testing.T) {
 	}
 }
 
-// TestInspectAsLibrary checks that --json agrees with the library, event by event and limit by
-// limit.
+// TestInspectAsLibrary checks that --json agrees with the library for every event and limit.
 func TestInspectAsLibrary(t *testing.T) {
 	s := newService(t)
 	for event, ago := range map[string][]time.Duration{"a": {59 * m, 58 * m, 2 * m, time.Second}, "b {}%\xff": {3 * h, 2 * h, 61 * m}, "c": {-5 * m}} {
@@ -130,8 +129,8 @@ func decoded(t *testing.T, text string) (st inspect.State) {
 	return st
 }
 
-// TestNextComesBack checks that the units come back at exactly the time shown, and not a
-// millisecond before.
+// TestNextComesBack checks that units come back exactly at the time shown, and not a millisecond
+// earlier.
 func TestNextComesBack(t *testing.T) {
 	s := newService(t)
 	for event, ago := range map[string][]time.Duration{"even": {50 * m, 40 * m, 30 * m}, "burst": {7 * m, 7 * m, 7 * m}, "ahead": {30 * m, -20 * m, -20 * m}} {
@@ -154,7 +153,8 @@ func TestNextComesBack(t *testing.T) {
 	}
 }
 
-// TestInspectClockBehind checks the notes after the clock stepped back, with and without limits.
+// TestInspectClockBehind checks the notes shown after the clock has stepped back, with and without
+// limits.
 func TestInspectClockBehind(t *testing.T) {
 	s := newService(t)
 	s.count(t, "5/1h,9/1d", "e", 1, -5*m)
@@ -198,7 +198,8 @@ func TestInspectInflight(t *testing.T) {
 	}
 }
 
-// TestInspectHidden checks that an event whose key is a hash is found only with the same secret.
+// TestInspectHidden checks that an event whose key contains a hash is found only with the right
+// secret.
 func TestInspectHidden(t *testing.T) {
 	s := newService(t)
 	s.secret = []byte("sixteen bytes\x00\xff\r")
@@ -214,7 +215,7 @@ func TestInspectHidden(t *testing.T) {
 	}
 }
 
-// TestInspectCluster checks that any node of a cluster gives access to the events of all nodes.
+// TestInspectCluster checks that the events on all nodes of a cluster can be read through any node.
 func TestInspectCluster(t *testing.T) {
 	node, _, _ := strings.Cut(clusterAddresses(t), ",")
 	s := &service{name: redistest.Key(t), client: redistest.Cluster(t)}
@@ -232,7 +233,7 @@ func TestInspectCluster(t *testing.T) {
 	}
 }
 
-// TestInspectPassword checks that a password in a URL is used, and not shown.
+// TestInspectPassword checks that a password in a URL is used but not shown.
 func TestInspectPassword(t *testing.T) {
 	server := redistest.Start(t, "--requirepass", "hunter2")
 	for _, tt := range []struct{ redis, want string }{
@@ -247,8 +248,8 @@ func TestInspectPassword(t *testing.T) {
 	}
 }
 
-// TestInspectFails checks that an error is one sentence that says what is wrong and what to do, and
-// that nothing is repaired.
+// TestInspectFails checks that an error is a single sentence that says what is wrong and what to
+// do, and that inspect changes nothing.
 func TestInspectFails(t *testing.T) {
 	s, server := newService(t), redistest.Start(t)
 	for _, set := range [][]string{
@@ -265,7 +266,7 @@ func TestInspectFails(t *testing.T) {
 		}
 	}
 	blind := server.NewClient(t, func(o *rueidis.ClientOption) { o.Username, o.Password = "blind", "pass" })
-	refusal := blind.Do(t.Context(), blind.B().Arbitrary("EVALSHA", "0", "0").Build()).Error() // the text depends on the version of Redis
+	refusal := blind.Do(t.Context(), blind.B().Arbitrary("EVALSHA", "0", "0").Build()).Error() // the message depends on the version of Redis
 	ours := "SLIDEGATE key " + s.name + ":{text}:w holds no record that this version reads (first byte 104, or cut short); remove it, or rename the limiter\n"
 	for _, tt := range []struct{ redis, args, want string }{
 		{server.Addr(), "text", ours},
@@ -313,7 +314,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestWatchGoesOn checks that the watch shows an error while Redis fails, and then continues.
+// TestWatchGoesOn checks that watching shows an error while Redis fails, and continues afterwards.
 func TestWatchGoesOn(t *testing.T) {
 	server := redistest.Start(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -336,7 +337,7 @@ func TestWatchGoesOn(t *testing.T) {
 	}
 }
 
-// steps calls one function at each write, and then the last one at all writes that follow.
+// steps calls one function per write, and the last function for all further writes.
 type steps struct {
 	do   []func(text string)
 	then func(text string)
@@ -352,7 +353,7 @@ func (s *steps) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestInspectLongest checks the longest possible window, with the most units that it can hold.
+// TestInspectLongest checks the longest possible window with the largest possible number of units.
 func TestInspectLongest(t *testing.T) {
 	s := newService(t)
 	s.count(t, "9007199254740992/36525d", "e", 1<<53, 30*m)

@@ -53,8 +53,8 @@ func TestRedisForgetsAfterAnInterrupt(t *testing.T) {
 	}
 }
 
-// pipe creates a named pipe. It opens the pipe for writing once the program reads it, and fails the
-// test if ctx ends before.
+// pipe creates a named pipe. The returned function opens it for writing once the program reads from
+// it, and fails the test if ctx is done before that.
 func pipe(t *testing.T, ctx context.Context) (name string, open func() *os.File) {
 	t.Helper()
 	name = filepath.Join(t.TempDir(), "log")
@@ -67,7 +67,7 @@ func pipe(t *testing.T, ctx context.Context) (name string, open func() *os.File)
 			if err == nil {
 				return w
 			}
-			if !errors.Is(err, syscall.ENXIO) || ctx.Err() != nil { // ENXIO means that it has no reader
+			if !errors.Is(err, syscall.ENXIO) || ctx.Err() != nil { // ENXIO means that the pipe has no reader
 				t.Fatal(err)
 			}
 			<-time.After(10 * time.Millisecond)

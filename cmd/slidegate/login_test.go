@@ -16,13 +16,13 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/replay"
 )
 
-// An exactWindow is a model of one limit of one subject. Its units are in slots. A slot is
-// forgotten once its last unit is as old as the window. It shares no code with the library.
+// An exactWindow models one limit of one subject. Its units are in slots. A slot is forgotten once
+// its last unit is as old as the window. It shares no code with the library.
 type exactWindow struct {
 	max        int
 	per, width time.Duration
 	slots      []slot
-	closed     bool // the next unit begins a slot
+	closed     bool // whether the next unit begins a new slot
 }
 
 type slot struct {
@@ -61,19 +61,18 @@ func (s *exactWindow) giveBack(charged time.Time) {
 	}
 }
 
-// An exactGuard is a model of the login guard with its default limits. It shares no code with the
-// library.
+// An exactGuard models the login guard with its default limits. It shares no code with the library.
 type exactGuard struct {
 	windows map[string][]*exactWindow // by budget and subject
 	guardCounts
 	subjects map[string]map[string]replay.Event // by kind
 }
 
-// guardCounts are the results in which a replay and the exact guard must agree.
+// guardCounts holds the results on which a replay and an exactGuard must agree.
 type guardCounts struct {
 	Allowed, Denied, Mistakes int
-	By                        map[string]int // denials
-	All, Delayed              map[string]int // subjects, by kind
+	By                        map[string]int // denials by budget
+	All, Delayed              map[string]int // number of subjects by kind
 	Most                      map[string][]replay.Event
 }
 
@@ -163,8 +162,8 @@ func (g *exactGuard) count(denied string, succeeded bool) {
 	}
 }
 
-// result adds up the counts. A list is in order of its number, then of the longest wait, then of
-// the name.
+// result adds up the counts. Each list is sorted by its number, then by the longest wait, then by
+// name.
 func (g *exactGuard) result() guardCounts {
 	c := g.guardCounts
 	c.All, c.Delayed, c.Most = map[string]int{}, map[string]int{}, map[string][]replay.Event{}
@@ -217,8 +216,8 @@ func loginCounts(p *replay.LoginReport) guardCounts {
 
 var exactLogin = regexp.MustCompile(`(?m)^(\w+ +\d+ \S+) \S+ sshd\[\d+\]: (?:message repeated (\d+) times: \[ )?(Failed|Accepted) \S+ for (?:invalid user )?(.*) from ([0-9a-f.:]+) port \d+ `)
 
-// guardExactly replays a log on an exact guard. It reads the log by one regular expression, as if
-// it began in July.
+// guardExactly replays a log on an exactGuard. It parses the log with a single regular expression,
+// and assumes that it starts in July.
 func guardExactly(tb testing.TB, log string) *exactGuard {
 	tb.Helper()
 	exact := newExactGuard()
@@ -238,7 +237,7 @@ func guardExactly(tb testing.TB, log string) *exactGuard {
 	return exact
 }
 
-// TestLoginOnARealAttack replays a public log of a real attack, which is not part of this
+// TestLoginOnARealAttack replays a public log of a real attack. The log is not part of this
 // repository.
 func TestLoginOnARealAttack(t *testing.T) {
 	file := openSSH(t)
@@ -256,8 +255,9 @@ func TestLoginOnTheSample(t *testing.T) {
 	}
 }
 
-// someWeeks returns n random logins: a botnet on root, one address that tries lists of accounts, a
-// few addresses that keep retrying on alice, and users who mostly have the right password.
+// someWeeks returns n random logins: by a botnet on root, by an address that tries lists of
+// accounts, by a few addresses that keep retrying on alice, and by users who mostly have the right
+// password.
 func someWeeks(n int) (all []sshdLogin) {
 	r := rand.New(rand.NewPCG(7, 8))
 	at := time.Date(2025, time.January, 2, 3, 4, 5, 0, time.UTC)
@@ -282,8 +282,8 @@ func someWeeks(n int) (all []sshdLogin) {
 	return all
 }
 
-// TestLoginIsDecidedExactly checks that weeks of random logins are decided as by the exact guard,
-// in order or sorted.
+// TestLoginIsDecidedExactly checks that weeks of random logins get the same decisions as from an
+// exactGuard, whether they are in order or sorted by --sort.
 func TestLoginIsDecidedExactly(t *testing.T) {
 	exact, logins := newExactGuard(), someWeeks(12_000)
 	var lines []string
@@ -311,8 +311,8 @@ func TestLoginIsDecidedExactly(t *testing.T) {
 	t.Logf("%+v", exact.guardCounts)
 }
 
-// TestLoginSkips checks that attempts which the guard cannot decide are counted, and the rest is
-// decided.
+// TestLoginSkips checks that attempts on which the guard cannot decide are counted, and that the
+// guard decides on all others.
 func TestLoginSkips(t *testing.T) {
 	at := time.Date(2025, time.March, 4, 5, 6, 7, 0, time.UTC)
 	var log strings.Builder

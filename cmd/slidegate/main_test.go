@@ -21,24 +21,24 @@ import (
 var update = flag.Bool("update", false, "rewrite the files in testdata and the pictures of docs")
 
 // asProgram is the environment variable that makes this test binary run as slidegate. A test that
-// needs its own process runs the binary again, instead of building the program.
+// needs a separate process runs the binary again instead of building the program.
 const asProgram = "SLIDEGATE_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main()
 	}
-	if err := os.Setenv(asProgram, "1"); err != nil { // for the processes that it starts
+	if err := os.Setenv(asProgram, "1"); err != nil { // for processes started by the tests
 		panic(err)
 	}
-	http.DefaultClient.Timeout = time.Minute // so that a hang fails where it occurs
+	http.DefaultClient.Timeout = time.Minute // so that a hang fails here
 	redistest.MainParallel(m)
 }
 
-// TestGolden compares the output of the program with the files in testdata. To rewrite them: go
-// test ./cmd/slidegate -update. The archives of a release have its completion scripts.
+// TestGolden compares the program's output with the files in testdata. To rewrite them: go test
+// ./cmd/slidegate -update. The archives of a release contain the completion scripts from testdata.
 func TestGolden(t *testing.T) {
-	t.Setenv("COLUMNS", "") // otherwise the help is as wide as the terminal
+	t.Setenv("COLUMNS", "") // otherwise help texts would be as wide as the terminal
 	notes := write(t, "time,event,units\n"+
 		"2025-03-04T05:06:07Z,\"alice\x1b[2J, \"\"the\"\" editor\",3\n2025-03-04T05:06:08Z,\"alice\x1b[2J, \"\"the\"\" editor\",3\n"+
 		"2025-03-04T06:06:07+01:00,bob\nyesterday,bob\n2025-03-04T05:06:09.5Z,bob,6\n2025-03-04T05:06:10Z,"+strings.Repeat("ab", 99)+",6\n")
@@ -93,11 +93,12 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// nextSentence matches the beginning of a second sentence.
+// nextSentence matches the start of a second sentence.
 var nextSentence = regexp.MustCompile(`[.!] +[A-Z]`)
 
-// TestBadInput makes mistakes with each command. It checks that each gets one sentence on the
-// standard error, and status 1. Mistakes in the lines of a file are tested in package logs.
+// TestBadInput makes mistakes with each command. It checks that each mistake causes a single
+// sentence on standard error, and exit status 1. Mistakes in the lines of a file are tested in
+// package logs.
 func TestBadInput(t *testing.T) {
 	taken := busy(t)
 	empty, broken, columns := write(t, ""), write(t, "1,alice\nMar\n"), write(t, "1,alice\n")
@@ -304,8 +305,8 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// TestRegexAsTyped checks that a regular expression appears in the report and in errors as it was
-// typed.
+// TestRegexAsTyped checks that a regular expression appears in the report and in errors the way it
+// was typed.
 func TestRegexAsTyped(t *testing.T) {
 	const regex = `from ([0-9a-f.:]+)\b`
 	if stdout, stderr, _ := command(t.Context(), "replay", "--by", regex); !strings.Contains(stdout, " by '"+regex+"'\n") {
@@ -318,7 +319,7 @@ func TestRegexAsTyped(t *testing.T) {
 	}
 }
 
-// busy returns an address whose port is taken.
+// busy returns an address whose port is in use.
 func busy(t *testing.T) string {
 	held, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -328,7 +329,7 @@ func busy(t *testing.T) string {
 	return held.Addr().String()
 }
 
-// TestBadRoutes checks the errors about routes, whose values have spaces.
+// TestBadRoutes checks the errors about routes, whose values contain spaces.
 func TestBadRoutes(t *testing.T) {
 	for route, want := range map[string]string{
 		"POST /login 5":          `--route: "POST /login 5": limit "5": has no slash; write units per time, as in 5/1h`,
@@ -347,8 +348,8 @@ func TestBadRoutes(t *testing.T) {
 	}
 }
 
-// TestEmptyArguments checks the errors about empty arguments, which come from shell variables that
-// are not set.
+// TestEmptyArguments checks the errors about empty arguments, which come from unset shell
+// variables.
 func TestEmptyArguments(t *testing.T) {
 	for _, tt := range []struct {
 		args []string

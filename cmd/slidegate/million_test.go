@@ -15,8 +15,8 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/replay"
 )
 
-// BenchmarkMillionLines replays a log of a million lines with the default limits, and also only
-// reads it. s-beyond is the time of the replay minus twice that of the reading.
+// BenchmarkMillionLines replays a log of a million lines with the default limits. It also measures
+// only reading the log. s-beyond is the time of the replay minus twice the time of reading.
 func BenchmarkMillionLines(b *testing.B) {
 	for _, name := range slices.Sorted(maps.Keys(formats)) {
 		b.Run(name, func(b *testing.B) {

@@ -37,7 +37,7 @@ func BenchmarkMillionLogins(b *testing.B) {
 	}
 }
 
-// millionLogins returns a log of users who mostly have the right password, and of three attackers.
+// millionLogins returns a log of users, who mostly have the right password, and three attackers.
 func millionLogins(tb testing.TB) string {
 	tb.Helper()
 	r := rand.New(rand.NewPCG(7, 8))

@@ -18,7 +18,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// mostDenied serves the page of package mostdenied, as a service does.
+// mostDenied serves the page of package mostdenied in the same way as a service would.
 func mostDenied(t *testing.T) (list *mostdenied.List, url string) {
 	t.Helper()
 	list = mostdenied.New()
@@ -29,8 +29,8 @@ func mostDenied(t *testing.T) (list *mostdenied.List, url string) {
 	return list, server.URL + "/denied"
 }
 
-// TestMostDenied checks the page of package mostdenied: it shows new denials by itself, runs
-// nothing that an event holds, and fits into a wide and a narrow window.
+// TestMostDenied checks the page of package mostdenied: it shows new denials on its own, runs no
+// script that an event contains, and fits into a wide and a narrow window.
 func TestMostDenied(t *testing.T) {
 	t.Parallel()
 	ctx := chromium(t)
@@ -48,7 +48,7 @@ func TestMostDenied(t *testing.T) {
 	}
 }
 
-// TestMostDeniedWithoutServer checks that the page says when its server is gone.
+// TestMostDeniedWithoutServer checks that the page reports when its server is down.
 func TestMostDeniedWithoutServer(t *testing.T) {
 	t.Parallel()
 	ctx := chromium(t)
@@ -58,12 +58,12 @@ func TestMostDeniedWithoutServer(t *testing.T) {
 	do(t, ctx, says("live", "no connection; trying again"), holds(`getComputedStyle(document.querySelector("main")).opacity < 1`))
 }
 
-// shows waits until the page has this text.
+// shows waits until the page contains the given text.
 func shows(text string) chromedp.Action {
 	return holds(fmt.Sprintf("document.querySelector('main').innerText.includes(%q)", text))
 }
 
-// someDenied lets limiters deny clients, some with hostile names.
+// someDenied makes limiters deny clients, some of which have hostile names.
 func someDenied(t *testing.T, list *mostdenied.List) {
 	t.Helper()
 	ctx := t.Context()

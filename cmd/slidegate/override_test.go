@@ -11,8 +11,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// overridden runs the program in the afternoon, and returns its output as on the default address,
-// and its status.
+// overridden runs the program in the afternoon. It returns the output, rewritten by onDefault, and
+// the exit status.
 func overridden(t *testing.T, s *service, args ...string) (shown string, status int) {
 	t.Helper()
 	var out, errs strings.Builder
@@ -24,7 +24,7 @@ func overridden(t *testing.T, s *service, args ...string) (shown string, status 
 	return onDefault(t, s.name, out.String()), status
 }
 
-// TestOverrideGolden sets overrides of each mode, and compares what override, overrides and inspect
+// TestOverrideGolden sets overrides in each mode, and compares what override, overrides and inspect
 // print with golden files.
 func TestOverrideGolden(t *testing.T) {
 	t.Setenv("USER", "ann")
@@ -70,7 +70,7 @@ func TestOverridesPage(t *testing.T) {
 	}
 }
 
-// TestOverrideQuoted checks that no text of an override controls the terminal.
+// TestOverrideQuoted checks that no text in an override can control the terminal.
 func TestOverrideQuoted(t *testing.T) {
 	s := newService(t)
 	for _, args := range [][]string{
@@ -84,8 +84,8 @@ func TestOverrideQuoted(t *testing.T) {
 	}
 }
 
-// TestOverrideOfService checks that a service obeys the command, also where its limiter has a
-// Secret, whose key then holds no event.
+// TestOverrideOfService checks that a service applies an override set by the command, even if its
+// limiter has a Secret, so that the key does not contain the event.
 func TestOverrideOfService(t *testing.T) {
 	for _, secret := range []string{"", "a secret of 18 b.."} {
 		s := newService(t)

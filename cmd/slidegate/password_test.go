@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// secretWords are the parts of each user and password in the addresses below.
+// secretWords lists the parts of all users and passwords in the addresses below.
 var secretWords = []string{"zebra", "lynx", "quagga", "okapi"}
 
-// TestPasswordIsNotPrinted gives the commands odd addresses of a Redis, by flag and by environment.
-// No output contains a part of the user or of the password. Each error is one sentence, with what
-// to do. No server answers at the addresses that can be read.
+// TestPasswordIsNotPrinted gives the commands unusual Redis addresses, in flags and in the
+// environment. No output may contain a part of the user or the password. Each error must be a
+// single sentence that says what to do. No server listens at those addresses that are valid.
 func TestPasswordIsNotPrinted(t *testing.T) {
 	addresses := append(loginsWith(), oddAddresses...)
 	if len(addresses) < 200 {
@@ -22,11 +22,11 @@ func TestPasswordIsNotPrinted(t *testing.T) {
 		"reset":     {"--yes", "login", "e"},
 		"override":  {"--block", "--for", "1h", "--why", "x", "login", "e"},
 		"overrides": {"login"},
-		// A busy machine connects slowly.
+		// A busy machine takes long to connect.
 		"proxy":  {"--to", "http://127.0.0.1:1", "--limit", "5/1h", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--timeout", "1m"},
 		"replay": nil,
 	}
-	readers := []string{"inspect", "reset", "override", "overrides", "proxy"} // of the environment, each of a fifth of the addresses
+	readers := []string{"inspect", "reset", "override", "overrides", "proxy"} // commands that read the environment, each tested with a fifth of the addresses
 	for i, address := range addresses {
 		if testing.Short() && i%7 > 0 {
 			continue
@@ -34,7 +34,7 @@ func TestPasswordIsNotPrinted(t *testing.T) {
 		for name, args := range commands {
 			args = append([]string{name}, args...)
 			checkHidden(t, name+" --redis", address, append(args, "--redis="+address))
-			if name == readers[i%len(readers)] && !strings.Contains(address, "\x00") { // no variable can contain a zero byte
+			if name == readers[i%len(readers)] && !strings.Contains(address, "\x00") { // an environment variable cannot contain a zero byte
 				t.Run("", func(t *testing.T) {
 					t.Setenv("SLIDEGATE_REDIS", address)
 					checkHidden(t, name, address, args)
@@ -44,7 +44,7 @@ func TestPasswordIsNotPrinted(t *testing.T) {
 	}
 }
 
-// loginsWith returns addresses with special characters in the user or in the password, with and
+// loginsWith returns addresses with special characters in the user or the password, with and
 // without a scheme.
 func loginsWith() (addresses []string) {
 	for _, c := range strings.Split("/ # ? % %2 %2F @ @@ : :// [ ] [] , ,, ; & = + ! $ * ( ) ' \" ` \\ < > { } | ^ ~ é \xff \x00 \t \n \r\n \x1b[2J //", " ") {

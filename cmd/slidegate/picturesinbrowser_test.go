@@ -8,8 +8,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// TestPicturesInBrowser checks that a browser draws the charts of docs light or dark, as its user
-// prefers, and that all text fits, whatever fonts it has.
+// TestPicturesInBrowser checks that a browser draws the charts in docs in light or dark mode, as
+// its user prefers, and that all text fits, whatever fonts are installed.
 func TestPicturesInBrowser(t *testing.T) {
 	t.Parallel()
 	ctx := chromium(t)

@@ -20,14 +20,14 @@ import (
 
 var ready = regexp.MustCompile(`msg=ready listen=(\S+) .*admin=(\S+)`)
 
-// load is the result of many concurrent requests.
+// load represents the result of many concurrent requests.
 type load struct {
 	mu       sync.Mutex
-	statuses map[int]int // 0: no answer from the proxy
+	statuses map[int]int // 0 means that the proxy did not respond
 	longest  time.Duration
 }
 
-// drive sends requests to the URLs in rotation, on many connections, as long as next returns true.
+// drive sends requests to the URLs in rotation, on many connections, until next returns false.
 func drive(next func() bool, urls ...string) *load {
 	l := &load{statuses: map[int]int{}}
 	transport := &http.Transport{MaxIdleConnsPerHost: 32}
@@ -64,7 +64,7 @@ func (l *load) send(transport *http.Transport, url string) {
 	l.longest = max(l.longest, time.Since(began))
 }
 
-// relay returns a fixed address in front of a Redis whose own address changes when it restarts.
+// relay returns a fixed address for a Redis server whose own address changes when it restarts.
 func relay(t *testing.T, s *redistest.Server) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -134,8 +134,8 @@ func testTwoShareOneBudget(t *testing.T, program string) {
 	t.Logf("%v, the longest took %v", got.statuses, got.longest)
 }
 
-// testOneIsKilled checks that the counts of a killed program remain, and that the other one
-// continues.
+// testOneIsKilled checks that the counts of a killed program remain in force, and that the other
+// program continues.
 func testOneIsKilled(t *testing.T, program string) {
 	s := startServer(t)
 	args := []string{"--to", s.URL, "--limit", "2000/1h", "--redis", redistest.Addr(t), "--name", redistest.Key(t), "--timeout", "10s", "--outage", "closed"}
@@ -160,7 +160,7 @@ func testOneIsKilled(t *testing.T, program string) {
 }
 
 // testRedisIsKilled checks that no request hangs, that each is answered as --outage says, and that
-// the metrics count those decided in memory.
+// the metrics count those on which memory decided.
 func testRedisIsKilled(t *testing.T, program string) {
 	s, redis := startServer(t), redistest.Start(t)
 	p := startProxy(t, program, "--to", s.URL, "--limit", "1000000/1h", "--redis", relay(t, redis), "--timeout", "5s")
@@ -200,7 +200,7 @@ func testRedisIsKilled(t *testing.T, program string) {
 }
 
 // testRedisComesLater checks that a proxy that starts while Redis is down decides in memory and
-// reports an outage, and shares its budgets once Redis is there.
+// reports an outage, and that it shares its budgets once Redis is up.
 func testRedisComesLater(t *testing.T, program string) {
 	s, redis := startServer(t), redistest.Start(t)
 	redis.Kill(t)

@@ -23,7 +23,7 @@ func TestLoop(t *testing.T) {
 	_, port, _ := net.SplitHostPort(free.Addr().String())
 	_ = free.Close()
 	for _, tt := range [][2]string{{"127.0.0.1:", "127.0.0.1:"}, {":", "localhost:"}, {":", "127.0.0.2:"}, {"127.0.0.1:", "0.0.0.0:"}} {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // otherwise it would serve for ever
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // otherwise it would serve forever
 		args := []string{"proxy", "--limit", "1/1s", "--listen", tt[0] + port, "--admin", "127.0.0.1:0", "--to", "http://" + tt[1] + port + "/x"}
 		_, stderr, status := command(ctx, args...)
 		cancel()
@@ -33,7 +33,7 @@ func TestLoop(t *testing.T) {
 	}
 }
 
-// TestConfig compares the configuration with the flags, given and default.
+// TestConfig compares the configuration with the flags, both given and default.
 func TestConfig(t *testing.T) {
 	var line commandLine
 	secret := write(t, "0123456789abcdef\n")
@@ -67,8 +67,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestRedisOfTheEnvironment checks that without --redis the commands use SLIDEGATE_REDIS, which the
-// list of processes does not show. Only replay does not, and decides in memory.
+// TestRedisOfTheEnvironment checks that without --redis commands use SLIDEGATE_REDIS, which the
+// process list does not show. The exception is replay, which then decides in memory.
 func TestRedisOfTheEnvironment(t *testing.T) {
 	t.Setenv("SLIDEGATE_REDIS", "redis://:secret@127.0.0.1:1")
 	if _, stderr, status := command(t.Context(), "inspect", "login", "e"); status != 1 || !strings.HasPrefix(stderr, "slidegate: --redis 127.0.0.1:1: no Redis") {

@@ -18,8 +18,8 @@ import (
 
 var exactLine = regexp.MustCompile(`(?m)^(\w+ +\d+ \S+) \S+ sshd\[\d+\]: (?:message repeated (\d+) times: \[ )?(?:Failed|Accepted) \S+ for .* from ([0-9a-f.:]+) port \d+ `)
 
-// readExactly replays a log in an exactLog. It reads the log by one regular expression, as if it
-// began in July.
+// readExactly replays a log on an exactLog. It parses the log with a single regular expression, and
+// assumes that it starts in July.
 func readExactly(tb testing.TB, log []byte, limits map[string]exactLimit) *exactLog {
 	tb.Helper()
 	exact := newExactLog(limits)
@@ -39,7 +39,7 @@ func readExactly(tb testing.TB, log []byte, limits map[string]exactLimit) *exact
 	return exact
 }
 
-// TestRealAttack replays a public log of a real attack, which is not part of this repository.
+// TestRealAttack replays a public log of a real attack. The log is not part of this repository.
 func TestRealAttack(t *testing.T) {
 	file := openSSH(t)
 	log := []byte(text(t, file))
@@ -65,8 +65,8 @@ func TestSampleIsDecidedExactly(t *testing.T) {
 	}
 }
 
-// TestEventsAreDecidedExactly compares a replay of lines time,event, with odd events and times to
-// the millisecond, with the exact log.
+// TestEventsAreDecidedExactly replays lines of the form time,event, with odd events and millisecond
+// times, and compares the result with an exactLog.
 func TestEventsAreDecidedExactly(t *testing.T) {
 	exact := newExactLog(map[string]exactLimit{"2/1s": {2, time.Second}, "7/1m": {7, time.Minute}})
 	events := []string{"alice", "{}", "}x{", "a, \"b\"", "~", "%41", "\u00e9\x00", strings.Repeat("long", 99)}
@@ -74,7 +74,7 @@ func TestEventsAreDecidedExactly(t *testing.T) {
 	for n := range 2000 {
 		at, event := time.UnixMilli(1_700_000_000_000+int64(n*n%977)+int64(n)*61), events[n*n%len(events)]
 		if at.Before(newest(exact.allowed[event])) {
-			continue // TestClockStepsBack tests steps back
+			continue // TestClockStepsBack covers steps back
 		}
 		exact.attempt(event, at)
 		lines.WriteString(at.UTC().Format(time.RFC3339Nano) + `,"` + strings.ReplaceAll(event, `"`, `""`) + "\"\n")
@@ -93,8 +93,8 @@ func newest(ts []time.Time) time.Time {
 	return slices.MaxFunc(append(ts, time.Time{}), time.Time.Compare)
 }
 
-// TestUnits checks that an attempt for several units counts whole or not at all, and that one for
-// more than the Max of a limit is denied.
+// TestUnits checks that an attempt with several units counts entirely or not at all, and that an
+// attempt with more units than a limit's Max is denied.
 func TestUnits(t *testing.T) {
 	file := write(t, "time,event,units\n0,alice,3\n1,alice,3\n2,alice,2\n3,bob,6\n4,bob,5\n5,carol,9007199254740993\n")
 	for place, args := range places(t) {
@@ -106,14 +106,14 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// TestClockStepsBack checks that an attempt dated before the last one of its event is decided at
-// the time of that one.
+// TestClockStepsBack checks that an attempt dated before the last attempt of its event is decided
+// at the time of that last attempt.
 func TestClockStepsBack(t *testing.T) {
 	file := write(t, "100,alice\n90,alice\n104.999,alice\n105,alice\n95,bob\n")
 	for place, args := range places(t) {
 		got := replayed(t, append(args, "--limit", "1/5s", file)...)
 		want := counts{5, 3, 2, 2, map[string]int{"1/5s": 2}, map[string]time.Duration{"alice": 5 * time.Second}}
-		got.Sets[0].Top[0].Longest = min(got.Sets[0].Top[0].Longest, 5000) // counted from 100, or from 90
+		got.Sets[0].Top[0].Longest = min(got.Sets[0].Top[0].Longest, 5000) // measured from 100, or from 90
 		if diff := cmp.Diff(want, countsOf(&got)); diff != "" || got.OutOfOrder != 2 {
 			t.Errorf("%s: %d steps back, %s", place, got.OutOfOrder, diff)
 		}
@@ -131,8 +131,8 @@ func TestSeveralFiles(t *testing.T) {
 	}
 }
 
-// TestOtherHeaders checks that attempts with an unknown header count as unreadable, and that the
-// lines which journalctl itself writes do not.
+// TestOtherHeaders checks that attempts with an unknown header count as unreadable, and that lines
+// written by journalctl itself do not.
 func TestOtherHeaders(t *testing.T) {
 	const failed = "sshd[9]: Failed password for root from 192.0.2.1 port 22 ssh2\n"
 	file := write(t, "-- Logs begin at Tue 2025-03-04 05:00:00 UTC. --\nTue 2025-03-04 06:00:05 UTC h "+failed+
@@ -143,8 +143,8 @@ func TestOtherHeaders(t *testing.T) {
 	}
 }
 
-// TestPeriod checks the line with the period: both ends are in one zone, an assumed year is not
-// shown or is noted, and the span is not rounded up.
+// TestPeriod checks the line that shows the period: both ends are in the same zone, an assumed year
+// is omitted or noted, and the time between them is not rounded up.
 func TestPeriod(t *testing.T) {
 	const failed = " h sshd[9]: Failed password for root from 192.0.2.1 port 22 ssh2\n"
 	for _, tt := range []struct{ log, period, note string }{
@@ -159,7 +159,8 @@ func TestPeriod(t *testing.T) {
 	}
 }
 
-// TestMoreDenied checks that the report counts the denied events beyond the ten that it lists.
+// TestMoreDenied checks that the report counts the denied events that it does not list after the
+// first ten.
 func TestMoreDenied(t *testing.T) {
 	var lines strings.Builder
 	for n := range 60 {
@@ -174,8 +175,8 @@ func TestMoreDenied(t *testing.T) {
 	}
 }
 
-// TestRedisThatWantsMore checks the errors about a Redis with a password, and about one that closes
-// plain connections, as with TLS.
+// TestRedisThatWantsMore checks the errors about a Redis server that requires a password, and about
+// one that closes connections without TLS.
 func TestRedisThatWantsMore(t *testing.T) {
 	locked := redistest.Start(t)
 	client := locked.Client(t)
@@ -197,8 +198,8 @@ func TestRedisThatWantsMore(t *testing.T) {
 	}
 }
 
-// TestWrongTLS checks the errors about a Redis that takes the TLS handshake for a command, and
-// about a server that takes it for plain text.
+// TestWrongTLS checks the errors about a Redis server that takes the TLS handshake for a command,
+// and about a server that takes it for plain text.
 func TestWrongTLS(t *testing.T) {
 	plain := httptest.NewServer(nil)
 	defer plain.Close()
@@ -213,8 +214,8 @@ func TestWrongTLS(t *testing.T) {
 	}
 }
 
-// TestRedisThatForbids checks the errors about a user who may not call the script, and about one
-// who may not call a command in it.
+// TestRedisThatForbids checks the errors about a user who may not call the script, and about a user
+// who may not run a command that the script calls.
 func TestRedisThatForbids(t *testing.T) {
 	server := redistest.Start(t)
 	for user, missing := range map[string]string{"blind": "-evalsha", "halfblind": "-set"} {
@@ -229,8 +230,8 @@ func TestRedisThatForbids(t *testing.T) {
 	}
 }
 
-// TestTimesAnywhere checks that attempts days ahead and behind are decided in memory as on Redis.
-// No event is forgotten because another is dated ahead.
+// TestTimesAnywhere checks that attempts dated days ahead or behind get the same decisions in
+// memory and on Redis. No event may be forgotten because another one is dated ahead.
 func TestTimesAnywhere(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -249,7 +250,7 @@ func TestTimesAnywhere(t *testing.T) {
 		allowed    int
 	}{
 		"one far ahead": {far.String(), "1/6h", 10_001},
-		"a log twice":   {twice.String(), "1/1h", 40_000 - 2*180}, // in the second pass each event waits until its last bucket is an hour old
+		"a log twice":   {twice.String(), "1/1h", 40_000 - 2*180}, // in the second pass, each event waits until its last bucket is an hour old
 	} {
 		for place, args := range map[string][]string{"memory": nil, "redis": {"--redis", redistest.Addr(t)}} {
 			got := replayed(t, append(args, "--limit", tt.limit, write(t, tt.log))...)
@@ -281,7 +282,7 @@ func hangUp(t *testing.T) (address string) {
 }
 
 // TestRedisForgetsAfterAnError checks that a damaged file ends the replay, and that the keys
-// written before are removed.
+// written before that are removed.
 func TestRedisForgetsAfterAnError(t *testing.T) {
 	whole := packed(t, manyEvents(30_000))
 	cut := write(t, whole[:len(whole)-100])
@@ -294,7 +295,7 @@ func TestRedisForgetsAfterAnError(t *testing.T) {
 	}
 }
 
-// manyEvents returns lines time,event, of a thousand events in rotation.
+// manyEvents returns lines of the form time,event for a thousand events in rotation.
 func manyEvents(lines int) string {
 	var b strings.Builder
 	for n := range lines {

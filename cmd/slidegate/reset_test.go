@@ -16,7 +16,8 @@ import (
 	"github.com/slidegate/slidegate/pace"
 )
 
-// TestReset checks that only the answer yes resets, and only this event of this limiter.
+// TestReset checks that only the answer "yes" resets an event, and that only this event of this
+// limiter is reset.
 func TestReset(t *testing.T) {
 	for answer, forgets := range map[string]bool{"y\n": true, "YES \n": true, "n\n": false, "\n": false, "yesterday\n": false, "\x04": false} {
 		s := newService(t)
@@ -38,7 +39,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// answered runs the program in the afternoon, with these answers at the keyboard.
+// answered runs the program in the afternoon, with the given answer typed at the keyboard.
 func answered(t *testing.T, answer string, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
 	terminal, tty, err := pty.Open()
@@ -54,8 +55,8 @@ func answered(t *testing.T, answer string, args ...string) (stdout, stderr strin
 	return out.String(), errs.String(), status
 }
 
-// TestResetUnasked checks that without a terminal nothing is asked, and nothing is reset unless
-// --yes is given.
+// TestResetUnasked checks that without a terminal no question is asked, and that nothing is reset
+// unless --yes is given.
 func TestResetUnasked(t *testing.T) {
 	s := newService(t)
 	s.secret = []byte("a secret of 18 b..")
@@ -79,8 +80,8 @@ func TestResetUnasked(t *testing.T) {
 	}
 }
 
-// TestResetPace checks that reset forgets turns of package pace and a pause, and a record that has
-// neither, because its last turn was cancelled.
+// TestResetPace checks that reset forgets the turns of package pace and a pause, and also a record
+// that has neither because its last turn was cancelled.
 func TestResetPace(t *testing.T) {
 	s := newService(t)
 	paused, cancelled := s.book(t, "1/5s", "alice", 0), s.book(t, "1/5s", "bob", 0)

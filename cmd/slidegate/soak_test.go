@@ -17,8 +17,9 @@ import (
 
 var soak = flag.Duration("soak", 6*time.Second, "how long TestProxies/soak runs")
 
-// testSoak checks that the program's memory and goroutines do not grow with time. 100,000 clients
-// send requests; some keep retrying, some hang up, and Redis hangs now and then. Ten minutes of it:
+// testSoak checks that the program's memory use and its number of goroutines do not grow over time.
+// 100,000 clients send requests; some of them keep retrying, some disconnect, and Redis
+// occasionally hangs. To run it for ten minutes:
 //
 //	go test ./cmd/slidegate -run Proxies/soak -v -soak 10m -timeout 20m
 func testSoak(t *testing.T, program string) {
@@ -57,7 +58,7 @@ func testSoak(t *testing.T, program string) {
 	}
 }
 
-// sleep waits, unless the test ends.
+// sleep waits for d. It returns early if the test ends.
 func sleep(t *testing.T, d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -66,8 +67,8 @@ func sleep(t *testing.T, d time.Duration) {
 	}
 }
 
-// sendMixed sends requests of many clients. One in three is of ten clients that keep retrying, and
-// one in five hangs up.
+// sendMixed sends requests from many clients. One request in three comes from ten clients that keep
+// retrying, and the client of one in five disconnects.
 func sendMixed(url string, rnd *rand.Rand, more func() bool) {
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
@@ -93,7 +94,7 @@ func sendMixed(url string, rnd *rand.Rand, more func() bool) {
 	}
 }
 
-// reading is the resource use of the program at one time.
+// reading represents the program's resource use at a point in time.
 type reading struct{ heap, resident, goroutines, requests, denied, memory int }
 
 func (s reading) live() int     { return s.heap }

@@ -19,15 +19,15 @@ import (
 type knownAttempt struct {
 	at       time.Time
 	event    string
-	honest   bool // must not wait
+	honest   bool // must not be delayed
 	attacker bool
 }
 
-// suggested runs replay --suggest, and parses its output.
+// suggested runs replay --suggest and parses the output.
 func suggested(tb testing.TB, args ...string) (p replay.SuggestReport) {
 	tb.Helper()
 	stdout, stderr, status := command(tb.Context(), append([]string{"replay", "--suggest", "--json"}, args...)...)
-	if status != 0 { // the standard error may have lines about the progress
+	if status != 0 { // standard error may contain progress lines
 		tb.Fatalf("status %d: %s", status, stderr)
 	}
 	if err := json.Unmarshal([]byte(stdout), &p); err != nil {
@@ -36,8 +36,8 @@ func suggested(tb testing.TB, args ...string) (p replay.SuggestReport) {
 	return p
 }
 
-// judge decides all attempts under limits with a model that keeps all allowed times of each event.
-// It shares no code with the program.
+// judge decides on all attempts under the given limits, using a model that keeps the times of all
+// allowed attempts. It shares no code with the program.
 func judge(all []knownAttempt, limits []window.Limit) (stopped, honest, attackers int) {
 	allowed := map[string][]time.Time{}
 	for _, a := range all {
@@ -66,7 +66,7 @@ func judge(all []knownAttempt, limits []window.Limit) (stopped, honest, attacker
 	return stopped, honest, attackers
 }
 
-// checkSuggestions compares each set with the model, and the first with the next tighter limit.
+// checkSuggestions compares each set with the model, and the first set with the next tighter limit.
 func checkSuggestions(t *testing.T, p replay.SuggestReport, all []knownAttempt) {
 	t.Helper()
 	honest := 0
@@ -96,7 +96,8 @@ func checkSuggestions(t *testing.T, p replay.SuggestReport, all []knownAttempt) 
 	}
 }
 
-// TestSuggestOnARealAttack does the same on a public log, which is not part of this repository.
+// TestSuggestOnARealAttack checks the suggestions for a public log, which is not part of this
+// repository.
 func TestSuggestOnARealAttack(t *testing.T) {
 	file := openSSH(t)
 	line := regexp.MustCompile(`(?m)^(\w+ +\d+ \S+) \S+ sshd\[\d+\]: (message repeated 5 times: \[ )?(Failed|Accepted) \S+ for .* from ([0-9a-f.:]+) port \d+ `)
@@ -111,17 +112,17 @@ func TestSuggestOnARealAttack(t *testing.T) {
 	checkSuggestions(t, suggested(t, file), all)
 }
 
-// A plan says who attempts how often in a simulated log.
+// A plan describes who makes attempts in a simulated log, and how often.
 type plan struct {
 	people    int
-	most      int           // the most attempts of one person per session
-	pause     time.Duration // the longest time between these
+	most      int           // the maximum number of attempts per person and session
+	pause     time.Duration // the longest time between two of these attempts
 	attackers int
-	every     time.Duration // the longest time between two attempts of an attacker
-	succeeds  bool          // the log has results, and each session ends in a success
+	every     time.Duration // the longest time between two attempts by an attacker
+	succeeds  bool          // the log has results, and each session ends in success
 }
 
-// simulate returns a made-up log of two days.
+// simulate returns an invented log of two days.
 func (p plan) simulate(seed uint64) (all []knownAttempt) {
 	r := rand.New(rand.NewPCG(seed, 7))
 	begin := time.Date(2025, 3, 4, 0, 0, 0, 0, time.UTC)
@@ -149,7 +150,7 @@ func (p plan) simulate(seed uint64) (all []knownAttempt) {
 }
 
 // TestSuggestOnPlantedAttackers checks that on simulated logs the figures are exact and the
-// attackers are found.
+// attackers are stopped.
 func TestSuggestOnPlantedAttackers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it works in one goroutine, for half a minute under the race detector")
@@ -158,7 +159,7 @@ func TestSuggestOnPlantedAttackers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		plan   plan
 		line   func(knownAttempt) string
-		caught float64 // the least share of the attackers' attempts
+		caught float64 // the minimum share of the attackers' attempts that must be stopped
 	}{
 		"logins with results": {
 			plan{people: 1200, most: 4, pause: 40 * time.Second, attackers: 5, every: 2 * time.Minute, succeeds: true},
@@ -188,7 +189,7 @@ func TestSuggestOnPlantedAttackers(t *testing.T) {
 				log.WriteString(tt.line(a) + "\n")
 			}
 			p := suggested(t, write(t, log.String()))
-			if !p.BySuccess { // 8 of 808 events are the top 1 %, and the next one sets the threshold
+			if !p.BySuccess { // 8 of 808 events are the top 1 %, and the event after them sets the threshold
 				for i := range all {
 					all[i].honest = !all[i].attacker
 				}
@@ -220,10 +221,10 @@ func TestSuggestPrints(t *testing.T) {
 	checkSVG(t, text(t, svg), "Attempts stopped by one, two and three limits")
 }
 
-// TestSuggestNothing checks that if no limits are proposed, the text says why, and the JSON has an
-// empty list.
+// TestSuggestNothing checks that if no limits are proposed, the text says why, and the JSON
+// contains an empty list.
 func TestSuggestNothing(t *testing.T) {
-	var guesses strings.Builder // each from another address
+	var guesses strings.Builder // each from a different address
 	for n := range 60 {
 		fmt.Fprintf(&guesses, "2025-03-04T05:%02d:00Z h sshd[1]: Failed password for root from 192.0.2.%d port 1 ssh2\n", n, n)
 	}

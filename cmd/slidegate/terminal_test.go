@@ -24,8 +24,8 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// onTerminal runs the program in the afternoon on a terminal of 80 columns, and returns what it
-// shows.
+// onTerminal runs the program in the afternoon on a terminal with 80 columns, and returns what the
+// terminal shows.
 func onTerminal(t *testing.T, rows uint16, args ...string) string {
 	t.Helper()
 	return ttytest.Screen(t, func(tty *os.File) {
@@ -36,7 +36,7 @@ func onTerminal(t *testing.T, rows uint16, args ...string) string {
 	})
 }
 
-// colourful sets the environment of a terminal with colours, wherever the test runs.
+// colourful sets up the environment of a terminal with colours, wherever the test runs.
 func colourful(t *testing.T) {
 	t.Helper()
 	t.Setenv("TERM", "xterm")
@@ -46,7 +46,7 @@ func colourful(t *testing.T) {
 // sequence matches the escape sequences that the program writes to a terminal.
 var sequence = regexp.MustCompile("\x1b\\[[0-9;?]*[a-zA-Z]")
 
-// checkFits fails the test if a text does not fit above the prompt of a terminal of 80 x 24.
+// checkFits fails the test if a text does not fit above the prompt on an 80 x 24 terminal.
 func checkFits(t *testing.T, name, text string) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSuffix(sequence.ReplaceAllString(text, ""), "\n"), "\n")
@@ -60,7 +60,7 @@ func checkFits(t *testing.T, name, text string) {
 	}
 }
 
-// mainUses are the screens of the main uses of each command.
+// mainUses returns what the terminal shows for the main uses of each command.
 func mainUses(t *testing.T) map[string]string {
 	t.Helper()
 	server := redistest.Start(t)
@@ -102,11 +102,11 @@ func mainUses(t *testing.T) map[string]string {
 	return shown
 }
 
-// TestTerminal compares the screens of a terminal of 80 x 24 with the files in testdata/terminal,
-// where ^[ represents an escape character. To look at one: sed 's/\^\[/\x1b/g' FILE.
+// TestTerminal compares what an 80 x 24 terminal shows with the files in testdata/terminal, where
+// ^[ represents an escape character. To look at such a file: sed 's/\^\[/\x1b/g' FILE.
 func TestTerminal(t *testing.T) {
 	colourful(t)
-	t.Setenv("COLUMNS", "80") // kong asks the standard output how wide its help may be
+	t.Setenv("COLUMNS", "80") // kong takes the width of help texts from standard output
 	goldens, err := filepath.Abs(filepath.Join("testdata", "terminal"))
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +117,8 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// TestTopFits checks that many limiters, and many events of one, fit a terminal of 80 x 24.
+// TestTopFits checks that a list of many limiters, and of one limiter's many events, fits an 80 x
+// 24 terminal.
 func TestTopFits(t *testing.T) {
 	colourful(t)
 	server := redistest.Start(t)
@@ -133,7 +134,7 @@ func TestTopFits(t *testing.T) {
 	}
 }
 
-// TestHelpFits checks that the help of each command fits a terminal of 80 columns.
+// TestHelpFits checks that each command's help text fits a terminal with 80 columns.
 func TestHelpFits(t *testing.T) {
 	t.Setenv("COLUMNS", "80")
 	for _, name := range []string{"replay", "inspect", "top", "reset", "proxy"} {
@@ -146,8 +147,8 @@ func TestHelpFits(t *testing.T) {
 	}
 }
 
-// TestVerdictIsLast checks that a report on a terminal ends in its verdict, in bold, and a command
-// that runs.
+// TestVerdictIsLast checks that on a terminal a report ends with its verdict, in bold, and a
+// command that works.
 func TestVerdictIsLast(t *testing.T) {
 	colourful(t)
 	next := regexp.MustCompile(`(?s)\n\x1b\[1m[^\n]+\x1b\[22m\nnext: slidegate (.*)$`)
@@ -166,8 +167,8 @@ func TestVerdictIsLast(t *testing.T) {
 	}
 }
 
-// TestPlain checks that a terminal whose user wants no colours, and a file or pipe, get no escape
-// sequences. A pipe gets the lists that a low terminal shortens.
+// TestPlain checks that a terminal whose user wants no colours gets no escape sequences, and that
+// neither does a file or a pipe. A pipe gets the complete lists, which a low terminal shortens.
 func TestPlain(t *testing.T) {
 	for variable, value := range map[string]string{"NO_COLOR": "1", "TERM": "dumb"} {
 		colourful(t)
@@ -192,14 +193,14 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// watching is a running program on its own terminal, such as slidegate inspect --every.
+// watching is a program that runs on its own terminal, such as slidegate inspect --every.
 type watching struct {
 	*exec.Cmd
 	terminal *os.File
 	unread   string
 }
 
-// startWatch starts one on an event with three limits.
+// startWatch starts watching an event under three limits.
 func startWatch(t *testing.T) *watching {
 	t.Helper()
 	s := newService(t)
@@ -207,14 +208,15 @@ func startWatch(t *testing.T) *watching {
 	return startOnTerminal(t, "inspect", "--every", "100ms", "--limit", "1/5s,5/1h,20/1d", "--redis", redistest.Addr(t), s.name, "e")
 }
 
-// startOnTerminal starts the program on a terminal of 80 x 24. Signals end it, even those that the
-// tests ignore, as under nohup. It is killed after a minute, which ends all reads of its terminal.
+// startOnTerminal starts the program on an 80 x 24 terminal. Signals end it, even those that the
+// tests ignore, as under nohup. After a minute it is killed, which ends all reads from its
+// terminal.
 func startOnTerminal(t *testing.T, args ...string) *watching {
 	t.Helper()
 	w := &watching{Cmd: exec.CommandContext(aMinute(t), os.Args[0], args...)}
 	w.Env = append(os.Environ(), "TERM=xterm", "NO_COLOR=")
 	handled := make(chan os.Signal, 1)
-	signal.Notify(handled, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) // a program starts with the default of what is handled
+	signal.Notify(handled, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) // a new program starts with the default action for signals that its parent handles
 	defer signal.Stop(handled)
 	var err error
 	if w.terminal, err = pty.StartWithSize(w.Cmd, &pty.Winsize{Rows: 24, Cols: 80}); err != nil {
@@ -224,7 +226,7 @@ func startOnTerminal(t *testing.T, args ...string) *watching {
 	return w
 }
 
-// until returns the output of the terminal up to and including a text.
+// until returns the terminal's output up to and including text.
 func (w *watching) until(t *testing.T, text string) string {
 	t.Helper()
 	for b := make([]byte, 1024); !strings.Contains(w.unread, text); {
@@ -248,33 +250,33 @@ func (w *watching) signal(t *testing.T, s os.Signal) {
 
 const entered, left = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 
-// TestWatchGivesTheTerminalBack checks that the terminal is restored, whatever ends the watch.
+// TestWatchGivesTheTerminalBack checks that the terminal is restored however the watch ends.
 func TestWatchGivesTheTerminalBack(t *testing.T) {
 	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
 		w := startWatch(t)
 		w.until(t, entered)
 		w.signal(t, s)
-		rest, _ := io.ReadAll(w.terminal) // on Linux, the end of a terminal is an error
+		rest, _ := io.ReadAll(w.terminal) // on Linux, reading a terminal ends with an error
 		if err := w.Wait(); err != nil || !strings.HasSuffix(w.unread+string(rest), left) {
 			t.Errorf("%v: %v, %q", s, err, rest)
 		}
 	}
 }
 
-// TestWatchFollowsTheTerminal checks that after a change of size the next frames fill the new size,
-// and begin with the head.
+// TestWatchFollowsTheTerminal checks that after a change of the terminal's size the next frames
+// fill the new size, and begin with the head.
 func TestWatchFollowsTheTerminal(t *testing.T) {
 	w := startWatch(t)
 	for _, size := range []struct {
 		rows, cols uint16
-		high, last int // lines of the frame, and columns of the last
+		high, last int // lines of the frame, and columns of the last line
 	}{{24, 80, 17, 79}, {10, 60, 10, len("- 2 more lines")}, {6, 200, 6, 0}, {24, 100, 17, 99}} {
 		if err := pty.Setsize(w.terminal, &pty.Winsize{Rows: size.rows, Cols: size.cols}); err != nil {
 			t.Fatal(err)
 		}
 		var lines []string
 		fits := func() bool { return len(lines) == size.high && widest(lines[size.high-1:]) == size.last }
-		for range 100 { // some frames of the old size may still arrive
+		for range 100 { // frames of the old size may still arrive
 			w.until(t, "\x1b[H")
 			lines = strings.Split(sequence.ReplaceAllString(w.until(t, "\x1b[J"), ""), "\r\n")
 			if fits() {
@@ -294,8 +296,7 @@ func widest(lines []string) (widest int) {
 	return widest
 }
 
-// TestWatchStops checks that control-Z restores the screen of the shell, and that fg continues the
-// watch.
+// TestWatchStops checks that Ctrl-Z restores the shell's screen, and that fg continues the watch.
 func TestWatchStops(t *testing.T) {
 	w := startWatch(t)
 	w.until(t, entered)
@@ -312,7 +313,7 @@ func TestWatchStops(t *testing.T) {
 	w.until(t, left)
 }
 
-// TestProxyOnTerminal checks that the start of a proxy ends with its addresses.
+// TestProxyOnTerminal checks that the startup messages of a proxy end with its addresses.
 func TestProxyOnTerminal(t *testing.T) {
 	w := startOnTerminal(t, "proxy", "--to", "http://127.0.0.1:9", "--limit", "5/1h", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--redis", redistest.Addr(t))
 	text := strings.ReplaceAll(w.until(t, "to see who is limited\r\n"), "\r\n", "\n")

@@ -10,9 +10,9 @@ import (
 	"github.com/slidegate/slidegate/internal/tlstest"
 )
 
-// TestTLS runs each command with a Redis that has a private CA, asks for a certificate, and has a
-// password: with the files that it needs, by flags and by the environment, and without a
-// certificate.
+// TestTLS runs each command with a Redis server that has a certificate from a private CA, requires
+// a client certificate, and has a password. It names the required files by flags and by environment
+// variables, and also omits the client certificate.
 func TestTLS(t *testing.T) {
 	ca := tlstest.NewAuthority(t)
 	cert, key := ca.Issue(t)
@@ -23,8 +23,8 @@ func TestTLS(t *testing.T) {
 	for _, tt := range []struct {
 		command string
 		status  int
-		shows   string // with a certificate
-		ends    int    // the status without a certificate
+		shows   string // the output with a certificate
+		ends    int    // the exit status without a certificate
 	}{
 		{"inspect login e", 4, "--redis URL --redis-ca FILE --redis-cert FILE --redis-key FILE --redis-password-file FILE", 1},
 		{"reset --yes login e", 0, "Nothing is stored", 1},
@@ -55,7 +55,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// runReady runs a command to its end, or until a proxy is ready.
+// runReady runs a command until it ends or, for a proxy, until it is ready.
 func runReady(t *testing.T, args []string) (status int, shown string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -20,7 +20,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// topped is what a test reads of slidegate top --json.
+// topped holds what the tests read from slidegate top --json.
 type topped struct {
 	Masters  int
 	Keys     int64
@@ -67,7 +67,7 @@ func topInAfternoon(ctx context.Context, args ...string) (stdout, stderr string,
 	return out.String(), errs.String(), status
 }
 
-// fleet fills a server with limiters of all kinds.
+// fleet creates limiters of all packages on a server.
 func fleet(t *testing.T, client rueidis.Client) {
 	t.Helper()
 	s := &service{name: "login", client: client}
@@ -88,11 +88,11 @@ func fleet(t *testing.T, client rueidis.Client) {
 	}
 }
 
-// bytesOnServer matches numbers that depend on the version of Redis, and a space that fills a
+// bytesOnServer matches numbers that depend on the version of Redis, and the space that pads a
 // column.
 var bytesOnServer = regexp.MustCompile(`(?m)\b(\d{3} B|\d\d B( |$))|"bytes": \d+`)
 
-// TestTopGolden compares the text about limiters with golden files.
+// TestTopGolden compares the text for limiters with golden files.
 func TestTopGolden(t *testing.T) {
 	server := redistest.Start(t)
 	fleet(t, server.Client(t))
@@ -115,7 +115,7 @@ func TestTopPage(t *testing.T) {
 	checkFields(t, "top.md", text(t, filepath.Join("testdata", "top-json.golden")))
 }
 
-// TestTopAsInspect checks that the units of the fullest events are those that inspect reports.
+// TestTopAsInspect checks that top and inspect report the same units for the fullest events.
 func TestTopAsInspect(t *testing.T) {
 	s := newService(t)
 	for i := range 30 {
@@ -134,8 +134,8 @@ func TestTopAsInspect(t *testing.T) {
 	}
 }
 
-// TestTopCluster checks that the counts of a cluster are exact when the budget suffices, by any
-// node.
+// TestTopCluster checks that the counts for a cluster are exact if the budget suffices, whichever
+// node is named.
 func TestTopCluster(t *testing.T) {
 	node, _, _ := strings.Cut(clusterAddresses(t), ",")
 	s := &service{name: redistest.Key(t), client: redistest.Cluster(t)}
@@ -156,7 +156,7 @@ func TestTopCluster(t *testing.T) {
 	}
 }
 
-// TestTopEstimates checks that top says so when the budget ends before all keys are seen, and then
+// TestTopEstimates checks that if the budget is used up before all keys are seen, top says so and
 // estimates the counts.
 func TestTopEstimates(t *testing.T) {
 	server := redistest.Start(t)
@@ -190,7 +190,7 @@ func TestTopEstimates(t *testing.T) {
 }
 
 // TestTopHostile checks that keys of other programs are not counted, whatever they look like and
-// hold, and that no text of a key reaches the terminal as it is.
+// contain, and that no text from a key reaches the terminal unescaped.
 func TestTopHostile(t *testing.T) {
 	server := redistest.Start(t)
 	s := &service{name: "login", client: server.Client(t)}
@@ -203,7 +203,7 @@ func TestTopHostile(t *testing.T) {
 	for _, set := range [][]string{
 		{"SET", "login:{text}:w", "hello"},
 		{"SET", "login:{huge}:w", strings.Repeat("x", 1<<20)},
-		{"SET", "login:{long}:w", "\x81" + strings.Repeat("x", 1<<16)}, // as a record of many buckets
+		{"SET", "login:{long}:w", "\x81" + strings.Repeat("x", 1<<16)}, // like a record with many buckets
 		{"SET", "login:{other}:a", text},
 		{"RPUSH", "login:{list}:w", "x"},
 		{"SET", "login:{string}:l", "x"},
@@ -234,8 +234,8 @@ func TestTopHostile(t *testing.T) {
 	}
 }
 
-// TestTopOnlyReads checks that the user of docs/keys.md may do all that top does, and that inspect
-// without that right says that it could not search.
+// TestTopOnlyReads checks that the user in docs/keys.md has all the permissions that top needs, and
+// that inspect says that it could not search if the user lacks the permission to do so.
 func TestTopOnlyReads(t *testing.T) {
 	server := redistest.Start(t)
 	fleet(t, server.Client(t))
@@ -284,7 +284,7 @@ func TestTopWatch(t *testing.T) {
 	}
 }
 
-// TestTopErrors checks that each mistake gets one sentence that says what to do.
+// TestTopErrors checks that each mistake causes a single sentence that says what to do.
 func TestTopErrors(t *testing.T) {
 	for args, want := range map[string]string{
 		"--limit 5/1h":           "--limit applies to one limiter; name it, as in slidegate top --limit 5/1h login",
@@ -302,7 +302,7 @@ func TestTopErrors(t *testing.T) {
 	}
 }
 
-// TestInspectSimilar checks what inspect proposes in place of an event of which nothing is stored.
+// TestInspectSimilar checks what inspect suggests if nothing is stored for an event.
 func TestInspectSimilar(t *testing.T) {
 	server := redistest.Start(t)
 	s := &service{name: "api", client: server.Client(t)}

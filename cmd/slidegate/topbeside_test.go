@@ -19,9 +19,9 @@ import (
 // beside is the number of rounds that TestTopBeside measures.
 var beside = flag.Int("beside", 0, "how often to measure decisions beside slidegate top, and without it")
 
-// TestTopBeside measures what slidegate top on a million events of a cluster does to decisions. The
-// rounds with it and without it alternate, because other programs also use the machine. Run it with
-// go test ./cmd/slidegate -run TopBeside -beside 10 -v -timeout 20m.
+// TestTopBeside measures how slidegate top affects decisions on a cluster with a million events.
+// Rounds with and without top alternate, because other programs use the machine too. To run it: go
+// test ./cmd/slidegate -run TopBeside -beside 10 -v -timeout 20m.
 func TestTopBeside(t *testing.T) {
 	if *beside == 0 {
 		t.Skip("This takes minutes, and the result depends on the machine; run it with -beside 10.")
@@ -66,7 +66,7 @@ func keysLine(report string) string {
 	return report
 }
 
-// fill counts a unit of n events.
+// fill counts a unit for each of n events.
 func fill(t *testing.T, l *window.Limiter, n int) {
 	t.Helper()
 	for first := 0; first < n; first += 4000 {
@@ -82,8 +82,9 @@ func fill(t *testing.T, l *window.Limiter, n int) {
 	}
 }
 
-// percentile99 returns the 99th percentile of how long a decision takes, until the end. 16 callers
-// decide every 5 ms each. The first second does not count, in which a program starts.
+// percentile99 returns the 99th percentile of how long a decision takes, measured until end is
+// closed. 16 callers each decide every 5 ms. The first second, in which a program starts, is not
+// counted.
 func percentile99(t *testing.T, l *window.Limiter, end <-chan struct{}) time.Duration {
 	t.Helper()
 	var mu sync.Mutex

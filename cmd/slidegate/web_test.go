@@ -19,7 +19,8 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// TestWebAddress checks that a word after --web is its value only if it is an address.
+// TestWebAddress checks that the word after --web is taken for its value only if that word is an
+// address.
 func TestWebAddress(t *testing.T) {
 	for _, tt := range []struct {
 		args []string
@@ -45,7 +46,8 @@ func TestWebAddress(t *testing.T) {
 	}
 }
 
-// TestWebWarns checks that serving the page to others prints what they can do.
+// TestWebWarns checks that serving the page to other machines prints a warning about what their
+// users can do.
 func TestWebWarns(t *testing.T) {
 	for args, want := range map[string]string{
 		"--web 127.0.0.1:0 --allow-reset": "",
@@ -61,8 +63,8 @@ func TestWebWarns(t *testing.T) {
 	}
 }
 
-// TestPagesOnRedis checks that 200 pages on one event together ask Redis twice a second, and every 5 s
-// about its override, and leave nothing behind when they are closed.
+// TestPagesOnRedis checks that 200 pages for one event together call Redis twice a second, plus
+// every 5 s for its override, and that they leave nothing behind when they are closed.
 func TestPagesOnRedis(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.NewClient(t, nil)
@@ -75,7 +77,7 @@ func TestPagesOnRedis(t *testing.T) {
 	}
 	all.Wait()
 	seconds := time.Since(began).Seconds()
-	if n := scriptCalls(t, client) - calls; float64(n) > 2.2*seconds+4 { // two immediately, and two that load the scripts
+	if n := scriptCalls(t, client) - calls; float64(n) > 2.2*seconds+4 { // two calls immediately, and two that load the scripts
 		t.Errorf("%d calls in %.1f s", n, seconds)
 	}
 	http.DefaultClient.CloseIdleConnections()
@@ -86,8 +88,8 @@ func TestPagesOnRedis(t *testing.T) {
 	}
 }
 
-// ownGoroutines counts the goroutines that run code of this project. A client of Redis or HTTP may
-// start others at any time.
+// ownGoroutines counts the goroutines that run code of this project. Redis and HTTP clients may
+// start other goroutines at any time.
 func ownGoroutines() (n int) {
 	stacks := make([]byte, 1<<22)
 	stacks = stacks[:runtime.Stack(stacks, true)]
@@ -99,7 +101,7 @@ func ownGoroutines() (n int) {
 	return n
 }
 
-// TestPageOnCluster checks pages about events of several shards, through any node.
+// TestPageOnCluster checks pages for events on several shards, through any node.
 func TestPageOnCluster(t *testing.T) {
 	node, _, _ := strings.Cut(clusterAddresses(t), ",")
 	s := &service{name: redistest.Key(t), client: redistest.Cluster(t)}
@@ -113,7 +115,7 @@ func TestPageOnCluster(t *testing.T) {
 	}
 }
 
-// firstUpdate returns the first event of a stream of updates.
+// firstUpdate returns the first event in a stream of updates.
 func firstUpdate(t *testing.T, address string) string {
 	t.Helper()
 	res, err := http.Get(address)
@@ -127,7 +129,7 @@ func firstUpdate(t *testing.T, address string) string {
 	return lines.Text()
 }
 
-// readUpdates reads n updates of a stream, and closes it.
+// readUpdates reads n updates from a stream, and then closes it.
 func readUpdates(t *testing.T, address string, n int) {
 	res, err := http.Get(address)
 	if err != nil {

@@ -19,13 +19,13 @@ func names(ticks []plot.Tick) string {
 	return strings.Join(all, " ")
 }
 
-// TestTickStep checks the ticks of spans from seconds to thousands of years.
+// TestTickStep checks the ticks on axes that span from seconds to thousands of years.
 func TestTickStep(t *testing.T) {
 	for _, c := range []struct {
 		from, to string
 		yearless bool
 		want     string
-		note     string // of the last
+		note     string // on the last tick
 	}{
 		{"2025-03-04T12:00:03Z", "2025-03-04T12:01:20Z", true, "12:00:10 12:00:20 12:00:30 12:00:40 12:00:50 12:01:00 12:01:10 12:01:20", "Mar 4"},
 		{"2025-03-04T12:01:00Z", "2025-03-06T12:00:00Z", false, "18:00 00:00 06:00 12:00 18:00 00:00 06:00 12:00", "Mar 6, 2025"},
@@ -56,7 +56,7 @@ func unix(t *testing.T, at string) float64 {
 	return float64(parsed.Unix())
 }
 
-// TestTickStepsFit checks that any span has from 2 to 12 ticks.
+// TestTickStepsFit checks that an axis of any length has 2 to 12 ticks.
 func TestTickStepsFit(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 5000 {
@@ -68,7 +68,7 @@ func TestTickStepsFit(t *testing.T) {
 	}
 }
 
-// TestWaitTicks checks the ticks of axes of waits.
+// TestWaitTicks checks the ticks on axes of waits.
 func TestWaitTicks(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	for _, c := range []struct {
@@ -86,13 +86,13 @@ func TestWaitTicks(t *testing.T) {
 	}
 }
 
-// TestCountAxis checks the scales, the ticks and the heights of counts.
+// TestCountAxis checks the scale, the ticks and the heights on axes of counts.
 func TestCountAxis(t *testing.T) {
 	for _, c := range []struct {
 		counts []int
 		sqrt   bool
 		ticks  string
-		four   float64 // the height of 4, over that of the highest
+		four   float64 // the height of a count of 4, relative to that of the highest count
 	}{
 		{[]int{1}, false, "0 1", 4},
 		{[]int{0, 0, 3, 1}, false, "0 1 2 3", 4.0 / 3},
@@ -120,7 +120,7 @@ func TestRoundStep(t *testing.T) {
 	}
 }
 
-// TestBinName checks the names of bins.
+// TestBinName checks how the widths of bins are written.
 func TestBinName(t *testing.T) {
 	for width, want := range map[int64]string{
 		1: "second", 5: "5 s", 60: "minute", 900: "15 min", 3600: "hour", 6 * 3600: "6 h", 86400: "day", 7 * 86400: "week", 28 * 86400: "4 weeks",
@@ -131,7 +131,7 @@ func TestBinName(t *testing.T) {
 	}
 }
 
-// TestFit checks that text is shortened to a width, and made printable.
+// TestFit checks that text is made printable, and shortened to the given width.
 func TestFit(t *testing.T) {
 	for text, want := range map[string]string{"short": "short", "": "", strings.Repeat("wide ", 9): "wide wide …", "\n": "\ufffd", "a\xff": "a\ufffd"} {
 		if got := fit(Label, text, 60); got != want {

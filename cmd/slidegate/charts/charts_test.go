@@ -19,7 +19,7 @@ import (
 
 const noon = 1741089600 // 2025-03-04 12:00:00 UTC
 
-// textOf represents a text in an SVG. Y counts from the top.
+// textOf represents a text element in an SVG. Y is measured from the top.
 type textOf struct {
 	X     float64 `xml:"x,attr"`
 	Y     float64 `xml:"y,attr"`
@@ -27,8 +27,8 @@ type textOf struct {
 	Text  string  `xml:",chardata"`
 }
 
-// textsIn draws a chart, and returns its texts. It fails the test if the chart is not well-formed,
-// or if a text is outside the page or overlaps another.
+// textsIn draws a chart and returns its texts. It fails the test if the chart is not well-formed,
+// or if any text is outside the page or overlaps another.
 func textsIn(t *testing.T, draw func(io.Writer, Format) error) (all []string) {
 	t.Helper()
 	var svg, again bytes.Buffer
@@ -58,8 +58,8 @@ func textsIn(t *testing.T, draw func(io.Writer, Format) error) (all []string) {
 	return all
 }
 
-// replayOf returns a chart with attempts at some seconds, and a set of limits for each list of
-// waits. Each set denies the last attempts, one for each wait.
+// replayOf returns a chart with attempts at the given seconds, and a set of limits for each list of
+// waits. Each set denies the last attempts, as many as there are waits.
 func replayOf(seconds []int64, waits ...[]time.Duration) Replay {
 	r := Replay{Title: "a title", Zone: "UTC", Timeline: NewTimeline(len(waits))}
 	for i, w := range waits {
@@ -75,7 +75,7 @@ func replayOf(seconds []int64, waits ...[]time.Duration) Replay {
 	return r
 }
 
-// each returns n seconds at a fixed distance.
+// each returns n times that are apart seconds from one another.
 func each(from, apart int64, n int) (seconds []int64) {
 	for i := range n {
 		seconds = append(seconds, from+int64(i)*apart)
@@ -83,7 +83,7 @@ func each(from, apart int64, n int) (seconds []int64) {
 	return seconds
 }
 
-// TestCharts checks what charts say, also about unusual data.
+// TestCharts checks the texts in charts, including charts of unusual data.
 func TestCharts(t *testing.T) {
 	two := []time.Duration{time.Second, time.Minute}
 	never := replayOf(each(noon, 1, 500), nil)
@@ -132,7 +132,7 @@ func TestCharts(t *testing.T) {
 	}
 }
 
-// FuzzReplay draws random timelines and waits under random names, which stay legible.
+// FuzzReplay checks that random timelines and waits under random names stay legible.
 func FuzzReplay(f *testing.F) {
 	f.Add("OpenSSH_2k.log", "5/1h", "UTC", uint64(1), false)
 	f.Add("\xff\x00<&>]]>", "\u202e\"'", "\x1b", uint64(2), true)
@@ -146,7 +146,7 @@ func FuzzReplay(f *testing.F) {
 	})
 }
 
-// TestFiles checks that each format gets what its name says, of the right size.
+// TestFiles checks that a file has the format that its name implies, and the right size.
 func TestFiles(t *testing.T) {
 	draw := replayOf(each(noon, 60, 1500), nil).Draw
 	file := filepath.Join(t.TempDir(), "chart.PNG")
@@ -163,7 +163,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestContrast checks that text and curves stand out in both modes, as WCAG 2 requires at level AA.
+// TestContrast checks that text and curves have the contrast that WCAG 2 requires at level AA, in
+// both modes.
 func TestContrast(t *testing.T) {
 	for _, c := range palette {
 		least := 3.0
@@ -184,7 +185,7 @@ func contrast(a, b uint32) float64 {
 	return (max(x, y) + 0.05) / (min(x, y) + 0.05)
 }
 
-// luminance returns the relative luminance of WCAG 2.
+// luminance returns the relative luminance as defined by WCAG 2.
 func luminance(rgb uint32) float64 {
 	linear := func(part uint32) float64 {
 		v := float64(part&0xff) / 255

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// attempt is an attempt at a second since 1970, with the decisions of two sets.
+// attempt represents an attempt, in seconds since 1970, with the decisions of two sets.
 type attempt struct {
 	second  int64
 	allowed []bool
@@ -24,8 +24,8 @@ func timelineOf(history []attempt) *Timeline {
 	return t
 }
 
-// randomHistory returns attempts that mostly move by steps of one size, forward or back. Sometimes
-// they leap to any time of the years 1970 to 6000.
+// randomHistory returns attempts that mostly move forward or back by steps of a fixed size. Some
+// leap to any time between the years 1970 and 6000.
 func randomHistory(r *rand.Rand) []attempt {
 	const end = 127_174_492_800 // 6000-01-01
 	history := make([]attempt, 1+r.IntN(300))
@@ -40,7 +40,7 @@ func randomHistory(r *rand.Rand) []attempt {
 	return history
 }
 
-// counted is the content of a Timeline.
+// counted represents the contents of a Timeline.
 type counted struct {
 	Width, First              int64
 	Attempts, Allowed, Second []int
@@ -50,8 +50,8 @@ func (t *Timeline) counted() counted {
 	return counted{t.width, t.first, t.attempts(), t.allowed(0), t.allowed(1)}
 }
 
-// countedExactly returns the counts that a Timeline must have after a list of attempts. Its width
-// is the smallest one that needs no more than 400 bins.
+// countedExactly returns the counts that a Timeline must have for the given attempts. Its bin width
+// is the smallest that needs no more than 400 bins.
 func countedExactly(history []attempt) counted {
 	least, most := history[0].second, history[0].second
 	for _, a := range history {
@@ -79,8 +79,8 @@ func countedExactly(history []attempt) counted {
 	return c
 }
 
-// TestTimelineCountsExactly compares timelines to the list of all attempts: one with all of them,
-// and several merged in random order. At least one of these is empty.
+// TestTimelineCountsExactly compares timelines with a list of all attempts: one timeline that got
+// all attempts, and several that are merged in random order. At least one of the latter is empty.
 func TestTimelineCountsExactly(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -102,7 +102,7 @@ func TestTimelineCountsExactly(t *testing.T) {
 	}
 }
 
-// TestBefore1970 checks the bins of attempts before 1970.
+// TestBefore1970 checks the bins for attempts before 1970.
 func TestBefore1970(t *testing.T) {
 	l := timelineOf([]attempt{{-1, []bool{true, true}}, {-400, []bool{true, false}}, {0, []bool{false, false}}})
 	if l.width != 5 || l.first != -80 || l.bins() != 81 {
@@ -110,7 +110,7 @@ func TestBefore1970(t *testing.T) {
 	}
 }
 
-// randomWaits returns waits of all sizes up to the longest duration, or of one size.
+// randomWaits returns waits of all lengths up to the longest time.Duration, or of similar lengths.
 func randomWaits(r *rand.Rand) []time.Duration {
 	waits := make([]time.Duration, 1+r.IntN(200))
 	size := r.IntN(64)
@@ -131,7 +131,8 @@ func waitsOf(waits []time.Duration) *Waits {
 	return w
 }
 
-// TestQuantile compares quantiles to the sorted waits. Half of the waits are merged.
+// TestQuantile compares quantiles with those of the sorted waits. Half of the waits are merged from
+// another Waits.
 func TestQuantile(t *testing.T) {
 	for seed := range uint64(1000) {
 		waits := randomWaits(rand.New(rand.NewPCG(seed, 0)))
@@ -153,7 +154,8 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-// TestHistogram checks that a bin of a histogram covers the waits that it counts, on the axis.
+// TestHistogram checks that each bin of a histogram covers the waits that it counts, and lies on
+// the axis.
 func TestHistogram(t *testing.T) {
 	for seed := range uint64(100) {
 		waits := randomWaits(rand.New(rand.NewPCG(seed, 1)))

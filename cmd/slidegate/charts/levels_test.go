@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "draw the pictures of docs")
 
-// traffics are the attempts of one event, in seconds.
+// traffics lists attempts on one event, in seconds.
 var traffics = []struct {
 	name     string
 	attempts []float64
@@ -30,7 +30,7 @@ var traffics = []struct {
 	{"two a second, on and off", slices.Concat(paced(0.5, 2, 6), paced(0.5, 17, 21), paced(0.5, 32, 36), paced(0.5, 47, 51))},
 }
 
-// paced returns attempts with a fixed step from one time to another.
+// paced returns attempts from one time to another, step seconds apart.
 func paced(step, from, to float64) (attempts []float64) {
 	for t := from; t < to; t += step {
 		attempts = append(attempts, t)
@@ -38,10 +38,10 @@ func paced(step, from, to float64) (attempts []float64) {
 	return attempts
 }
 
-// gauge is a limiter of 5 in 10 s whose state can be read between attempts.
+// gauge is a limiter of 5 units in 10 s whose state can be read between attempts.
 type gauge struct {
 	name  string
-	line  float64 // up to which it allows one more
+	line  float64 // the level up to which it allows another unit
 	allow func() bool
 	read  func() float64
 	color Colour
@@ -54,7 +54,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// gauges returns a window and a level on a clock.
+// gauges returns a window and an ar1 level that use the given clock.
 func gauges(t *testing.T, clock func() time.Time) [2]gauge {
 	limits := []window.Limit{{Max: 5, Per: 10 * time.Second}}
 	w := must(window.NewLocal(window.Config{Name: "w", Limits: limits, Now: clock}))
@@ -70,8 +70,8 @@ func gauges(t *testing.T, clock func() time.Time) [2]gauge {
 	}
 }
 
-// run plays attempts. It reads the gauge ten times a second, and before and after each attempt. It
-// returns the readings, and the allowed and the denied attempts.
+// run makes the given attempts. It reads the gauge ten times a second, and before and after each
+// attempt. It returns the readings, and the allowed and the denied attempts.
 func (g gauge) run(now *time.Time, attempts []float64) (readings, allowed, denied plotter.XYs) {
 	read := func(t float64) {
 		*now = time.UnixMilli(0).Add(time.Duration(t * float64(time.Second)))
@@ -98,13 +98,13 @@ func marks(c Colour, radius vg.Length, at plotter.XYs) *plotter.Scatter {
 	return &plotter.Scatter{XYs: at, GlyphStyle: draw.GlyphStyle{Color: c, Radius: radius, Shape: draw.CircleGlyph{}}}
 }
 
-// TestLevels draws windows and levels on the same traffic.
+// TestLevels draws windows and levels under the same traffic.
 func TestLevels(t *testing.T) {
 	checkPicture(t, "levels.svg", func(w io.Writer, f Format) error { return drawLevels(t, w, f) }, "two a second for 30 s: 15 of 60 allowed")
 }
 
-// checkPicture checks that a picture in docs has the same text as the one that draw draws, and a
-// text among it. To draw all of them again: go test ./cmd/slidegate/charts -update.
+// checkPicture checks that a picture in docs contains the same texts as the one that draw draws,
+// including the given text. To redraw all pictures: go test ./cmd/slidegate/charts -update.
 func checkPicture(t *testing.T, name string, draw func(io.Writer, Format) error, text string) {
 	t.Helper()
 	file := "../../../docs/" + name

@@ -14,15 +14,15 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// load is the requests of users or of background work, in seconds.
+// load represents the requests of users, or those of background work, in seconds.
 type load struct {
 	name     string
 	requests []float64
-	allowed  []float64 // those that a limiter allowed
+	allowed  []float64 // those requests that the limiter allowed
 }
 
-// priorityLoads returns the requests of eight minutes. Those of users come and go, and background
-// work makes two a second all the time. It returns them as the limiters of the recipe decide.
+// priorityLoads returns eight minutes of requests, as the limiters in the recipe decide on them.
+// Users come and go, while background work constantly sends two requests a second.
 func priorityLoads(t *testing.T) (users, background load) {
 	t.Helper()
 	var now time.Time
@@ -44,12 +44,12 @@ func priorityLoads(t *testing.T) (users, background load) {
 	return users, background
 }
 
-// String returns the name of a load, and how many of its requests were allowed.
+// String returns the name of the load, and how many of its requests were allowed.
 func (l load) String() string {
 	return fmt.Sprintf("%s: %d of %d allowed", l.name, len(l.allowed), len(l.requests))
 }
 
-// inLastMinute returns how many of some times were in the last minute, for each second.
+// inLastMinute returns, for each second, how many of the given times are in the minute before it.
 func inLastMinute(times ...float64) (counts plotter.XYs) {
 	for second := range 481 {
 		at, n := float64(second), 0.0
@@ -68,8 +68,8 @@ func shade(c Colour, curve plotter.XYs) *plotter.Line {
 	return &plotter.Line{XYs: curve, LineStyle: draw.LineStyle{Color: c, Width: 0.5}, FillColor: c}
 }
 
-// TestPriority draws how users come before background work, as in a recipe. The picture is as wide
-// as a phone.
+// TestPriority draws how users take precedence over background work, as in a recipe. The picture is
+// as wide as a phone.
 func TestPriority(t *testing.T) {
 	checkPicture(t, "priority.svg", func(w io.Writer, f Format) error { return drawPriority(t, w, f) }, "background work: 305 of 960 allowed")
 }

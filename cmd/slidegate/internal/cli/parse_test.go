@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestVersionOf checks that a program without a version says why.
+// TestVersionOf checks that a program without a version explains why.
 func TestVersionOf(t *testing.T) {
 	for v, want := range map[string]string{
 		"v0.1.0":  "slidegate v0.1.0, go1.25.0",

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// TestReplyWithLogin connects to servers whose reply repeats the user or the password. It checks
+// TestReplyWithLogin connects to servers whose reply quotes the user or the password, and checks
 // that the error shows neither.
 func TestReplyWithLogin(t *testing.T) {
 	for reply, want := range map[string]string{
@@ -35,8 +35,8 @@ func TestReplyWithLogin(t *testing.T) {
 	}
 }
 
-// TestTLS connects to servers with certificates of a private CA. It checks what each error says,
-// and that it shows no password.
+// TestTLS connects to servers whose certificates come from a private CA. It checks the error
+// messages, and that they show no password.
 func TestTLS(t *testing.T) {
 	ca, other := tlstest.NewAuthority(t), tlstest.NewAuthority(t)
 	cert, key := ca.Issue(t)
@@ -49,7 +49,7 @@ func TestTLS(t *testing.T) {
 	for _, tt := range []struct {
 		name, url string
 		files     Files
-		want      string // empty: connected
+		want      string // empty if the connection succeeds
 	}{
 		{"a private CA, a password in the URL", "rediss://:okapi@" + asksNot, Files{CA: ca.File}, ""},
 		{"a private CA, a password in a file", "rediss://" + asksNot, Files{CA: ca.File, Password: password}, ""},
@@ -83,7 +83,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestFiles checks what the error says about a file that does not do, or not with the others.
+// TestFiles checks the errors about files that are unsuitable on their own or in combination.
 func TestFiles(t *testing.T) {
 	ca := tlstest.NewAuthority(t)
 	cert, key := ca.Issue(t)
@@ -125,7 +125,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// refuser starts a server that sends the same error reply to each command. It returns its address.
+// refuser starts a server that answers every command with the same error reply. It returns the
+// server's address.
 func refuser(t *testing.T, reply string) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -147,14 +148,14 @@ func refuser(t *testing.T, reply string) string {
 func refuse(conn net.Conn, reply string) {
 	defer conn.Close()
 	for lines := bufio.NewScanner(conn); lines.Scan(); {
-		if strings.HasPrefix(lines.Text(), "*") { // the beginning of a command
+		if strings.HasPrefix(lines.Text(), "*") { // the start of a command
 			_, _ = fmt.Fprintf(conn, "-%s\r\n", reply)
 		}
 	}
 }
 
-// FuzzAdd checks that nothing before the last @ of an address is in the error, or else in the
-// servers to dial.
+// FuzzAdd checks that what precedes the last @ of an address appears neither in the error nor among
+// the servers to dial.
 func FuzzAdd(f *testing.F) {
 	for _, c := range []string{"", "/", "#", "?", ":", "@", ",", "://", "%", "?addr=", " ", "\xff"} {
 		f.Add("redis://user:", c, "host:6379")

@@ -7,8 +7,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestMemory checks that a level is at rest after the time that Memory returns, and that this is at
-// most twice too long.
+// TestMemory checks that a level is at rest after the time that Memory returns, and that this time
+// is no more than twice as long as necessary.
 func TestMemory(t *testing.T) {
 	for _, text := range []string{"1/5s", "20/1d", "1000000/1h", "5/3650d"} {
 		limit, err := window.ParseLimit(text)

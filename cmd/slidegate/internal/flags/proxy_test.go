@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestWho checks who is limited by the values of --by.
+// TestWho checks who is limited under each value of --by.
 func TestWho(t *testing.T) {
 	for _, tt := range []struct {
 		by     string

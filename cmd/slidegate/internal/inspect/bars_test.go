@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// TestWidth checks that no line of the chart is wider than the terminal or much narrower.
+// TestWidth checks that no line of the bar chart is wider than the terminal, or much narrower.
 func TestWidth(t *testing.T) {
 	const m, h = time.Minute, time.Hour
 	now := time.Date(2025, 3, 4, 14, 0, 0, 0, time.UTC)

@@ -15,8 +15,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files of package inflight")
 
-// TestInflightGolden compares the reports on leases with golden files. They come from snapshots,
-// because leases go by the clock of Redis.
+// TestInflightGolden compares the reports on leases with golden files. It uses snapshots, because
+// leases depend on the Redis clock.
 func TestInflightGolden(t *testing.T) {
 	at := time.Date(2025, time.March, 4, 14, 0, 0, 0, time.UTC)
 	held := func(holder string, units int64, since, until time.Duration) inflight.Held {
@@ -39,7 +39,7 @@ func TestInflightGolden(t *testing.T) {
 	}
 }
 
-// shown returns a report as text or JSON.
+// shown returns the report for a state, as text or JSON.
 func shown(t *testing.T, st *State, asJSON bool) string {
 	t.Helper()
 	var b strings.Builder

@@ -16,11 +16,12 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/ttytest"
 )
 
-// runWatch returns what a terminal shows during a watch, and the value of a panic in it.
+// runWatch returns what a terminal shows during a watch, and the value of a panic, if there was
+// one.
 func runWatch(t *testing.T, fetch func(ctx context.Context, n int) (result, error)) (screen string, panicked any) {
 	t.Helper()
 	t.Setenv("TERM", "xterm")
-	t.Setenv("NO_COLOR", "1") // which concerns only colours
+	t.Setenv("NO_COLOR", "1") // this affects only colours
 	screen = ttytest.Screen(t, func(tty *os.File) {
 		defer func() { panicked = recover() }()
 		if err := pty.Setsize(tty, &pty.Winsize{Rows: 24, Cols: 80}); err != nil {
@@ -47,8 +48,8 @@ func TestWatchPanics(t *testing.T) {
 	}
 }
 
-// TestWatchFails checks that the error replaces the headline while Redis fails, and that the last
-// state stays.
+// TestWatchFails checks that while Redis fails, the error replaces the headline and the last state
+// remains visible.
 func TestWatchFails(t *testing.T) {
 	screen, _ := runWatch(t, func(_ context.Context, n int) (result, error) {
 		switch n {

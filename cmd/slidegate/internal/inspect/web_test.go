@@ -17,7 +17,8 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// TestStartQuery checks that the URL that Run prints asks for what the command line names.
+// TestStartQuery checks that the URL that Run prints asks for the event that the command line
+// names.
 func TestStartQuery(t *testing.T) {
 	six := "::1"
 	for want, c := range map[string]Command{
@@ -45,7 +46,7 @@ func limits(t *testing.T, text string) flags.Limits {
 	return ls
 }
 
-// TestWebForgets checks that a Reset with an invalid IP address forgets nothing.
+// TestWebForgets checks that a reset with an invalid IP address forgets nothing.
 func TestWebForgets(t *testing.T) {
 	server := redistest.Start(t)
 	client, secret := server.Client(t), []byte("sixteen bytes, or more")
@@ -63,13 +64,13 @@ func TestWebForgets(t *testing.T) {
 		t.Errorf("%v; %d keys, not %d", err, size(t, server), before)
 	}
 	q.Address = "::ffff:192.0.2.31"
-	if err := w.forget(t.Context(), q); err != nil || size(t, server) != 1 { // the address keeps its key
+	if err := w.forget(t.Context(), q); err != nil || size(t, server) != 1 { // the address budget keeps its key
 		t.Errorf("%v; %d keys", err, size(t, server))
 	}
 }
 
-// TestWebForgetsChallenged checks that a Reset also forgets failures with a challenge, and that the
-// page says whether a challenge would help.
+// TestWebForgetsChallenged checks that a reset also forgets failures of challenged attempts, and
+// that the page says whether a challenge would help.
 func TestWebForgetsChallenged(t *testing.T) {
 	server := redistest.Start(t)
 	client, secret := server.Client(t), []byte("sixteen bytes, or more")
@@ -110,12 +111,12 @@ func size(t *testing.T, server *redistest.Server) int64 {
 	return int64(len(keys))
 }
 
-// scriptCalls matches the number of script calls in a server's statistics, for each command that
+// scriptCalls matches the number of script calls in a server's statistics, for every command that
 // calls scripts.
 var scriptCalls = regexp.MustCompile(`cmdstat_eval[a-z_]*:calls=[0-9]+`)
 
-// TestWebPolls checks that a poll of the page costs one call of Redis after the first one, which also
-// reads the override, and reports what slidegate inspect reports.
+// TestWebPolls checks that each poll of the page costs a single call to Redis, except the first,
+// which also reads the override. It checks that the page reports the same as slidegate inspect.
 func TestWebPolls(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client(t)
@@ -163,8 +164,8 @@ func TestWebPolls(t *testing.T) {
 	}
 }
 
-// TestWebOverride checks that a page shows the override of its event and answers by it, and that it no
-// longer does after the end of the override.
+// TestWebOverride checks that a page shows the override of its event and its decision, until the
+// override ends.
 func TestWebOverride(t *testing.T) {
 	now := time.Date(2025, 3, 4, 14, 0, 0, 0, time.UTC)
 	client, clock := redistest.Client(t), func() time.Time { return now }
@@ -197,7 +198,7 @@ func TestWebOverride(t *testing.T) {
 			t.Errorf("%s: %s, not %s", event, got, want[0])
 		}
 		now = now.Add(time.Hour)
-		webText(t, fetch) // it notices the end
+		webText(t, fetch) // notices the end
 		if got := webText(t, fetch); got != want[1] {
 			t.Errorf("%s, after the end: %s, not %s", event, got, want[1])
 		}
@@ -205,7 +206,7 @@ func TestWebOverride(t *testing.T) {
 	}
 }
 
-// webText returns what a page gets of a state: the decision, the limits and the override.
+// webText returns what the page receives about a state: the decision, the limits and the override.
 func webText(t *testing.T, fetch page.Poll) string {
 	t.Helper()
 	got, err := fetch(t.Context())

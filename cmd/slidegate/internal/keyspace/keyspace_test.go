@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// set sets keys with this prefix.
+// set sets n keys with the given prefix.
 func set(t *testing.T, client rueidis.Client, prefix string, n int) {
 	t.Helper()
 	commands := make(rueidis.Commands, n)
@@ -31,7 +31,7 @@ func set(t *testing.T, client rueidis.Client, prefix string, n int) {
 	}
 }
 
-// walked returns the keys with this prefix that a walk sees, and the masters after it.
+// walked returns the keys with the given prefix that a walk sees, and the masters after the walk.
 func walked(t *testing.T, client rueidis.Client, prefix string, budget Budget) (found []string, masters []*Master) {
 	t.Helper()
 	masters, err := Masters(t.Context(), client)
@@ -49,7 +49,7 @@ func walked(t *testing.T, client rueidis.Client, prefix string, budget Budget) (
 	return slices.Compact(found), masters
 }
 
-// TestWalkSeesAll checks that a walk sees all keys of a server, and of a cluster with replicas.
+// TestWalkSeesAll checks that a walk sees all keys of a server, and of a cluster that has replicas.
 func TestWalkSeesAll(t *testing.T) {
 	for name, client := range map[string]rueidis.Client{
 		"server":   redistest.Client(t),
@@ -73,8 +73,8 @@ func TestWalkSeesAll(t *testing.T) {
 	}
 }
 
-// TestWalkEnds checks that the keys and the time of the budget end a walk, and that Share then says
-// how much of the keys it saw.
+// TestWalkEnds checks that a walk ends when it has used up the keys or the time in its budget, and
+// that Share then returns how much of the keys it saw.
 func TestWalkEnds(t *testing.T) {
 	client := redistest.Start(t).Client(t)
 	set(t, client, "k", 2000)
@@ -87,8 +87,7 @@ func TestWalkEnds(t *testing.T) {
 	}
 }
 
-// TestWalkFails checks that an error of a visit ends the walk, and that the end of the
-// context does.
+// TestWalkFails checks that a walk ends if a visit fails, or if the context is done.
 func TestWalkFails(t *testing.T) {
 	client, broken := redistest.Cluster(t), errors.New("broken")
 	set(t, client, redistest.Key(t), 1000)
@@ -107,7 +106,7 @@ func TestWalkFails(t *testing.T) {
 	}
 }
 
-// TestWalkOnlyReads checks that a user who may only read and count keys can walk.
+// TestWalkOnlyReads checks that a user who may only read and count keys can do a walk.
 func TestWalkOnlyReads(t *testing.T) {
 	server := redistest.Start(t)
 	if err := server.Do(t.Context(), "ACL", "SETUSER", "reader", "on", ">pass", "+scan", "+dbsize", "+client|tracking", "+hello").Error(); err != nil {
@@ -120,7 +119,8 @@ func TestWalkOnlyReads(t *testing.T) {
 	}
 }
 
-// TestPause checks that pauses grow with the calls, and more while the server is slow.
+// TestPause checks that pauses grow with the duration of the calls, and grow more while the server
+// is slow.
 func TestPause(t *testing.T) {
 	const ms = time.Millisecond
 	var b brake

@@ -67,19 +67,19 @@ func TestParseByRefuses(t *testing.T) {
 	}
 }
 
-// webFrom returns a line of a web log from an address.
+// webFrom returns a web log line for a request from the given address.
 func webFrom(address string) string {
 	return address + ` - - [10/Oct/2000:13:55:36 +0000] "GET /a HTTP/1.1" 200 5`
 }
 
-// jsonFrom returns a line of JSON in which ip is the address.
+// jsonFrom returns a JSON line whose field ip is the given address.
 func jsonFrom(address string) string {
 	return `{"time":"2000-10-10T13:55:36Z","ip":"` + address + `","event":"the default","address":"198.51.100.9","units":2}`
 }
 
 func TestByEvent(t *testing.T) {
 	for _, tt := range []struct {
-		by   string // empty: the zero By
+		by   string // empty means the zero By
 		f    format
 		line string
 		want string
@@ -103,7 +103,7 @@ func TestByEvent(t *testing.T) {
 		{"ip/1", web{}, webFrom("::ffff:192.0.2.1"), "192.0.2.1"},
 		{"ip/64", jsonBy("time"), jsonFrom("192.0.2.1:443"), "192.0.2.1"},
 		{"ip/64", jsonBy("time"), jsonFrom("[2001:db8:1:2::a]:443"), "2001:db8:1:2::/64"},
-		{"ip", jsonBy("time"), jsonFrom("192.0.2.1:443"), "192.0.2.1"}, // each connection has another port
+		{"ip", jsonBy("time"), jsonFrom("192.0.2.1:443"), "192.0.2.1"}, // each connection has a different port
 		{"ip", jsonBy("time"), jsonFrom("alice:443"), "alice:443"},
 		{"ip/64", jsonBy("time"), jsonFrom("2001:DB8:1:2::A"), "2001:db8:1:2::/64"},
 		{"ip/64", jsonBy("time"), jsonFrom("::ffff:192.0.2.1"), "192.0.2.1"},
@@ -168,7 +168,7 @@ func TestByNoEvent(t *testing.T) {
 	}
 }
 
-// TestEventIsACopy checks that an event does not keep its line in memory.
+// TestEventIsACopy checks that an event does not keep the line in memory.
 func TestEventIsACopy(t *testing.T) {
 	line := webFrom("192.0.2.1")
 	first := uintptr(unsafe.Pointer(unsafe.StringData(line)))
@@ -184,8 +184,8 @@ func TestEventIsACopy(t *testing.T) {
 	}
 }
 
-// FuzzByNeverPanics checks that any By on any line gives an attempt that can be decided, or an
-// error.
+// FuzzByNeverPanics checks that any By, applied to any line, returns an error or an attempt on
+// which a limiter can decide.
 func FuzzByNeverPanics(f *testing.F) {
 	for _, by := range []string{"", "ip/64", "user", "path", "request.remote_ip/56", `"GET (\S+)`, `(?:a|(b))`, "a.b/1"} {
 		f.Add(by, webFrom("2001:db8::1%1"))

@@ -65,7 +65,7 @@ func TestColumnsRefused(t *testing.T) {
 	}
 }
 
-// TestQuotedNewlines checks that a client cannot forge a line by a newline in a quoted field.
+// TestQuotedNewlines checks that a client cannot forge a line with a newline in a quoted field.
 func TestQuotedNewlines(t *testing.T) {
 	for _, header := range []string{"", "time,event,note\n"} {
 		var got []string
@@ -84,8 +84,8 @@ func TestQuotedNewlines(t *testing.T) {
 	}
 }
 
-// FuzzEventNotEmpty checks that an attempt of any line has an event, and units and a time that a
-// limiter accepts.
+// FuzzEventNotEmpty checks that every attempt has an event, and units and a time that a limiter
+// accepts, whatever the line.
 func FuzzEventNotEmpty(f *testing.F) {
 	f.Add("2025-03-04T05:06:07Z,alice,3")
 	f.Add(`1741064767.125, "a, ""b""" ,2`)
@@ -97,15 +97,15 @@ func FuzzEventNotEmpty(f *testing.F) {
 	})
 }
 
-// FuzzFieldCannotHideLine checks that a line is split alike whatever line came before it, and that
-// it has an open quote if another quote closes it.
+// FuzzFieldCannotHideLine checks that a line is split in the same way whatever the line before it,
+// and that it is reported as having an open quote if another quote would close it.
 func FuzzFieldCannotHideLine(f *testing.F) {
 	for _, line := range []string{`1,"a, ""b""",2`, `a,b"c`, `"a`, `"a"b`, `"",,""`, `a, "b"`, `""""`, `a,"`, ``} {
 		f.Add(`1,"x`, line)
 	}
 	f.Fuzz(func(t *testing.T, before, line string) {
 		if strings.ContainsAny(before+line, "\r\n") {
-			return // no line contains its end
+			return // a line cannot contain a newline
 		}
 		used := newSplitter()
 		_, _ = used.split(before)
@@ -120,7 +120,7 @@ func FuzzFieldCannotHideLine(f *testing.F) {
 	})
 }
 
-// TestUnusualHeader checks that with a header, the third column contains units only if its name
+// TestUnusualHeader checks that below a header, the third column contains units only if its name
 // says so, and that --by may name any column.
 func TestUnusualHeader(t *testing.T) {
 	file := write(t, "when,customer,duration_ms\n2025-03-04T05:06:07Z,carol,134\n")

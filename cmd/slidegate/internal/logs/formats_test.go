@@ -15,8 +15,8 @@ import (
 // noon is the time of the first attempt in every sample, in UTC.
 var noon = time.Date(2025, 3, 4, 12, 0, 7, 0, time.UTC)
 
-// samples are made-up logs as programs write them, with the attempts that are read without flags,
-// or with --by.
+// samples lists invented logs as programs would write them, with the attempts that are read from
+// them without flags or with --by.
 var samples = []struct {
 	name, kind string
 	by         string
@@ -195,7 +195,7 @@ var samples = []struct {
 	},
 }
 
-// TestSamples checks which format and attempts are found in each sample.
+// TestSamples checks which format is detected in each sample, and which attempts are read.
 func TestSamples(t *testing.T) {
 	for _, tt := range samples {
 		t.Run(tt.name, func(t *testing.T) {
@@ -223,8 +223,8 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// TestUnknownFormat checks that the error about a log of an unknown format names flags that read
-// it.
+// TestUnknownFormat checks that the error about a log of unknown format names flags that can read
+// the log.
 func TestUnknownFormat(t *testing.T) {
 	const log = "[04.03.2025 12:00:07] Anmeldung from 203.0.113.7 abgelehnt\n"
 	_, err := OpenText("a log", log, Options{})
@@ -248,8 +248,8 @@ func TestUnknownFormat(t *testing.T) {
 	}
 }
 
-// TestAmbiguousTimes checks that ambiguous times are not found by themselves: those that do not
-// show which number is the month, and unknown forms such as a 12-hour clock.
+// TestAmbiguousTimes checks that ambiguous times are not recognised automatically: those that do
+// not show which number is the month, and unknown forms such as a 12-hour clock.
 func TestAmbiguousTimes(t *testing.T) {
 	for _, at := range []string{
 		"03/04/2025 12:00:07", "04.03.2025 12:00:07", "3/4/2025, 12:00:07 PM", "03/04/2025 12:00:07 PM", "2025-03-04 12:00:07 PM",
@@ -262,7 +262,7 @@ func TestAmbiguousTimes(t *testing.T) {
 }
 
 // TestYearlessFormat checks that times in a layout without a year continue from December to
-// January, and that a layout without a date is refused.
+// January, and that a layout without a date is rejected.
 func TestYearlessFormat(t *testing.T) {
 	where, err := ParseTimeRegex(`^\w(.*?)\.`)
 	if err != nil {
@@ -280,7 +280,7 @@ func TestYearlessFormat(t *testing.T) {
 	}
 }
 
-// TestTimeFlags checks the flags for the place and the layout of the time.
+// TestTimeFlags checks the flags for the position and the layout of the time.
 func TestTimeFlags(t *testing.T) {
 	for _, tt := range []struct{ field, regex, format, by, text, want string }{
 		{"", `at=(\S+)`, "", `who=(\S+)`, "id=1741000000 at=2025-03-04T12:00:07Z who=alice", "alice"},
@@ -320,7 +320,7 @@ func TestTimeFlags(t *testing.T) {
 	}
 }
 
-// TestDockerTimesCount checks that a line has the time of its envelope, and that a line without an
+// TestDockerTimesCount checks that a line gets the time of its envelope, and that a line without an
 // envelope is unreadable.
 func TestDockerTimesCount(t *testing.T) {
 	r, err := OpenText("a log", "2025-03-04T12:00:07.000000000Z Mar  1 00:00:00"+strings.TrimSuffix(failed, "\n")+"\noops\n2025-03-04T12:00:08.500000000Z\n", Options{})
@@ -334,7 +334,7 @@ func TestDockerTimesCount(t *testing.T) {
 	}
 }
 
-// TestDockerSplitsLongLines checks that a client cannot forge a line by the split that Docker makes
+// TestDockerSplitsLongLines checks that a client cannot forge a line by making Docker split a line
 // after 16 KiB.
 func TestDockerSplitsLongLines(t *testing.T) {
 	const stamp = `","time":"2025-03-04T12:00:07Z"}` + "\n"
@@ -355,8 +355,8 @@ func TestDockerSplitsLongLines(t *testing.T) {
 	}
 }
 
-// TestMostLinesNameTheEvent checks that the first line decides the field of the time. A vote of the
-// first lines decides that of the event, whatever a program writes when it starts.
+// TestMostLinesNameTheEvent checks that the first line determines the time field, while the first
+// lines vote on the event field, so that what a program logs at startup does not matter.
 func TestMostLinesNameTheEvent(t *testing.T) {
 	for _, tt := range []struct{ log, want string }{
 		{`{"ts":1,"msg":"up"}` + "\n" + `{"ts":2,"remote_ip":"192.0.2.1"}` + "\n" + `{"ts":3,"time":9,"ip":"192.0.2.2"}` + "\n" + `{"ts":4,"ip":"192.0.2.2","remote_ip":"192.0.2.3"}`, "03 192.0.2.2, 04 192.0.2.2"},
@@ -379,7 +379,8 @@ func TestMostLinesNameTheEvent(t *testing.T) {
 	}
 }
 
-// TestGoLogClientCannotForge checks that pairs in a message of Go's log cannot forge an address.
+// TestGoLogClientCannotForge checks that pairs in a message of Go's package log cannot forge an
+// address.
 func TestGoLogClientCannotForge(t *testing.T) {
 	const at = "2025/03/04 05:06:07 WARN wrong password of "
 	r, err := OpenText("a log", strings.Join([]string{
@@ -393,7 +394,7 @@ func TestGoLogClientCannotForge(t *testing.T) {
 	}
 }
 
-// TestPairs checks that pairs reads what slog quotes.
+// TestPairs checks that pairs can read what slog quotes.
 func TestPairs(t *testing.T) {
 	const line = `time=1 msg="a b=\"c\" ip=1.2.3.4" bare "quoted ip=5.6.7.8" ip=192.0.2.1 empty= q="" cut="to the e`
 	for name, want := range map[string]string{"msg": `a b="c" ip=1.2.3.4`, "ip": "192.0.2.1", "empty": "", "q": "", "cut": "to the e", "time": "1"} {
@@ -407,7 +408,8 @@ func TestPairs(t *testing.T) {
 	same(t, []string{"time", "msg", "ip", "empty", "q", "cut"}, pairs(line).names())
 }
 
-// FuzzFormats checks that no parser panics on any line, and that every attempt can be decided.
+// FuzzFormats checks that no parser panics, whatever the line, and that a limiter can decide on
+// every attempt.
 func FuzzFormats(f *testing.F) {
 	for _, s := range samples {
 		for _, line := range s.lines {
@@ -433,7 +435,7 @@ func FuzzFormats(f *testing.F) {
 	})
 }
 
-// FuzzEnvelope checks that an envelope returns the line that Docker put into it.
+// FuzzEnvelope checks that unwrapping an envelope returns the line that Docker wrapped.
 func FuzzEnvelope(f *testing.F) {
 	f.Add("203.0.113.7 - -", int64(1741089607089123456))
 	f.Fuzz(func(t *testing.T, line string, nanos int64) {
@@ -448,13 +450,13 @@ func FuzzEnvelope(f *testing.F) {
 			t.Errorf("%q: %+v, %v", wrapped, c, ok)
 		}
 		for _, open := range []envelope{openDockerFile, openCRI, openStamped} {
-			open(line) // no line makes it panic
+			open(line) // must not panic, whatever the line
 		}
 	})
 }
 
-// FuzzDateTime checks that a date is read as time.Parse reads it, and that every written date is
-// read.
+// FuzzDateTime checks that a date is read in the same way as by time.Parse, and that every date
+// that was written can be read.
 func FuzzDateTime(f *testing.F) {
 	f.Add("2025-03-04T05:06:07.089+01:00", int64(1741089607), int16(60))
 	f.Add("2025-02-29T24:00:00Z", int64(5), int16(-210))
@@ -475,8 +477,8 @@ func FuzzDateTime(f *testing.F) {
 	})
 }
 
-// FuzzSlogClientCannotForge checks that a client cannot change the address and the value that slog
-// wrote, as text and as JSON, by any message or value.
+// FuzzSlogClientCannotForge checks that no message or value lets a client change the address and
+// the value that slog wrote, as text or as JSON.
 func FuzzSlogClientCannotForge(f *testing.F) {
 	f.Add("login", "alice")
 	f.Add(`x ip=198.51.100.4`, `" ip=198.51.100.4 "`)

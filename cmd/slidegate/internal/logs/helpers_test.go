@@ -10,7 +10,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logtest"
 )
 
-// events returns all attempts of a log.
+// events returns all attempts in a log.
 func events(tb testing.TB, r *Reader) (all []Attempt) {
 	tb.Helper()
 	for {
@@ -26,8 +26,8 @@ func events(tb testing.TB, r *Reader) (all []Attempt) {
 }
 
 const (
-	// caddyLine is from an access log of Caddy, pinoLine from one of Node's pino with other fields,
-	// and ecsLine from one in Elastic's common schema.
+	// caddyLine comes from a Caddy access log, pinoLine from a log of Node's pino with other
+	// fields, and ecsLine from a log in the Elastic Common Schema.
 	caddyLine = `{"level":"info","ts":1741064767.089,"logger":"http.log.access","msg":"handled request","request":{"remote_ip":"2001:db8:1:2::a1","remote_port":"4022","proto":"HTTP/2.0","method":"POST","host":"example.org","uri":"/login","headers":{"User-Agent":["curl/8.5.0"]}},"user_id":"","duration":0.0012,"size":42,"status":401}`
 	pinoLine  = `{"level":30,"time":1741064767089,"pid":7,"hostname":"web1","msg":"login","user":"alice"}`
 	ecsLine   = `{"@timestamp":"2025-03-04T05:06:07.089Z","source.ip":"192.0.2.1","source":{"ip":"198.51.100.1"},"user":{"name":"alice"},"a|b":"pipe","#":"hash","*":"star","":"none"}`
@@ -38,7 +38,7 @@ func jsonBy(timeField string) *jsonLines { return &jsonLines{named{timeField: ti
 
 var write, packed = logtest.Write, logtest.Packed
 
-// by returns the value of the flag --by, or its default.
+// by parses a value of the flag --by, or returns its default.
 func by(tb testing.TB, flag string) By {
 	tb.Helper()
 	if flag == "" {
@@ -51,7 +51,7 @@ func by(tb testing.TB, flag string) By {
 	return b
 }
 
-// same compares two values.
+// same fails the test if two values differ.
 func same(tb testing.TB, want, got any) {
 	tb.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {

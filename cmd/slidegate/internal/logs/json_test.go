@@ -32,12 +32,12 @@ func TestJSON(t *testing.T) {
 		{"time", `{` + at + `}`, "event", ""},
 		{"time", `{` + at + `,"event":"first","event":"second"}`, "event", "first"},
 
-		// Names at the top, then paths.
+		// Names at the top level come first, then paths.
 		{"ts", caddyLine, "request.remote_ip", "2001:db8:1:2::a1"},
 		{"ts", caddyLine, "request.host", "example.org"},
 		{"ts", caddyLine, "request.none", ""},
 		{"ts", caddyLine, "status.none", ""},
-		{"ts", caddyLine, "request.headers.User-Agent.0", ""}, // a path leads into objects
+		{"ts", caddyLine, "request.headers.User-Agent.0", ""}, // a path leads only into objects
 		{"ts", caddyLine, "user_id", ""},
 		{"@timestamp", ecsLine, "source.ip", "192.0.2.1"},
 		{"@timestamp", ecsLine, "user.name", "alice"},
@@ -56,7 +56,7 @@ func TestJSON(t *testing.T) {
 		want := Attempt{At: time.Date(2025, 3, 4, 5, 6, 7, 89e6, time.UTC), Event: tt.want, Units: 1, Times: 1}
 		got, err := jsonBy(tt.timeField).read(tt.line, tt.field)
 		if missing := (missingFieldError{}); tt.want == "" && errors.As(err, &missing) {
-			err = nil // an empty event is not an event either
+			err = nil // an empty event does not count as an event
 		}
 		if err != nil || got != want {
 			t.Errorf("%s of %s\ngot %v, %v\nwant %v", tt.field, tt.line, got, err, want)
@@ -73,7 +73,7 @@ func TestJSONTime(t *testing.T) {
 		{`"1741064767"`, "2025-03-04T05:06:07Z"},
 		{`1741064767.089`, "2025-03-04T05:06:07.089Z"},
 		{`"1741064767.089"`, "2025-03-04T05:06:07.089Z"},
-		{`1741064767.123456789`, "2025-03-04T05:06:07.123456789Z"}, // a float64 ends at …717
+		{`1741064767.123456789`, "2025-03-04T05:06:07.123456789Z"}, // a float64 would end at …717
 		{`1.741064767e9`, "2025-03-04T05:06:07Z"},
 		{`1.741064767E+09`, "2025-03-04T05:06:07Z"},
 		{`"1.741064767e9"`, "2025-03-04T05:06:07Z"},
@@ -88,7 +88,7 @@ func TestJSONTime(t *testing.T) {
 		{`1741064767089`, "2025-03-04T05:06:07.089Z"}, // milliseconds
 		{`1.741064767089e12`, "2025-03-04T05:06:07.089Z"},
 
-		{`"1741064767089123"`, "2025-03-04T05:06:07.089123Z"}, // microseconds, as the journal writes them
+		{`"1741064767089123"`, "2025-03-04T05:06:07.089123Z"}, // microseconds, which the journal writes
 		{`1741064767089123456`, "2025-03-04T05:06:07.089123456Z"},
 		{`9223372036854775807`, "2262-04-11T23:47:16.854775807Z"},
 		{`9223372036854775808`, `"9223372036854775808" is not a time; write 2025-03-04T05:06:07Z or seconds since 1970`},
@@ -117,7 +117,7 @@ func TestJSONTime(t *testing.T) {
 	}
 }
 
-// TestJSONWithoutField checks that the error about a missing field lists the fields that exist.
+// TestJSONWithoutField checks that the error about a missing field lists the existing fields.
 func TestJSONWithoutField(t *testing.T) {
 	for field, want := range map[string]string{
 		"remote_ip": `no attempt: it has no field "remote_ip"; choose one with --by: level, ts, logger, msg, request.remote_ip, request.remote_port, request.proto, request.method, request.host, request.uri, user_id, duration, ...`,
@@ -136,13 +136,13 @@ func TestJSONUnits(t *testing.T) {
 		{`3.0`, "3"},
 		{`1e2`, "100"},
 		{`1.5e1`, "15"},
-		{`9007199254740993`, "9007199254740993"}, // no float64
+		{`9007199254740993`, "9007199254740993"}, // does not fit into a float64
 		{`null`, "1"},
 		{`0`, `"0" is not a number of units; write 1 or more`},
 		{`-3`, `"-3" is not a number of units; write 1 or more`},
 		{`1.5`, `"1.5" is not a number of units; write 1 or more`},
 		{`1e99`, `"1e99" is not a number of units; write 1 or more`},
-		{`""`, "1"}, // as an empty column of CSV
+		{`""`, "1"}, // like an empty CSV column
 		{`"many"`, `"many" is not a number of units; write 1 or more`},
 		{`true`, `"true" is not a number of units; write 1 or more`},
 		{`[3]`, `its units is an array; name a field with a single value`},
@@ -194,8 +194,8 @@ func TestIsJSON(t *testing.T) {
 	}
 }
 
-// FuzzJSONAgreesWithStdlib checks that a line is an object to both this package and encoding/json
-// or to neither, and that each field has the same value.
+// FuzzJSONAgreesWithStdlib checks that this package and encoding/json agree on whether a line is an
+// object, and on the value of each field.
 func FuzzJSONAgreesWithStdlib(f *testing.F) {
 	for _, line := range []string{
 		caddyLine, pinoLine, ecsLine, `{}`, `{"a":"\u00e9\ud83d\ude00","b":1e5,"c":null,"d":true}`, `{"a":[1,{"b":2}],"a.b":3}`,
@@ -226,7 +226,7 @@ func FuzzJSONAgreesWithStdlib(f *testing.F) {
 	})
 }
 
-// stdlibText returns the value of text by encoding/json.
+// stdlibText returns what text should return, according to encoding/json.
 func stdlibText(raw json.RawMessage) (s string, isText bool) {
 	switch {
 	case raw[0] == '{' || raw[0] == '[':
@@ -239,12 +239,12 @@ func stdlibText(raw json.RawMessage) (s string, isText bool) {
 	return string(raw), true
 }
 
-// replaced reports whether encoding/json replaced invalid UTF-8, or half of a surrogate pair. gjson
-// keeps these bytes.
+// replaced reports whether encoding/json replaced invalid UTF-8 or half of a surrogate pair. gjson
+// leaves such bytes unchanged.
 func replaced(s string) bool { return strings.ContainsRune(s, utf8.RuneError) }
 
-// FuzzJSONFindsAnyName checks that every name finds its own field, at the top and at the end of a
-// path.
+// FuzzJSONFindsAnyName checks that every name finds its own field, both at the top level and at the
+// end of a path.
 func FuzzJSONFindsAnyName(f *testing.F) {
 	for _, name := range []string{"user", "source.ip", "@timestamp", "a|b", "#", "*", `\*`, "@this", "!x", "{a,b}", "[a]", "..", "", "\x00", `"`, "é"} {
 		f.Add(name)
@@ -270,7 +270,7 @@ func FuzzJSONFindsAnyName(f *testing.F) {
 	})
 }
 
-// FuzzJSONTimeIsExact checks that a time is the exact number of seconds in the line, cut to
+// FuzzJSONTimeIsExact checks that a time is exactly the number of seconds in the line, truncated to
 // nanoseconds.
 func FuzzJSONTimeIsExact(f *testing.F) {
 	f.Add(uint64(1741064767089), int8(-3), uint8(1))
@@ -303,8 +303,9 @@ func FuzzJSONTimeIsExact(f *testing.F) {
 	})
 }
 
-// exactNanos returns the nanoseconds since 1970 of a number of seconds. Seconds beyond inRange are
-// whole milliseconds, milliseconds beyond it are microseconds, and these nanoseconds.
+// exactNanos converts a number of seconds to nanoseconds since 1970. A number beyond inRange is
+// taken as whole milliseconds; if it is still beyond inRange, as microseconds, and then as
+// nanoseconds.
 func exactNanos(seconds *big.Rat) *big.Int {
 	n := floor(seconds)
 	switch {

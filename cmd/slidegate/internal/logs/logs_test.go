@@ -14,7 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// readAll returns the events with their times, as in "alice@1.5", and the reader at its end.
+// readAll returns the events with their times, as in "alice@1.5", and the reader after the last
+// attempt.
 func readAll(tb testing.TB, o Options, names ...string) ([]string, *Reader) {
 	tb.Helper()
 	r, err := Open(tb.Context(), names, o)
@@ -35,7 +36,7 @@ func readAll(tb testing.TB, o Options, names ...string) ([]string, *Reader) {
 	}
 }
 
-// stamps returns the times of all attempts, with their years.
+// stamps returns the times of all attempts, including years.
 func stamps(tb testing.TB, names ...string) []string {
 	tb.Helper()
 	all, _ := readAll(tb, Options{}, names...)
@@ -50,8 +51,8 @@ func stamps(tb testing.TB, names ...string) []string {
 }
 
 // TestFilesAreMerged checks that files are read in the order of their times, whatever the order of
-// their names, and whether or not they overlap. At the same time, the file that begins first goes
-// first. A clock step within a file stays visible.
+// their names, and whether or not they overlap. For equal times, the file that starts first comes
+// first. A clock step within a file remains visible.
 func TestFilesAreMerged(t *testing.T) {
 	newest := write(t, "7,newest\n8,newest")
 	middle := write(t, packed(t, "4,middle\n6,middle\n5,middle\n7,middle\n"))
@@ -69,7 +70,7 @@ func TestFilesAreMerged(t *testing.T) {
 }
 
 // TestYearsOfFiles checks that rotated logs without years follow each other, in whatever order a
-// shell names them.
+// shell lists them.
 func TestYearsOfFiles(t *testing.T) {
 	dec20, dec27 := write(t, "Dec 20 00:00:01"+failed+"Dec 26 23:00:00"+failed), write(t, "Dec 27 00:00:01"+failed+"Jan  2 23:00:00"+failed)
 	jan3 := write(t, "Jan  3 00:00:01"+failed)
@@ -85,8 +86,8 @@ func TestYearsOfFiles(t *testing.T) {
 	same(t, []string{"2004-02-29 12:00:00", "2004-03-01 12:00:00"}, stamps(t, write(t, "Mar  1 12:00:00"+failed), write(t, "Feb 29 12:00:00"+failed)))
 }
 
-// TestFormatIsRecognised checks that the first line that shows the format decides, after some that
-// do not.
+// TestFormatIsRecognised checks that the first line that reveals the format determines it, even
+// after lines that do not.
 func TestFormatIsRecognised(t *testing.T) {
 	for text, want := range map[string]string{
 		"Mar  4 05:06:07" + failed: "192.0.2.1@9.83682367e+08",
@@ -114,14 +115,14 @@ func TestStandardInput(t *testing.T) {
 	same(t, 3, r.Lines)
 }
 
-// TestInterruptEndsTheWait checks that an interrupted program does not wait for a pipe or the
-// standard input.
+// TestInterruptEndsTheWait checks that after an interrupt the program no longer waits for a pipe or
+// for standard input.
 func TestInterruptEndsTheWait(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	stdin, w := io.Pipe()
 	defer w.Close()
 	go func() {
-		_, _ = io.WriteString(w, "1,alice\n2,bob\n") // the reader reads all of it before it waits for more
+		_, _ = io.WriteString(w, "1,alice\n2,bob\n") // the reader reads all of this before it waits for more
 		cancel()
 	}()
 	r, err := Open(ctx, []string{"-"}, Options{Stdin: stdin})
@@ -133,8 +134,8 @@ func TestInterruptEndsTheWait(t *testing.T) {
 	}
 }
 
-// TestLongestLine checks that a line of 1 MiB without its end is read, and that a longer one is
-// not.
+// TestLongestLine checks that a line of 1 MiB, not counting its newline, is read, and that a longer
+// line is not.
 func TestLongestLine(t *testing.T) {
 	event := strings.Repeat("x", maxLine-len("1,"))
 	got, r := readAll(t, Options{}, write(t, "1,"+event+"\r\n2,"+event+"y\n3,"+strings.Repeat(event, 3)+"\n4,alice\n5,"+event))
@@ -143,7 +144,7 @@ func TestLongestLine(t *testing.T) {
 	}
 }
 
-// TestLinesAddUp checks that every line counts as an attempt, as none, or as unreadable.
+// TestLinesAddUp checks that every line counts as an attempt, as not an attempt, or as unreadable.
 func TestLinesAddUp(t *testing.T) {
 	file := write(t, "\nwhen,who\n1,alice\noops\n\n2,alice\n3,bob,none\n4,bob")
 	_, r := readAll(t, Options{}, file)
@@ -166,7 +167,7 @@ func TestProgressGetsEveryByte(t *testing.T) {
 	}
 }
 
-// TestLogErrors checks that each error is one sentence for the user.
+// TestLogErrors checks that each error is a single sentence for the user.
 func TestLogErrors(t *testing.T) {
 	gz := packed(t, strings.Repeat("1,alice\n2,bob\n", 50_000))
 	cut, cutEarly, damaged := write(t, gz[:len(gz)-100]), write(t, gz[:5]), write(t, gz[:len(gz)-8]+"\x00\x00\x00\x00"+gz[len(gz)-4:])
@@ -214,7 +215,7 @@ func TestLogErrors(t *testing.T) {
 	}
 }
 
-// readError returns the error that ends the reading of a log.
+// readError returns the error with which reading a log ends.
 func readError(tb testing.TB, name string) error {
 	tb.Helper()
 	r, err := Open(tb.Context(), []string{name}, Options{})
@@ -229,8 +230,8 @@ func readError(tb testing.TB, name string) error {
 	}
 }
 
-// TestOptionsThatDoNotFit checks that options which a format does not support are errors, not logs
-// without attempts.
+// TestOptionsThatDoNotFit checks that options that a format does not support cause an error, rather
+// than a log without attempts.
 func TestOptionsThatDoNotFit(t *testing.T) {
 	web := write(t, `192.0.2.1 - - [04/Mar/2025:06:06:07 +0100] "GET /a?b HTTP/1.1" 200 12`)
 	sshd, columns := write(t, "Mar  4 05:06:07"+failed), write(t, "1,alice\n")
@@ -248,7 +249,7 @@ func TestOptionsThatDoNotFit(t *testing.T) {
 	}
 }
 
-// TestByFields reads the same logs by other fields, networks and expressions.
+// TestByFields reads the same logs by different fields, networks and expressions.
 func TestByFields(t *testing.T) {
 	web := write(t, `2001:db8::1 - alice [04/Mar/2025:06:06:07 +0100] "POST /login?b HTTP/1.1" 200 12`+"\n"+
 		`2001:db8::2 - - [04/Mar/2025:06:06:07 +0100] "GET /a?b HTTP/1.1" 200 12`+"\n")
@@ -280,7 +281,7 @@ func TestByFields(t *testing.T) {
 	}
 }
 
-// TestResults checks that the results in a log of sshd are counted, and that other logs have none.
+// TestResults checks that the results in an sshd log are counted, and that other logs have none.
 func TestResults(t *testing.T) {
 	_, r := readAll(t, Options{}, write(t, "Mar  4 05:06:07"+failed+"Mar  4 05:06:08 h sshd[1]: Accepted password for alice from 192.0.2.1 port 22 ssh2\n"))
 	if r.WithResult != 2 || r.Succeeded != 1 || r.Yearless != 2 {

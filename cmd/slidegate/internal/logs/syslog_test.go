@@ -12,7 +12,7 @@ func TestSSHD(t *testing.T) {
 	const header = "Mar  4 05:06:07 bastion "
 	for _, tt := range []struct {
 		line string
-		want string // the address, or empty for no attempt
+		want string // the address, or empty if the line is not an attempt
 	}{
 		{header + "sshd[99]: Failed password for root from 192.0.2.1 port 4022 ssh2", "192.0.2.1"},
 		{header + "sshd[99]: Failed password for invalid user admin from 192.0.2.1 port 4022 ssh2", "192.0.2.1"},
@@ -25,7 +25,7 @@ func TestSSHD(t *testing.T) {
 		{header + "sshd[99]: Accepted publickey for alice from 2001:db8::a1 port 4022 ssh2: ED25519-CERT SHA256:abc ID alice (serial 7) CA ED25519 SHA256:xyz", "2001:db8::a1"},
 		{header + "sshd[99]: Accepted hostbased for alice from 192.0.2.1 port 4022", "192.0.2.1"},
 
-		// Other writers of logs, and other names of sshd.
+		// Other programs that write logs, and other names of sshd.
 		{header + "sshd-session[99]: Failed password for root from 192.0.2.1 port 4022 ssh2", "192.0.2.1"},
 		{header + "sshd-auth[99]: Failed password for root from 192.0.2.1 port 4022 ssh2", "192.0.2.1"},
 		{header + "sshd: Failed password for root from 192.0.2.1 port 4022 ssh2", "192.0.2.1"},
@@ -36,12 +36,12 @@ func TestSSHD(t *testing.T) {
 		{"<38>" + header + "sshd[99]: Failed password for root from 192.0.2.1 port 4022 ssh2", "192.0.2.1"},
 		{"<38>2025-03-04T05:06:07Z bastion sshd[99]: Failed password for root from 192.0.2.1 port 4022 ssh2", "192.0.2.1"},
 
-		// One address, one event.
+		// Different spellings of an address are one event.
 		{header + "sshd[99]: Failed password for root from ::ffff:192.0.2.1 port 4022 ssh2", "192.0.2.1"},
 		{header + "sshd[99]: Failed password for root from 2001:DB8:0:0::1 port 4022 ssh2", "2001:db8::1"},
 		{header + "sshd[99]: Failed password for root from fe80::1%eth0 port 4022 ssh2", "fe80::1%eth0"},
 
-		// User names that imitate the line.
+		// User names that imitate the rest of the line.
 		{header + "sshd[99]: Failed password for invalid user a from 198.51.100.4 port 5 from 192.0.2.1 port 22 ssh2", "192.0.2.1"},
 		{header + "sshd[99]: Failed password for invalid user a from 198.51.100.4 port 5 ssh2 from 192.0.2.1 port 22 ssh2", "192.0.2.1"},
 		{header + "sshd[99]: Failed password for invalid user a from 198.51.100.4 port 5 ssh2: RSA x from 192.0.2.1 port 22 ssh2", "192.0.2.1"},
@@ -89,7 +89,7 @@ func TestRepeatedMessages(t *testing.T) {
 	}
 }
 
-// TestTwoOrigins checks that the strings in a client's certificate neither move the attempt to
+// TestTwoOrigins checks that strings in a client's certificate can neither move an attempt to
 // another address nor hide it.
 func TestTwoOrigins(t *testing.T) {
 	const header = "Mar  4 05:06:07 h sshd[1]: "
@@ -117,7 +117,7 @@ func TestAttemptWithoutAddress(t *testing.T) {
 	}
 }
 
-// TestUnknownHeader checks that an attempt with an unknown header is reported, not skipped.
+// TestUnknownHeader checks that an attempt with an unknown header is reported rather than skipped.
 func TestUnknownHeader(t *testing.T) {
 	const failed = "Failed password for root from 192.0.2.1 port 4022 ssh2"
 	for line, want := range map[string]error{
@@ -140,8 +140,8 @@ func TestUnknownHeader(t *testing.T) {
 	}
 }
 
-// FuzzSSHDAddress checks that an attempt of any line comes from an address, at a time that a
-// limiter accepts.
+// FuzzSSHDAddress checks that every attempt comes from an address, at a time that a limiter
+// accepts, whatever the line.
 func FuzzSSHDAddress(f *testing.F) {
 	f.Add("Mar  4 05:06:07 bastion sshd[9]: Failed password for root from 192.0.2.1 port 22 ssh2")
 	f.Add("Mar  4 05:06:07 h sshd-session[9]: message repeated 3 times: [ Accepted password for a from ::1 port 1 ssh2]")
@@ -159,14 +159,14 @@ func FuzzSSHDAddress(f *testing.F) {
 	})
 }
 
-// FuzzSSHDUserName checks that no user name changes the address.
+// FuzzSSHDUserName checks that no user name can change the address.
 func FuzzSSHDUserName(f *testing.F) {
 	f.Add("a from 198.51.100.4 port 5 ssh2")
 	f.Add("a from 198.51.100.4 port 5 ssh2: RSA x")
 	f.Add("]")
 	f.Fuzz(func(t *testing.T, user string) {
 		if strings.ContainsAny(user, "\r\n") {
-			return // sshd escapes them
+			return // sshd escapes these
 		}
 		a, err := new(syslog).read("Mar  4 05:06:07 bastion sshd[9]: Failed password for invalid user "+user+" from 192.0.2.1 port 22 ssh2", "address")
 		if err != nil || a.Event != "192.0.2.1" {
@@ -175,7 +175,7 @@ func FuzzSSHDUserName(f *testing.F) {
 	})
 }
 
-// TestAccounts checks that an attempt has an account only if the options ask for it. Other formats
+// TestAccounts checks that an attempt has an account only if the options request it. Other formats
 // have no accounts.
 func TestAccounts(t *testing.T) {
 	const log = "Mar  4 05:06:07 h sshd[9]: Failed password for invalid user x from 198.51.100.1 port 1 from 192.0.2.1 port 22 ssh2\n" +

@@ -5,16 +5,17 @@ import (
 	"time"
 )
 
-// TestYears steps through logs: each row is a line, and the time that it gets.
+// TestYears checks logs line by line. Each row contains a line's date and the time that the line
+// must get.
 func TestYears(t *testing.T) {
 	type step struct{ stamp, want string }
 	for name, steps := range map[string][]step{
 		"forward": {
 			{"Dec 30 23:00:00", "2001-12-30T23:00:00Z"},
 			{"Jan  1 00:00:01", "2002-01-01T00:00:01Z"},
-			{"Dec 31 23:59:59", "2001-12-31T23:59:59Z"}, // a step back over the new year
+			{"Dec 31 23:59:59", "2001-12-31T23:59:59Z"}, // a step back across New Year
 			{"Jan  1 00:00:02", "2002-01-01T00:00:02Z"},
-			{"Oct  5 00:00:00", "2002-10-05T00:00:00Z"}, // nine quiet months
+			{"Oct  5 00:00:00", "2002-10-05T00:00:00Z"}, // nine months without attempts
 			{"Mar  1 00:00:00", "2003-03-01T00:00:00Z"},
 		},
 		"small steps back": {

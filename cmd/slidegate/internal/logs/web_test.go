@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// stamped returns a line of a web log from an address, with a time and this rest.
+// stamped returns a web log line with an address, a time and the given rest.
 func stamped(rest string) string {
 	return `192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] ` + rest
 }
@@ -31,7 +31,7 @@ func TestWeb(t *testing.T) {
 		{old, "address", "in24.inetnebr.example"},
 		{old, "path", "/shuttle/missions/sts-68/news/sts-68-mcc-05.txt"},
 
-		// One address, one event.
+		// Different spellings of an address are one event.
 		{`::ffff:192.0.2.1` + combined[9:], "address", "192.0.2.1"},
 		{`2001:DB8:0:0::1` + combined[9:], "address", "2001:db8::1"},
 		{`2001:db8::1` + combined[9:], "address", "2001:db8::1"},
@@ -39,7 +39,7 @@ func TestWeb(t *testing.T) {
 		{`localhost` + combined[9:], "address", "localhost"},
 		{`-` + combined[9:], "address", ""},
 
-		// Users.
+		// User names.
 		{`192.0.2.1 - "" [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 401 0`, "user", ""},
 		{`192.0.2.1 -  [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 401 0`, "user", ""},
 		{`192.0.2.1 - Alice B. Smith [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 5`, "user", "Alice B. Smith"},
@@ -73,7 +73,7 @@ func TestWeb(t *testing.T) {
 		{stamped(`"\x16\x03\x01 /a HTTP/1.1" 400 226 "-" "-"`), "path", ""},
 		{stamped(`" /a HTTP/1.1" 400 226 "-" "-"`), "path", ""},
 
-		// Agents.
+		// User agents.
 		{stamped(`"GET / HTTP/1.1" 200 5 "-" "-"`), "agent", ""},
 		{stamped(`"GET / HTTP/1.1" 200 5 "-" ""`), "agent", ""},
 		{stamped(`"GET / HTTP/1.1" 200 5 "-" "curl/8.5.0" 0.004 "192.0.2.9"`), "agent", "curl/8.5.0"},
@@ -84,7 +84,7 @@ func TestWeb(t *testing.T) {
 		{stamped(`"GET / HTTP/1.1" 200 5 0.004 "192.0.2.9" "a"`), "agent", ""}, // appended to the common format
 		{stamped(`"GET / HTTP/1.1" 200 5 "cut-o`), "agent", ""},
 
-		// Texts that imitate the line.
+		// Texts that imitate the rest of the line.
 		{`192.0.2.1 - 198.51.100.4 - - [01/Jan/2001:00:00:00 +0000] \"GET / HTTP/1.1\" 200 5 [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 5`, "address", "192.0.2.1"},
 		{`192.0.2.1 - x [01/Jan/2001:00:00:00 +0000]  [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 5`, "address", "192.0.2.1"},
 		{`192.0.2.1 - x [01/Jan/2001:00:00:00 +0000] \x22GET / [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 5`, "address", "192.0.2.1"},
@@ -149,7 +149,7 @@ func TestWebTime(t *testing.T) {
 		{"01/Jan/1970:01:00:00 +0100", "1970-01-01T00:00:00Z"},
 
 		{"01/Jan/1970:00:59:59 +0100", ""},
-		{"31/Dec/9999:23:59:59 +0000", ""}, // beyond what the limiter counts
+		{"31/Dec/9999:23:59:59 +0000", ""}, // a limiter cannot count at this time
 		{"29/Feb/1900:00:00:00 +0000", ""},
 		{"29/Feb/2001:00:00:00 +0000", ""},
 		{"31/Apr/2001:00:00:00 +0000", ""},
@@ -185,10 +185,10 @@ func TestWebTime(t *testing.T) {
 	}
 }
 
-// apacheEscape writes the text of a client as Apache does.
+// apacheEscape escapes a client's text in the same way as Apache.
 func apacheEscape(s string) string { return escapeBytes(s, `"\`, `\%c`, `\x%02x`) }
 
-// nginxEscape escapes a client's text as nginx does.
+// nginxEscape escapes a client's text in the same way as nginx.
 func nginxEscape(s string) string { return escapeBytes(s, "", "", `\x%02X`) }
 
 func escapeBytes(s, backslashed, withBackslash, inHex string) string {
@@ -206,7 +206,7 @@ func escapeBytes(s, backslashed, withBackslash, inHex string) string {
 	return b.String()
 }
 
-// FuzzWebClientCannotForge checks that a client cannot change the address, the time and the other
+// FuzzWebClientCannotForge checks that a client cannot change the address, the time or the other
 // fields that the server wrote.
 func FuzzWebClientCannotForge(f *testing.F) {
 	const forged = ` 198.51.100.4 - - [01/Jan/2001:00:00:00 +0000] "GET / HTTP/1.1" 200 5 "-" "-"`
@@ -224,7 +224,7 @@ func FuzzWebClientCannotForge(f *testing.F) {
 				}
 			}
 		}
-		// A server that escapes nothing, with a user name without quotes.
+		// A server that escapes nothing. The user name contains no quotes.
 		line := fmt.Sprintf(`192.0.2.1 - %s [10/Oct/2000:13:55:36 -0700] "%s" 200 2326 "%s" "%s"`, strings.ReplaceAll(user, `"`, ""), request, referer, agent)
 		if got, err := (web{}).read(line, "address"); err != nil || got != (Attempt{At: at, Event: "192.0.2.1", Units: 1, Times: 1}) {
 			t.Errorf("%s\ngot %v, %v", line, got, err)
@@ -232,7 +232,8 @@ func FuzzWebClientCannotForge(f *testing.F) {
 	})
 }
 
-// FuzzWebNeverPanics checks that any line gives an attempt that can be decided, or an error.
+// FuzzWebNeverPanics checks that any line gives an error or an attempt on which a limiter can
+// decide.
 func FuzzWebNeverPanics(f *testing.F) {
 	f.Add(stamped(`"GET /a?b HTTP/1.1" 200 5 "-" "curl/8.5.0"`))
 	f.Add(stamped(`"GET http://example.org HTTP/1.1`))
@@ -251,7 +252,7 @@ func FuzzWebNeverPanics(f *testing.F) {
 }
 
 // FuzzWebTimeAgreesWithTimeParse checks that parseWebTime reads what time.Time.Format writes, and
-// reads nothing that time.Parse reads as another time.
+// that it never disagrees with time.Parse.
 func FuzzWebTimeAgreesWithTimeParse(f *testing.F) {
 	for _, s := range []string{"10/Oct/2000:13:55:36 -0700", "29/Feb/2000:23:59:59 +1400", "30/Jun/2015:23:59:60 +0000", "01/Jan/1970:00:00:00 -0000"} {
 		f.Add(s, int64(len(s)), int16(-210))

@@ -27,7 +27,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestMain runs the tests. As a CGI program it replies what it reads instead.
+// TestMain runs the tests. When run as a CGI program, it responds with what it reads instead.
 func TestMain(m *testing.M) {
 	if os.Getenv("GATEWAY_INTERFACE") == "" {
 		os.Exit(m.Run())
@@ -40,10 +40,10 @@ func TestMain(m *testing.M) {
 	_ = json.NewEncoder(os.Stdout).Encode(read)
 }
 
-// values are what a server reads in the field X-Api-Key and in the cookie session.
+// values holds what a server reads from the header X-Api-Key and the cookie "session".
 type values struct{ Field, Cookie string }
 
-// startCGI starts a server that runs this program by CGI for each request.
+// startCGI starts a server that runs this program through CGI for each request.
 func startCGI(t *testing.T) (at string) {
 	self, err := os.Executable()
 	if err != nil {
@@ -54,8 +54,8 @@ func startCGI(t *testing.T) (at string) {
 	return s.URL
 }
 
-// python returns a command of Python 3 that runs a program, for a minute at most. Without Python it
-// skips the test.
+// python returns a command that runs a Python 3 program for at most a minute. If Python is not
+// installed, it skips the test.
 func python(t *testing.T, program string) *exec.Cmd {
 	path, err := exec.LookPath("python3")
 	if err != nil {
@@ -66,7 +66,7 @@ func python(t *testing.T, program string) *exec.Cmd {
 	return exec.CommandContext(ctx, path, "-c", program)
 }
 
-// startPython starts a server that reads requests by WSGI and http.cookies of Python.
+// startPython starts a server that reads requests using Python's WSGI and http.cookies.
 func startPython(t *testing.T) (at string) {
 	server := python(t, `
 import http.cookies, json, wsgiref.simple_server as wsgi
@@ -96,13 +96,13 @@ server.serve_forever()`)
 	return "http://127.0.0.1:" + strings.TrimSpace(port)
 }
 
-// front is a proxy to a server.
+// front is a proxy in front of a server.
 type front struct {
 	address string
 	counted atomic.Value // the key of the last request
 }
 
-// startFront starts a proxy that limits by a key.
+// startFront starts a proxy that limits requests by the given key.
 func startFront(t *testing.T, to string, key httplimit.Key) *front {
 	f := &front{}
 	at, err := url.Parse(to)
@@ -123,15 +123,15 @@ func startFront(t *testing.T, to string, key httplimit.Key) *front {
 	return f
 }
 
-// send sends a request with these fields. It returns the status, what the server read, and under
-// which value the proxy counted it.
+// send sends a request with the given header fields. It returns the status, what the server read,
+// and the value under which the proxy counted the request.
 func (f *front) send(t *testing.T, fields string) (status int, read values, counted string) {
 	conn, err := net.Dial("tcp", f.address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(time.Minute)) // so that a hang fails where it occurs
+	_ = conn.SetDeadline(time.Now().Add(time.Minute)) // so that a hang fails here
 	f.counted.Store("")
 	body := ""
 	if strings.Contains(fields, "chunked") {
@@ -153,8 +153,8 @@ func (f *front) send(t *testing.T, fields string) (status int, read values, coun
 	return res.StatusCode, read, strings.TrimPrefix(counted, "session ")
 }
 
-// fieldSpellings are fields of requests, and the value of X-Api-Key that counts. Requests without
-// one get 400.
+// fieldSpellings lists header fields of requests, and the value of X-Api-Key under which each
+// request must be counted. Requests without such a value get status 400.
 var fieldSpellings = []struct{ fields, want string }{
 	{"X-Api-Key: REAL", "REAL"},
 	{"x-api-key:REAL ", "REAL"},
@@ -184,8 +184,8 @@ var fieldSpellings = []struct{ fields, want string }{
 	{"X-Api-Key: REAL\u00a0", ""},
 }
 
-// cookieSpellings are Cookie fields, and the value of the cookie session that counts. Requests
-// without one get 400.
+// cookieSpellings lists Cookie header fields, and the value of the cookie "session" under which
+// each request must be counted. Requests without such a value get status 400.
 var cookieSpellings = []struct{ fields, want string }{
 	{"session=REAL", "REAL"},
 	{"a=b; session=REAL;c=d", "REAL"},
@@ -239,9 +239,10 @@ var cookieSpellings = []struct{ fields, want string }{
 	{"session=j%3A%20%22REAL%22", ""},
 }
 
-// TestServersReadTheValueThatCounts sends spellings of a field and of a cookie through a proxy to
-// servers. Each server reads the value that the proxy counts, or the request gets 400. Python
-// ignores all cookies of a field if it cannot parse one of them.
+// TestServersReadTheValueThatCounts sends different spellings of a header field and a cookie
+// through a proxy to several servers. Each server must read the value that the proxy counts, unless
+// the request gets status 400. Python ignores all cookies of a header field if it cannot parse one
+// of them.
 func TestServersReadTheValueThatCounts(t *testing.T) {
 	for name, start := range map[string]func(*testing.T) string{"CGI": startCGI, "Python": startPython} {
 		t.Run(name, func(t *testing.T) {
@@ -263,7 +264,8 @@ func TestServersReadTheValueThatCounts(t *testing.T) {
 	}
 }
 
-// unescaped returns a value as the proxy counts it: without quotes and percent signs.
+// unescaped returns a value in the form in which the proxy counts it: without quotes and
+// percent-encodings.
 func unescaped(value string) string {
 	if len(value) > 1 && strings.HasPrefix(value, `"`) && strings.HasSuffix(value, `"`) {
 		value = value[1 : len(value)-1]
@@ -271,7 +273,7 @@ func unescaped(value string) string {
 	return strings.ReplaceAll(percent(value), " ", "+")
 }
 
-// TestUnderscores checks cookies whose names PHP also reads in other spellings.
+// TestUnderscores checks cookies whose names PHP also accepts in other spellings.
 func TestUnderscores(t *testing.T) {
 	if got := onevalue.Cookie("a%41.b")(&http.Request{Header: http.Header{"Cookie": {"a%41.b=c; b=d"}}}); got != "cookie a%41.b c" {
 		t.Errorf("%q", got)
@@ -287,8 +289,8 @@ func TestUnderscores(t *testing.T) {
 	}
 }
 
-// TestReadsAsPython checks that the tests read cookies as Python does, in the spellings above and
-// in random ones.
+// TestReadsAsPython checks that the tests' reader interprets cookies in the same way as Python,
+// both for the spellings above and for random ones.
 func TestReadsAsPython(t *testing.T) {
 	lines := []string{"session=a; path=/; session=b", "path=/; session=a", "session=a; secure; x=1", "session=a; a/b=c; session=d", "$x=1; session=a; $y=2; session=b"}
 	for _, tt := range cookieSpellings {
@@ -303,8 +305,8 @@ func TestReadsAsPython(t *testing.T) {
 		lines = append(lines, line.String())
 	}
 	in, _ := json.Marshal(lines)
-	// Newer versions of Python refuse cookies with control characters. The older ones read more, so
-	// it is these that our reader must know.
+	// Newer Python versions reject cookies with control characters. Our reader must behave like
+	// older versions, because they accept more.
 	reader := python(t, `
 import http.cookies, json, re, sys
 http.cookies._control_character_re = re.compile('(?!)') # matches nothing
@@ -330,8 +332,8 @@ print(json.dumps([read(line) for line in json.load(sys.stdin)]))`)
 	}
 }
 
-// FuzzOneFieldOneValue checks that no server reads another value than the one that counts. It may
-// read an empty cookie, which is as good as none.
+// FuzzOneFieldOneValue checks that no server reads a value other than the one that is counted. A
+// server may read an empty cookie, which is equivalent to none.
 func FuzzOneFieldOneValue(f *testing.F) {
 	for _, name := range []string{"x_api_key", "X-Api_Key", "X.Api~Key", "X-Api-Keys", "X-Api-Key"} {
 		f.Add(name, "REAL", "session=REAL")
@@ -368,7 +370,7 @@ func FuzzOneFieldOneValue(f *testing.F) {
 	})
 }
 
-// TestReasons checks what the log says about a request without a key.
+// TestReasons checks what is logged about a request without a key.
 func TestReasons(t *testing.T) {
 	for _, tt := range []struct {
 		key    httplimit.Key

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// variable returns the name that a server gives a header field among its variables.
+// variable returns the name of the variable in which a server puts a header field.
 func variable(field string, keep *regexp.Regexp) string {
 	return "HTTP_" + strings.ToUpper(keep.ReplaceAllString(field, "_"))
 }
 
-// fieldReaders are what servers replace by _ in the names of fields: only hyphens, as in RFC 3875,
-// or all but letters and digits, as lighttpd.
+// fieldReaders lists which characters in field names servers replace by _: only hyphens, as in RFC
+// 3875, or everything except letters and digits, as in lighttpd.
 var fieldReaders = map[string]*regexp.Regexp{"CGI": regexp.MustCompile(`-`), "lighttpd": regexp.MustCompile(`[^A-Za-z0-9]`)}
 
-// readFields returns all values that a server could read in a field: it makes the same variable of
-// their names.
+// readFields returns all values that a server could read for the given field: those of all fields
+// for which it uses the same variable.
 func readFields(h http.Header, field string, keep *regexp.Regexp) (all []string) {
 	for name, values := range h {
 		if variable(name, keep) == variable(field, keep) {
@@ -27,8 +27,8 @@ func readFields(h http.Header, field string, keep *regexp.Regexp) (all []string)
 	return all
 }
 
-// cookieReader returns all values that a server could read in the cookie "session" of a field, as
-// they are before the server decodes percent signs. An array has the value "array".
+// cookieReader returns all values that a server could read for the cookie "session", before the
+// server decodes percent-encodings. The value of an array is "array".
 type cookieReader func(line string) []string
 
 var cookieReaders = map[string]cookieReader{
@@ -59,8 +59,8 @@ var cookieReaders = map[string]cookieReader{
 
 var nameless = regexp.MustCompile(`(^|;)[\s=]+`)
 
-// split returns a reader of cookies that end at any of some characters. bare is whether a name
-// without = is a cookie. name and value return what the server makes of names and values.
+// split returns a reader whose cookies end at any of the characters in ends. bare says whether a
+// name without = is a cookie. name and value return how the server interprets names and values.
 func split(ends string, bare bool, name, value func(string) string) cookieReader {
 	return func(line string) (all []string) {
 		for _, part := range strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(ends, r) }) {
@@ -90,7 +90,7 @@ func phpName(s string) string {
 
 func plus(s string) string { return strings.ReplaceAll(s, "+", " ") }
 
-// percent decodes valid percent signs.
+// percent decodes the valid percent-encodings in s.
 func percent(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -106,7 +106,7 @@ func percent(s string) string {
 	return b.String()
 }
 
-// rfc2109 reads cookies that a semicolon or a comma ends outside of quotes.
+// rfc2109 reads cookies that end at a semicolon or a comma outside quotes.
 func rfc2109(line string) (all []string) {
 	start, inQuotes := 0, false
 	for i := 0; i <= len(line); i++ {
@@ -123,8 +123,8 @@ func rfc2109(line string) (all []string) {
 	return all
 }
 
-// quoted returns the value of a quoted text, in which a backslash begins three octal digits or
-// stands before a character.
+// quoted returns the value of a quoted text, in which a backslash precedes three octal digits or an
+// escaped character.
 func quoted(s string) string {
 	if len(s) < 2 || s[0] != '"' || s[len(s)-1] != '"' {
 		return s
@@ -139,9 +139,10 @@ func quoted(s string) string {
 
 var quotedPair = regexp.MustCompile(`\\(?:[0-3][0-7][0-7]|.)`)
 
-// simpleCookie returns the cookies that http.cookies.SimpleCookie of Python reads. A cookie ends at
-// a space or a semicolon, and the last one of a name counts. A name without a value makes the whole
-// field invalid. After text that is not a cookie, and after a bad name, the rest is ignored.
+// simpleCookie returns the cookies that Python's http.cookies.SimpleCookie reads. A cookie ends at
+// a space or a semicolon, and the last cookie with a given name counts. A name without a value
+// makes the whole header field invalid. Whatever follows a text that is not a cookie, or a bad
+// name, is ignored.
 func simpleCookie(line string) map[string]string {
 	var pairs [][2]string
 	for line != "" {

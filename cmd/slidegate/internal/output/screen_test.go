@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestCrop checks that crop counts columns, not bytes or runes, and that colours end behind the
-// cut.
+// TestCrop checks that crop counts columns rather than bytes or runes, and that colours end after
+// the cut.
 func TestCrop(t *testing.T) {
 	red := Screen{Colours: true}.Bad
 	for _, tt := range []struct {
@@ -28,7 +28,7 @@ func TestCrop(t *testing.T) {
 	}
 }
 
-// TestWrap checks that words stay whole, and that only a terminal gets several lines.
+// TestWrap checks that words are not broken, and that only a terminal gets several lines.
 func TestWrap(t *testing.T) {
 	s := Screen{Width: 10, Terminal: true}
 	for text, want := range map[string]string{
@@ -51,7 +51,7 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-// TestFit checks that Fit leaves a line for the prompt, then removes blank lines, and keeps all
+// TestFit checks that Fit leaves a line for the prompt, then removes blank lines, and shows all
 // rows if the height is unlimited.
 func TestFit(t *testing.T) {
 	text := func(rows int) string { return "head\n\n" + strings.Repeat("row\n", rows) + "\nend\n" }
@@ -66,8 +66,8 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// TestEnd checks that a command that is too long for a line continues on the next one, as a shell
-// reads it.
+// TestEnd checks that a command that is too long for a line continues on the next line in a way
+// that a shell accepts.
 func TestEnd(t *testing.T) {
 	var b strings.Builder
 	Screen{Width: 40, Colours: true}.End(&b, "1 of 2 denied", "replay", "--by user", "--limit 5/1h,20/1d", "auth.log")

@@ -18,14 +18,14 @@ import (
 	"time"
 )
 
-// browser is one open page. It keeps the last update, and counts the updates.
+// browser represents an open page. It stores the last update, and counts all updates.
 type browser struct {
 	*httptest.ResponseRecorder
 	updates int
 	last    update
 }
 
-// Write records one update.
+// Write records an update.
 func (b *browser) Write(text []byte) (int, error) {
 	b.updates++
 	b.last = update{}
@@ -36,7 +36,7 @@ func (b *browser) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// open opens a page in a goroutine. The page stays open until ctx ends.
+// open opens a page in a goroutine. The page stays open until ctx is done.
 func open(ctx context.Context, h http.Handler, q Query) *browser {
 	b := &browser{ResponseRecorder: httptest.NewRecorder()}
 	go h.ServeHTTP(b, httptest.NewRequestWithContext(ctx, http.MethodGet, "/watch?"+q.Encode(), http.NoBody))
@@ -53,7 +53,7 @@ func opened(t *testing.T) (ctx context.Context, leave func()) {
 	}
 }
 
-// counting returns a configuration that counts its polls. The state of each poll is its number.
+// counting returns a configuration that counts polls. The state that a poll returns is its number.
 func counting() (cfg Config, polls *atomic.Int64) {
 	polls = new(atomic.Int64)
 	cfg.Named = true
@@ -66,8 +66,8 @@ func counting() (cfg Config, polls *atomic.Int64) {
 	return cfg, polls
 }
 
-// TestPagesSharePolls checks that 200 pages on one event together cause two polls a second, that
-// all see the last one, and that nothing runs after they are closed.
+// TestPagesSharePolls checks that 200 pages for one event together cause two polls a second, that
+// all of them receive the last state, and that nothing keeps running after they are closed.
 func TestPagesSharePolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg, polls := counting()
@@ -87,15 +87,15 @@ func TestPagesSharePolls(t *testing.T) {
 				t.Errorf("page %d got %d updates, and last %+v", i, b.updates, b.last)
 			}
 		}
-		leave() // synctest fails if a goroutine is left
+		leave() // synctest fails if a goroutine is still running
 		if len(p.hub.pollers) != 0 || polls.Load() > 121 {
 			t.Errorf("%d pollers are left, and polled %d times", len(p.hub.pollers), polls.Load())
 		}
 	})
 }
 
-// TestPagesThatComeAndGo checks that pages that open and close cause no more polls than one page
-// that stays open.
+// TestPagesThatComeAndGo checks that pages that are opened and closed cause no more polls than a
+// single page that stays open.
 func TestPagesThatComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg, polls := counting()
@@ -114,8 +114,8 @@ func TestPagesThatComeAndGo(t *testing.T) {
 	})
 }
 
-// TestSlowPolls checks that a slow poll ends after pollTimeout, and that the next one does not
-// begin sooner than after a fast poll.
+// TestSlowPolls checks that a slow poll ends after pollTimeout, and that the next poll does not
+// start earlier than it would after a fast one.
 func TestSlowPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var began []time.Duration
@@ -140,8 +140,8 @@ func TestSlowPolls(t *testing.T) {
 	})
 }
 
-// TestMaxWatched checks that a page that watches one event too many gets an error, and that the
-// others go on.
+// TestMaxWatched checks that a page that would watch one event too many gets an error, and that the
+// other pages continue.
 func TestMaxWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg, _ := counting()
@@ -162,7 +162,7 @@ func TestMaxWatched(t *testing.T) {
 	})
 }
 
-// TestOneLimiter checks that a page about one limiter takes only the event from its URL.
+// TestOneLimiter checks that a page for a single limiter takes only the event from its URL.
 func TestOneLimiter(t *testing.T) {
 	var asked Query
 	h := New(Config{Forget: func(_ context.Context, q Query) error { asked = q; return nil }})
@@ -176,7 +176,7 @@ func TestOneLimiter(t *testing.T) {
 	}
 }
 
-// TestPollError checks that a page gets the text of an error in place of a state.
+// TestPollError checks that a page gets an error message in place of a state.
 func TestPollError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg, _ := counting()
@@ -190,13 +190,13 @@ func TestPollError(t *testing.T) {
 	})
 }
 
-// hostile are events that try to inject code or hide their text.
+// hostile lists events that try to inject code or hide their text.
 var hostile = []string{
 	`<script>document.title="hacked"</script>`, `"><img src=x onerror=alert(1)>`, `{{.Page}}`, "a\xff\xfeb", "\u202egnp.exe", "a\nb\x00c", strings.Repeat("x<b>", 2560),
 }
 
-// TestHostileNames checks that the bytes of any event reach Open, and that the page holds the event
-// as text.
+// TestHostileNames checks that the bytes of any event reach Open unchanged, and that the page
+// contains the event as plain text.
 func TestHostileNames(t *testing.T) {
 	for _, name := range hostile {
 		synctest.Test(t, func(t *testing.T) {
@@ -228,8 +228,8 @@ func get(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-// TestContentSecurityPolicy checks that the page loads nothing from elsewhere and has nothing
-// inline, and that its policy forbids both.
+// TestContentSecurityPolicy checks that the page loads nothing from elsewhere and contains no
+// inline scripts or styles, and that its policy forbids both.
 func TestContentSecurityPolicy(t *testing.T) {
 	cfg, _ := counting()
 	cfg.Overview, cfg.Forget = func() any { return 1 }, func(context.Context, Query) error { return nil }
@@ -250,8 +250,8 @@ func TestContentSecurityPolicy(t *testing.T) {
 	}
 }
 
-// TestReset checks that a Reset works only if the operator allowed it, only by POST, and for no
-// other site.
+// TestReset checks that a reset works only if the operator has allowed it, only by POST, and not
+// from other sites.
 func TestReset(t *testing.T) {
 	var forgotten []Query
 	with, without := Config{}, Config{}
@@ -268,7 +268,7 @@ func TestReset(t *testing.T) {
 		want                        int
 	}{
 		{with, "POST", "e\xff", "Sec-Fetch-Site", "same-origin", 204},
-		{with, "POST", "e", "", "", 204}, // no browser
+		{with, "POST", "e", "", "", 204}, // not a browser
 		{with, "POST", "bad", "", "", 502},
 		{with, "POST", "e", "Sec-Fetch-Site", "cross-site", 403},
 		{with, "POST", "e", "Sec-Fetch-Site", "same-site", 403},
@@ -296,7 +296,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// TestOtherSites checks that other sites can link to the page, and cannot load anything of it.
+// TestOtherSites checks that other sites can link to the page but cannot load anything from it.
 func TestOtherSites(t *testing.T) {
 	for _, tt := range []struct {
 		site, dest string
@@ -321,8 +321,8 @@ func TestOtherSites(t *testing.T) {
 	}
 }
 
-// TestRebinding checks that a site whose name resolves to this machine gets nothing. If the server
-// listens on other addresses, it accepts any host name.
+// TestRebinding checks that a site whose name resolves to this machine cannot read anything. If the
+// server listens on other addresses, it accepts any host name.
 func TestRebinding(t *testing.T) {
 	for _, tt := range []struct {
 		local, host string

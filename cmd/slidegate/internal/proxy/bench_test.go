@@ -16,18 +16,19 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// contender is a way to the server. It records the time of a request and the statuses of responses.
+// contender is a way to reach the server. It records the time per request, and the statuses of the
+// responses.
 type contender struct {
 	name  string
 	url   string
-	took  []time.Duration // the time of a request, for each round
+	took  []time.Duration // the time per request in each round
 	codes [600]atomic.Int64
 }
 
-// BenchmarkRequest compares the proxy with limits to the proxy without limits, and to no proxy. It
-// alternates between them in rounds of 320 requests. The time of a request is the time of its round
-// divided by the number of requests. The figure of a contender is the median of its rounds. The
-// server writes four bytes. Clients, proxies, server and Redis share the cores of this machine.
+// BenchmarkRequest compares the proxy with limits, the proxy without limits, and no proxy. It
+// alternates between them in rounds of 320 requests. The time per request is the duration of the
+// round divided by the number of requests. Each contender's figure is the median over its rounds.
+// The server writes four bytes. Clients, proxies, server and Redis share the cores of this machine.
 //
 //	go test ./cmd/slidegate/internal/proxy -run '^$' -bench Request -benchtime 60x
 func BenchmarkRequest(b *testing.B) {
@@ -36,7 +37,7 @@ func BenchmarkRequest(b *testing.B) {
 	}
 }
 
-// requestsPerRound is how many requests a contender answers in a round.
+// requestsPerRound is how many requests are sent to a contender in a round.
 const requestsPerRound = 320
 
 func compare(b *testing.B, callers int) {
@@ -55,7 +56,7 @@ func compare(b *testing.B, callers int) {
 	transport := &http.Transport{MaxIdleConnsPerHost: callers}
 	defer transport.CloseIdleConnections()
 	for _, c := range contenders {
-		c.round(b, transport, callers) // connects
+		c.round(b, transport, callers) // open the connections
 		c.took = nil
 	}
 	for b.Loop() {
@@ -71,7 +72,7 @@ func startShared(b *testing.B, cfg Config) string {
 	return startInstance(b, cfg).url
 }
 
-// round sends the requests of one round.
+// round sends the requests of a round.
 func (c *contender) round(b *testing.B, transport http.RoundTripper, callers int) {
 	began := time.Now()
 	var all sync.WaitGroup

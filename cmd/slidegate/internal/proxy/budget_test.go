@@ -22,8 +22,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestInstancesShareABudget checks that three instances together allow what one limit allows, and
-// that the metrics count each request once, by a limit without its Resolution.
+// TestInstancesShareABudget checks that three instances together allow what a single limit allows,
+// and that the metrics count each request once, under the limit without its Resolution.
 func TestInstancesShareABudget(t *testing.T) {
 	to, reached := startOrigin(t)
 	cfg := Config{To: to, Routes: []Route{limitedRoute("/", "50/1h@1m")}, Outage: httplimit.FailClosed, Timeout: testTimeout, Name: redistest.Key(t)}
@@ -48,7 +48,7 @@ func TestInstancesShareABudget(t *testing.T) {
 	}
 }
 
-// TestInMemoryEachHasItsOwn checks that two instances without Redis allow twice as much.
+// TestInMemoryEachHasItsOwn checks that two instances without Redis allow twice as many requests.
 func TestInMemoryEachHasItsOwn(t *testing.T) {
 	to, reached := startOrigin(t)
 	cfg := Config{To: to, Routes: []Route{limitedRoute("/", "20/1h")}}
@@ -61,12 +61,12 @@ func TestInMemoryEachHasItsOwn(t *testing.T) {
 	}
 }
 
-// TestOutage checks that a response comes in time whatever Redis does, that it is the one that
+// TestOutage checks that a response arrives in time whatever Redis does, that it is the one that
 // Outage asks for, and that /metrics and /healthz report who decided.
 func TestOutage(t *testing.T) {
 	for _, tt := range []struct {
 		outage       httplimit.Outage
-		status       int // while Redis is out, of a client that has not used up its limits
+		status       int // while Redis is out, for a client that has not used up its limits
 		decision, by string
 	}{
 		{Local, http.StatusOK, allowed, byMemory},
@@ -139,10 +139,10 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// redisAsked matches a metric of a request that asked Redis.
+// redisAsked matches a metric which shows that Redis was called for a request.
 var redisAsked = regexp.MustCompile(`slidegate_redis_seconds_count\{.*\} [1-9]`)
 
-// wantRedis checks what /metrics shows about the connection and about outages of the route "/".
+// wantRedis checks what /metrics shows about the connection, and about outages of the route "/".
 func (i *instance) wantRedis(tb testing.TB, connected, outages int) {
 	tb.Helper()
 	want, text := fmt.Sprintf("slidegate_outages{route=\"/\"} %d\n", outages), read(tb, i.admin+"/metrics")
@@ -151,9 +151,9 @@ func (i *instance) wantRedis(tb testing.TB, connected, outages int) {
 	}
 }
 
-// TestTheLogSaysWhy checks that the log gives the cause of an outage once, and once that of the
-// decisions of memory. It also checks that the log says so if every denial takes a call to Redis,
-// because it does not report changes.
+// TestTheLogSaysWhy checks that the log gives the cause of an outage once, and once the cause of
+// decisions made in memory. It also checks that the log says so if every denial takes a call to
+// Redis, because Redis does not report changes.
 func TestTheLogSaysWhy(t *testing.T) {
 	to, _ := startOrigin(t)
 	s := redistest.Start(t)
@@ -173,8 +173,9 @@ func TestTheLogSaysWhy(t *testing.T) {
 	}
 }
 
-// TestTimeoutBoundsARequest checks that Timeout bounds a request while Redis hangs. Of the first
-// three requests, at least one takes less than 250 ms, the default timeout of a limiter.
+// TestTimeoutBoundsARequest checks that Timeout limits how long a request takes while Redis hangs.
+// At least one of the first three requests takes less than 250 ms, which is a limiter's default
+// timeout.
 func TestTimeoutBoundsARequest(t *testing.T) {
 	to, _ := startOrigin(t)
 	s := redistest.Start(t)
@@ -192,8 +193,8 @@ func TestTimeoutBoundsARequest(t *testing.T) {
 	}
 }
 
-// TestHammeringCostsRedisNothing checks that the proxy does not call Redis after the first denials
-// of an IP address.
+// TestHammeringCostsRedisNothing checks that after the first denials of an IP address the proxy no
+// longer calls Redis for it.
 func TestHammeringCostsRedisNothing(t *testing.T) {
 	to, _ := startOrigin(t)
 	s := redistest.Start(t)
@@ -209,8 +210,8 @@ func TestHammeringCostsRedisNothing(t *testing.T) {
 	}
 }
 
-// TestForeignValue checks that the requests of an event are handled as in an outage if its key
-// holds a foreign value. The log has at most one line a second about it.
+// TestForeignValue checks that if an event's key holds a foreign value, its requests are handled as
+// in an outage, and the log has at most one line a second about it.
 func TestForeignValue(t *testing.T) {
 	for outage, want := range map[httplimit.Outage]map[int]int{Local: {200: 5, 429: 45}, httplimit.FailOpen: {200: 50}, httplimit.FailClosed: {503: 50}} {
 		to, _ := startOrigin(t)
@@ -229,7 +230,8 @@ func TestForeignValue(t *testing.T) {
 	}
 }
 
-// TestGone checks that a client that hung up before the decision counts as gone, for each Outage.
+// TestGone checks that a client that disconnected before the decision is counted as gone, for each
+// Outage.
 func TestGone(t *testing.T) {
 	for _, outage := range []httplimit.Outage{Local, httplimit.FailOpen, httplimit.FailClosed} {
 		to, reached := startOrigin(t)
@@ -244,7 +246,7 @@ func TestGone(t *testing.T) {
 }
 
 // TestEachRequestIsCountedOnce sends random requests. It checks that the metrics of all decisions
-// add up to the requests, and to the statuses that clients got.
+// add up to the number of requests, and agree with the statuses that clients got.
 func TestEachRequestIsCountedOnce(t *testing.T) {
 	to, reached := startOrigin(t)
 	i := startInstance(t, Config{To: to, Routes: []Route{
@@ -283,8 +285,8 @@ func TestEachRequestIsCountedOnce(t *testing.T) {
 
 func pick(rnd *rand.Rand, from ...string) string { return from[rnd.IntN(len(from))] }
 
-// TestSecretHidesWhoIsLimited checks that neither Redis, /over, /metrics nor the log has the IP
-// address or the key of a client.
+// TestSecretHidesWhoIsLimited checks that neither Redis nor /over, /metrics or the log contains a
+// client's IP address or key.
 func TestSecretHidesWhoIsLimited(t *testing.T) {
 	to, _ := startOrigin(t)
 	s := redistest.Start(t)
@@ -321,8 +323,7 @@ func TestSecretHidesWhoIsLimited(t *testing.T) {
 	}
 }
 
-// TestOperatorPaths checks the responses of the paths for operators, and the log line about
-// denials.
+// TestOperatorPaths checks the responses on the operators' paths, and the log line about denials.
 func TestOperatorPaths(t *testing.T) {
 	to, _ := startOrigin(t)
 	i := startInstance(t, Config{To: to, Routes: []Route{limitedRoute("POST /login", "1/5s", "5/1h"), limitedRoute("/", "2/1h@1m")}})

@@ -17,12 +17,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// startBehindProxy serves a handler behind a proxy, and returns the URL of the proxy.
+// startBehindProxy serves h behind a proxy, and returns the URL of the proxy.
 func startBehindProxy(t *testing.T, cfg Config, h http.HandlerFunc) (at string) {
 	return startServer(t, newProxy(startServer(t, h), cfg))
 }
 
-// receivedRequest is a request as a server receives it.
+// receivedRequest represents a request as the server received it.
 type receivedRequest struct {
 	Method, Target, Host string
 	Length               int64
@@ -44,7 +44,7 @@ func recordRequests(saw chan<- receivedRequest, h http.HandlerFunc) http.Handler
 	}
 }
 
-// respondAs answers in the way that the Answer field of the request names.
+// respondAs responds in the way that the request's Answer header says.
 func respondAs(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h["X-Twice"] = []string{"one", "two"}
@@ -82,7 +82,7 @@ func respondAs(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestNothingChanges checks that the server and the client get the same as without the proxy,
+// TestNothingChanges checks that the server and the client receive the same as without the proxy,
 // except for the header fields that the proxy adds.
 func TestNothingChanges(t *testing.T) {
 	const end = "Connection: close\r\n\r\n"
@@ -134,8 +134,8 @@ func TestNothingChanges(t *testing.T) {
 	}
 }
 
-// TestPathOfTheServer checks that the path of the server's URL goes before the paths of requests,
-// and that these keep their spelling.
+// TestPathOfTheServer checks that the path of the server's URL is prepended to the paths of
+// requests, and that their spelling is preserved.
 func TestPathOfTheServer(t *testing.T) {
 	saw := make(chan receivedRequest, 1)
 	server := startServer(t, recordRequests(saw, respondAs))
@@ -157,8 +157,8 @@ func TestPathOfTheServer(t *testing.T) {
 	}
 }
 
-// TestForged checks that forwarding fields of a client never reach the server, in any spelling. If
-// the client is a trusted proxy, the proxy keeps them and adds to them.
+// TestForged checks that a client's forwarding fields never reach the server, in any spelling. If
+// the client is a trusted proxy, the fields are kept and extended.
 func TestForged(t *testing.T) {
 	const request = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: X-Forwarded-For, X-Sum\r\nX-Forwarded-For: 192.0.2.1\r\nx-forwarded-for: 192.0.2.2\r\nX_Forwarded-For: 192.0.2.3\r\nX-Forwarded-Host: b\r\nX-Forwarded_Proto: gopher\r\n" +
 		"X-Forwarded-Proto: https\r\nForwarded: for=192.0.2.4\r\nConnection: close, X-Forwarded-For, X-Forwarded-Proto\r\n\r\n" +
@@ -184,8 +184,8 @@ func TestForged(t *testing.T) {
 	}
 }
 
-// TestStream checks that each part of a response arrives before the server continues: in
-// server-sent events, and in a response of unknown length.
+// TestStream checks that each part of a response arrives before the server continues, both for
+// server-sent events and for a response of unknown length.
 func TestStream(t *testing.T) {
 	for _, kind := range []string{"text/event-stream", "application/x-ndjson"} {
 		next := make(chan struct{})
@@ -215,7 +215,8 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestWebsocket checks that bytes go both ways after a handshake, until one side hangs up.
+// TestWebsocket checks that after a handshake bytes pass in both directions until one side closes
+// the connection.
 func TestWebsocket(t *testing.T) {
 	closed := make(chan error, 1)
 	conn := connect(t, startBehindProxy(t, Config{}, func(w http.ResponseWriter, _ *http.Request) {
@@ -252,7 +253,7 @@ func TestWebsocket(t *testing.T) {
 	}
 }
 
-// TestNoWayToHTTP2 checks that a client cannot change to a protocol in which requests pass
+// TestNoWayToHTTP2 checks that a client cannot switch to a protocol in which requests would pass
 // uncounted.
 func TestNoWayToHTTP2(t *testing.T) {
 	saw := make(chan receivedRequest, 1)
@@ -274,8 +275,8 @@ func TestNoWayToHTTP2(t *testing.T) {
 
 const noAnswerBody = `{"title":"Bad Gateway","status":502,"detail":"The server does not answer. The request still counts."}` + "\n"
 
-// TestDeadServer checks that every request gets 502 with problem details and is counted, and that
-// the log has at most one line a second about it.
+// TestDeadServer checks that every request gets 502 with problem details, that it is counted, and
+// that the log has at most one line a second about such requests.
 func TestDeadServer(t *testing.T) {
 	nobody := httptest.NewServer(nil)
 	nobody.Close()
@@ -298,8 +299,8 @@ func TestDeadServer(t *testing.T) {
 	}
 }
 
-// TestServerBreaksOff checks that a response of the server that breaks off does so for the client,
-// and that the log has at most one line a second about it.
+// TestServerBreaksOff checks that if the server truncates a response, it is truncated for the
+// client too, and that the log has at most one line a second about it.
 func TestServerBreaksOff(t *testing.T) {
 	var lines logBuffer
 	server := startServer(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -312,7 +313,7 @@ func TestServerBreaksOff(t *testing.T) {
 	begin := time.Now()
 	for range 20 {
 		response, err := http.Get(front)
-		if err == nil { // or it breaks off at once
+		if err == nil { // it may also break off immediately
 			_, err = io.Copy(io.Discard, response.Body)
 			response.Body.Close()
 		}
@@ -326,8 +327,8 @@ func TestServerBreaksOff(t *testing.T) {
 	}
 }
 
-// TestClientHangsUp checks that the server notices a client that hangs up, and that this does not
-// count as a failure of the server.
+// TestClientHangsUp checks that the server notices when a client disconnects, and that this is not
+// counted as a failure of the server.
 func TestClientHangsUp(t *testing.T) {
 	began, ended := make(chan struct{}), make(chan error)
 	p := newProxy(startServer(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -349,13 +350,13 @@ func TestClientHangsUp(t *testing.T) {
 			t.Errorf("%q: %v", request, err)
 		}
 	}
-	front.Close() // when all requests are done
+	front.Close() // waits until all requests are done
 	if n := metricValue(p, `slidegate_server_failures_total{route="/"}`); n != "0" {
 		t.Errorf("%s failures", n)
 	}
 }
 
-// TestMalformedBody checks that a malformed body gets 400, and does not count as a failure of the
+// TestMalformedBody checks that a malformed body gets 400, and is not counted as a failure of the
 // server.
 func TestMalformedBody(t *testing.T) {
 	p := newProxy(startServer(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })), Config{})
@@ -380,7 +381,7 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// TestServerThatLimits checks that the fields of the server's own limits are kept in addition to
+// TestServerThatLimits checks that the fields for the server's own limits are kept in addition to
 // those of the proxy.
 func TestServerThatLimits(t *testing.T) {
 	front := startBehindProxy(t, Config{}, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("RateLimit", `"own";r=1`) })

@@ -24,7 +24,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	http.DefaultClient.Timeout = time.Minute // so that a hang fails where it occurs
+	http.DefaultClient.Timeout = time.Minute // so that a hang fails here
 	redistest.Main(m)
 }
 
@@ -35,14 +35,14 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// instance is a proxy that listens.
+// instance is a running proxy.
 type instance struct {
 	*Proxy
 	url, admin string
 	log        *logBuffer
 }
 
-// logBuffer is a log that can be read while it is written.
+// logBuffer is a log that can be read while it is being written.
 type logBuffer struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -96,7 +96,7 @@ func startInstance(tb testing.TB, cfg Config) *instance {
 	return i
 }
 
-// limitedRoute returns a route with limits for each IP address.
+// limitedRoute returns a route with limits per IP address.
 func limitedRoute(pattern string, limits ...string) Route {
 	rt := Route{Pattern: pattern, Key: httplimit.Address}
 	for _, text := range limits {
@@ -105,7 +105,7 @@ func limitedRoute(pattern string, limits ...string) Route {
 	return rt
 }
 
-// status returns the status of a GET.
+// status returns the status of the response to a GET.
 func status(tb testing.TB, url string) int {
 	tb.Helper()
 	res, err := http.Get(url)
@@ -121,7 +121,7 @@ func status(tb testing.TB, url string) int {
 	return res.StatusCode
 }
 
-// read returns the body of a GET.
+// read returns the body of the response to a GET.
 func read(tb testing.TB, url string) string {
 	tb.Helper()
 	res, err := http.Get(url)
@@ -136,13 +136,14 @@ func read(tb testing.TB, url string) string {
 	return string(body)
 }
 
-// counted returns how many requests of a route /metrics reports.
+// counted returns how many requests of a route /metrics reports, for the given decision and who
+// made it.
 func (i *instance) counted(pattern, decision, by string) int {
 	return int(testutil.ToFloat64(i.metrics.requests.WithLabelValues(pattern, decision, by)))
 }
 
-// sendConcurrently sends n requests to each of the URLs by 32 clients at once. It returns how many
-// responses had each status.
+// sendConcurrently sends n requests to each URL, using 32 clients at the same time. It returns the
+// number of responses by status.
 func sendConcurrently(tb testing.TB, n int, urls ...string) map[int]int {
 	tb.Helper()
 	var mu sync.Mutex
@@ -168,7 +169,7 @@ func sendConcurrently(tb testing.TB, n int, urls ...string) map[int]int {
 	return got
 }
 
-// testTimeout is long enough for a busy machine.
+// testTimeout is long enough even on a busy machine.
 const testTimeout = 20 * time.Second
 
 // within fails the test if f takes longer than d.
@@ -181,8 +182,8 @@ func within(tb testing.TB, d time.Duration, what string, f func()) {
 	}
 }
 
-// newProxy returns a proxy to a server. Unless cfg has routes, each IP address has 1,000,000
-// requests an hour.
+// newProxy returns a proxy in front of a server. Unless cfg has routes, each IP address may send
+// 1,000,000 requests an hour.
 func newProxy(to string, cfg Config) *Proxy {
 	cfg.To = must(url.Parse(to))
 	if cfg.Log == nil {
@@ -202,8 +203,8 @@ func startServer(t *testing.T, h http.Handler) (at string) {
 	return s.URL
 }
 
-// connect opens a connection to a server, for requests that no client library sends. It lasts for a
-// minute at most.
+// connect opens a connection to a server, for requests that no client library would send. It is
+// closed after at most a minute.
 func connect(t *testing.T, at string) net.Conn {
 	conn := must(net.Dial("tcp", strings.TrimPrefix(at, "http://")))
 	t.Cleanup(func() { _ = conn.Close() })
@@ -211,10 +212,10 @@ func connect(t *testing.T, at string) net.Conn {
 	return conn
 }
 
-// reply is a response that was read to its end.
+// reply is a response whose body has been read completely.
 type reply struct {
 	Status  string
-	Early   []string // informational responses, as 103
+	Early   []string // informational responses, such as 103
 	Length  int64
 	Chunked []string
 	Header  http.Header
@@ -222,11 +223,11 @@ type reply struct {
 	Trailer http.Header
 }
 
-// ask sends the bytes of a request, and returns the response.
+// ask sends a request, given as bytes, and returns the response.
 func ask(t *testing.T, at, request string) (got reply) {
 	t.Helper()
 	conn := connect(t, at)
-	go func() { _, _ = io.WriteString(conn, request) }() // the response may come before its end
+	go func() { _, _ = io.WriteString(conn, request) }() // the response may arrive before all of it is sent
 	method, _, _ := strings.Cut(request, " ")
 	for from := bufio.NewReader(conn); ; {
 		r, err := http.ReadResponse(from, &http.Request{Method: method})
@@ -245,7 +246,7 @@ func ask(t *testing.T, at, request string) (got reply) {
 	}
 }
 
-// metricValue returns the value of the metric whose name and labels are begin.
+// metricValue returns the value of the metric that begins with the given name and labels.
 func metricValue(p *Proxy, begin string) string {
 	w := httptest.NewRecorder()
 	p.Admin().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
@@ -257,7 +258,7 @@ func metricValue(p *Proxy, begin string) string {
 	return "nothing"
 }
 
-// parseRequest parses a request with this first line and these header fields.
+// parseRequest parses a request with the given first line and header fields.
 func parseRequest(line string, fields ...string) (*http.Request, error) {
 	return http.ReadRequest(bufio.NewReader(strings.NewReader(line + " HTTP/1.1\r\n" + strings.Join(append(fields, "", ""), "\r\n"))))
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// deny counts a denial under a limit now.
+// deny counts a denial under the given limit now.
 func (p *Proxy) deny(event, limit string, retryAfter time.Duration) {
 	d := window.Denial{Limiter: "proxy", Event: event, Limit: must(window.ParseLimit(limit)), RetryAfter: retryAfter, At: time.Now()}
 	p.denied.Count(context.Background(), d)
 }
 
-// TestPage checks that docs/proxy.md shows /over as the program prints it.
+// TestPage checks that docs/proxy.md shows /over in the form that the program prints.
 func TestPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &Proxy{denied: mostdenied.New()}

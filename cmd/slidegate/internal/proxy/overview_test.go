@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestHour checks that a request counts in its minute for an hour, and not after that.
+// TestHour checks that a request is counted in its minute for an hour, and no longer.
 func TestHour(t *testing.T) {
 	var h hourlyTally
 	noon := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
@@ -48,8 +48,8 @@ func TestHour(t *testing.T) {
 	}
 }
 
-// TestOverview checks that the overview has each route, each request and each denied event. The
-// event has a link, unless it is hidden.
+// TestOverview checks that the overview contains each route, each request and each denied event.
+// The event must have a link, unless it is hidden.
 func TestOverview(t *testing.T) {
 	for name, secret := range map[string][]byte{"clear": nil, "hidden": []byte("sixteen bytes, or more")} {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestLimiterOfEvent(t *testing.T) {
 	}
 }
 
-// TestPageBesideAdmin checks that the page answers the paths that Admin does not, and that clients
+// TestPageBesideAdmin checks that the page serves the paths that Admin does not, and that clients
 // cannot reach it.
 func TestPageBesideAdmin(t *testing.T) {
 	to, _ := startOrigin(t)
@@ -123,7 +123,7 @@ func TestPageBesideAdmin(t *testing.T) {
 	}
 }
 
-// TestOverForNoOtherSite checks that a site whose name resolves to this machine does not learn who
+// TestOverForNoOtherSite checks that a site whose name resolves to this machine cannot find out who
 // is limited.
 func TestOverForNoOtherSite(t *testing.T) {
 	to, _ := startOrigin(t)

@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// newRoutedProxy returns a proxy with routes for these patterns, and one for all other requests.
+// newRoutedProxy returns a proxy with a route for each of the given patterns, and one for all other
+// requests.
 func newRoutedProxy(to string, patterns ...string) *Proxy {
 	routes := []Route{limitedRoute("/", "1000000/1h")}
 	for _, pattern := range patterns {
@@ -21,33 +22,33 @@ func newRoutedProxy(to string, patterns ...string) *Proxy {
 	return newProxy(to, Config{Routes: routes})
 }
 
-// TestRoute checks which route a request has, and that it has none if it is ambiguous.
+// TestRoute checks which route a request has, and that an ambiguous request has none.
 func TestRoute(t *testing.T) {
 	const refused = ""
 	p := newRoutedProxy("http://127.0.0.1:1", "POST /login", "/api/", "GET /api/health", "/items/{id}", "api.example.com/")
 	for _, tt := range []struct{ request, want string }{
-		// As they are.
+		// Usual spellings.
 		{"POST /login", "POST /login"},
 		{"POST /login?x=/api/", "POST /login"},
 		{"GET /login", "/"},
 		{"HEAD /api/health", "GET /api/health"},
 		{"PUT /api/health", "/api/"},
-		{"GET /api", "/api/"}, // servers redirect it to /api/, or read it so
+		{"GET /api", "/api/"}, // servers redirect to /api/, or treat it as /api/
 		{"GET /items/7", "/items/{id}"},
 		{"GET /items/", "/"},
 		{"GET http://api.example.com/login", "api.example.com/"},
 		{"GET http://api.example.com", "api.example.com/"},
 
-		// Spelled in another way, which all servers read alike.
+		// Spellings that all servers interpret in the same way.
 		{"POST /lo%67in", "POST /login"},
 		{"GET /a//b/../%2F", "/"},
 		{"GET /api//b/./%2F", "/api/"},
 		{"GET /items/7;v=2", "/items/{id}"},
 		{"GET /a/..;/b;x=/../c", "/"},
 		{"POST /x..;/login", "/"},
-		{"POST /login;x=1", "/"}, // the proxy cannot know it
+		{"POST /login;x=1", "/"}, // the proxy cannot know that this is a parameter
 
-		// Spelled in a way that some servers read as one route, and some as another.
+		// Spellings that servers interpret as different routes.
 		{"POST //login", refused},
 		{"POST /./login", refused},
 		{"POST /%2e/login", refused},
@@ -70,7 +71,7 @@ func TestRoute(t *testing.T) {
 		{"GET /x/..;/items%2F//%3B", refused},
 		{"GET /api/..;/x", refused},
 
-		// No path.
+		// Not a path.
 		{"POST a:http://x/login", refused},
 		{"POST http:login", refused},
 		{"POST http:%2Flogin", refused},
@@ -87,8 +88,8 @@ func TestRoute(t *testing.T) {
 	}
 }
 
-// TestHost checks that a host is the same in capitals, with a port and with a dot. A request
-// without a host has the host of the server.
+// TestHost checks that upper case, a port or a trailing dot do not make a different host. If a
+// request has no host, it gets the server's.
 func TestHost(t *testing.T) {
 	p := newRoutedProxy("http://api.example.com:8080", "api.example.com/")
 	for host, want := range map[string]string{
@@ -101,7 +102,7 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// TestAmbiguous checks that a request that could have two routes gets 400, does not reach the
+// TestAmbiguous checks that a request that could belong to two routes gets 400, does not reach the
 // server, and is counted.
 func TestAmbiguous(t *testing.T) {
 	p := newRoutedProxy(startServer(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s reached the server", r.RequestURI) })), "POST /login")
@@ -116,8 +117,8 @@ func TestAmbiguous(t *testing.T) {
 	}
 }
 
-// TestNoWayAroundARoute sends spellings of POST /login to a server that reads paths as Tomcat does,
-// after the client has used up the limit of the route. None of them reaches the route.
+// TestNoWayAroundARoute sends different spellings of POST /login to a server that interprets paths
+// like Tomcat, after the client has used up the route's limit. None of them may reach the route.
 func TestNoWayAroundARoute(t *testing.T) {
 	const route = "POST /login"
 	reached := make(chan string, 1)
@@ -169,7 +170,7 @@ func TestNoWayAroundARoute(t *testing.T) {
 	}
 }
 
-// TestOutOfThePath checks that no request leaves the path in the URL of the server.
+// TestOutOfThePath checks that no request leaves the path in the server's URL.
 func TestOutOfThePath(t *testing.T) {
 	p := newRoutedProxy("http://127.0.0.1:1/app", "POST /login")
 	for _, target := range []string{"/../app/login", "/%2e%2e/app/login", "/x/../../app/login", "//../../app/login", "/..%2Fapp%2Flogin", "/..", "/..;/app/login", "/..;x=1/app/login", "/%2e%2e;/app/login", "/..%3B/app/login", "/x/..;/..;/app/login", "/x%2F..;y%2Fz/../app/login"} {
@@ -205,7 +206,7 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// clean returns a path without // and dot segments.
+// clean removes duplicate slashes and dot segments from a path.
 func clean(p string) string {
 	if c := path.Clean("/" + p); c == "/" || !strings.HasSuffix(p, "/") {
 		return c
@@ -213,7 +214,7 @@ func clean(p string) string {
 	return path.Clean("/"+p) + "/"
 }
 
-// decode returns a path with its percent signs decoded, if they are valid.
+// decode decodes the percent-encodings in a path if they are valid.
 func decode(p string) string {
 	if d, err := url.PathUnescape(p); err == nil {
 		return d
@@ -221,7 +222,8 @@ func decode(p string) string {
 	return p
 }
 
-// segments returns a path without dot segments, by RFC 3986, section 5.2.4: // is an empty segment.
+// segments removes dot segments from a path according to RFC 3986, section 5.2.4: // contains an
+// empty segment.
 func segments(p string) string {
 	var out []string
 	parts := strings.Split(p, "/")[1:]
@@ -241,8 +243,8 @@ func segments(p string) string {
 	return "/" + strings.Join(out, "/")
 }
 
-// reference returns the path of a target that a server reads as a relative URL, as in new
-// URL(target, "http://localhost").
+// reference returns the path that a server sees if it treats the target as a relative URL, as in
+// new URL(target, "http://localhost").
 func reference(target string) string {
 	u, err := url.Parse(target)
 	if err != nil {
@@ -251,9 +253,9 @@ func reference(target string) string {
 	return (&url.URL{Scheme: "http", Host: "localhost", Path: "/"}).ResolveReference(u).EscapedPath()
 }
 
-// servletSegments returns the segments of a path as servlet containers do. They drop the parameters
-// of each segment, decode it, and then remove dot segments. Some also remove empty ones. Parameters
-// of segments that stay are in the result, because the proxy cannot know them.
+// servletSegments returns a path's segments as servlet containers see them. They drop each
+// segment's parameters, decode it, and then remove dot segments. Some also remove empty segments.
+// The parameters of other segments are kept in the result, because the proxy cannot recognize them.
 func servletSegments(path string, decode func(string) string, mergeSlashes bool) []string {
 	out := []string{""}
 	push := func(name, parameters string, last bool) {
@@ -284,10 +286,10 @@ func servletSegments(path string, decode func(string) string, mergeSlashes bool)
 	return out
 }
 
-// asIs returns a path that is decoded already.
+// asIs returns a path that is already decoded.
 func asIs(path string) string { return path }
 
-// decodedSegments returns the segments of a path, each decoded by itself.
+// decodedSegments splits a path into segments, and decodes each on its own.
 func decodedSegments(path string) []string {
 	parts := strings.Split(path, "/")
 	for i := range parts {
@@ -296,11 +298,11 @@ func decodedSegments(path string) []string {
 	return parts
 }
 
-// splitSegments returns the segments of a decoded path.
+// splitSegments splits a decoded path into segments.
 func splitSegments(path string) []string { return strings.Split(path, "/") }
 
-// expectedRoute returns the route of a request on a server with routes for POST /login, /api/ and
-// /items/{id}. The server accepts methods in any case.
+// expectedRoute returns the route that a request has on a server with routes for POST /login, /api/
+// and /items/{id}. The server ignores the case of methods.
 func expectedRoute(method string, parts []string) string {
 	switch {
 	case strings.EqualFold(method, http.MethodPost) && slices.Equal(parts, []string{"", "login"}):
@@ -313,8 +315,8 @@ func expectedRoute(method string, parts []string) string {
 	return "/"
 }
 
-// FuzzNoPathGoesAroundARoute checks that the proxy counts a request under the route that a server
-// reads in it, or refuses it.
+// FuzzNoPathGoesAroundARoute checks that the proxy counts every request under the route to which a
+// server assigns it, or refuses the request.
 func FuzzNoPathGoesAroundARoute(f *testing.F) {
 	for _, target := range []string{
 		"/login", "//login", "/x/../login", "/x%2F..%2Flogin", "/x/%2e%2E/login", "/lo%67in", "/%2Flogin", "//x/login", "/.//login", "/api/../login", "/api//../login", "/api%2F7", "/items/a%2Fb", "/items//7",

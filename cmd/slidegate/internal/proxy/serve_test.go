@@ -21,7 +21,7 @@ type service struct {
 	ended         chan error
 }
 
-// startService starts a proxy to a handler with Serve, as the program does.
+// startService starts a proxy in front of h, using Serve, as the program does.
 func startService(t *testing.T, h http.HandlerFunc) service {
 	public, admin := must(net.Listen("tcp", "127.0.0.1:0")), must(net.Listen("tcp", "127.0.0.1:0"))
 	p := newProxy(startServer(t, h), Config{})
@@ -38,8 +38,8 @@ func (s service) health(t *testing.T) string {
 	return got.Status + " " + got.Body
 }
 
-// TestDrain checks that Serve finishes a request under way before it returns. Meanwhile it accepts
-// no new requests, and /healthz says draining.
+// TestDrain checks that Serve finishes a request in progress before it returns. Meanwhile it
+// accepts no new requests, and /healthz reports draining.
 func TestDrain(t *testing.T) {
 	const ok, draining = "200 OK {\n  \"status\": \"ok\",\n  \"redis\": \"none\"\n}\n", "503 Service Unavailable {\n  \"status\": \"draining\",\n  \"redis\": \"none\"\n}\n"
 	began, finish := make(chan struct{}), make(chan struct{})
@@ -62,7 +62,7 @@ func TestDrain(t *testing.T) {
 			t.Fatal(h)
 		}
 	}
-	for { // the port closes a moment later
+	for { // the port is closed shortly afterwards
 		conn, err := net.Dial("tcp", strings.TrimPrefix(s.public, "http://"))
 		if err != nil {
 			break
@@ -86,7 +86,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestGrace checks that a request that takes longer than the grace period is cut off, and that the
+// TestGrace checks that a request that takes longer than the grace period is aborted, and that the
 // log says so.
 func TestGrace(t *testing.T) {
 	to := must(url.Parse(startServer(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))))
@@ -114,7 +114,7 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-// TestIdleConnections checks that connections that clients keep open do not delay the end.
+// TestIdleConnections checks that connections that clients keep open do not delay the shutdown.
 func TestIdleConnections(t *testing.T) {
 	s := startService(t, func(http.ResponseWriter, *http.Request) {})
 	conn := connect(t, s.public)
@@ -132,7 +132,7 @@ func TestIdleConnections(t *testing.T) {
 	}
 }
 
-// failingListener is a listener that fails on the first connection.
+// failingListener fails to accept the first connection.
 type failingListener struct{ net.Listener }
 
 var errFailing = errors.New("no more sockets")
@@ -145,7 +145,8 @@ func (l failingListener) Accept() (net.Conn, error) {
 	return nil, errFailing
 }
 
-// TestListenerFails checks that Serve returns the error of either listener, and closes the other.
+// TestListenerFails checks that if either listener fails, Serve returns its error and closes the
+// other.
 func TestListenerFails(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		bad, good := net.Listener(failingListener{must(net.Listen("tcp", "127.0.0.1:0"))}), must(net.Listen("tcp", "127.0.0.1:0"))
@@ -165,8 +166,8 @@ func TestListenerFails(t *testing.T) {
 	}
 }
 
-// TestSlowHeaders checks that a client has ten seconds for the headers of a request, and that a
-// connection without requests closes after two minutes. A body has no timeout.
+// TestSlowHeaders checks that a client has ten seconds to send the header of a request, and that an
+// idle connection is closed after two minutes. There is no timeout for a body.
 func TestSlowHeaders(t *testing.T) {
 	p := newProxy("http://127.0.0.1:1", Config{})
 	s := p.server(p)

@@ -11,8 +11,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestShadow checks that every request reaches the server, that clients see nothing of limits, and
-// that operators see the outcome without shadow mode.
+// TestShadow checks that every request reaches the server, that clients do not notice the limits,
+// and that operators see the outcomes without shadow mode.
 func TestShadow(t *testing.T) {
 	to, reached := startOrigin(t)
 	keyed := Route{Pattern: "/keyed", Limits: []window.Limit{window.PerHour(2)}, Key: httplimit.Header("X-Key")}
@@ -46,8 +46,8 @@ func TestShadow(t *testing.T) {
 	}
 }
 
-// TestShadowInAnOutage checks that requests pass although Outage is FailClosed, and that they count
-// as refused.
+// TestShadowInAnOutage checks that requests pass even though Outage is FailClosed, and that they
+// are counted as refused.
 func TestShadowInAnOutage(t *testing.T) {
 	to, _ := startOrigin(t)
 	nobody := window.Dial("redis://127.0.0.1:1")
@@ -58,8 +58,8 @@ func TestShadowInAnOutage(t *testing.T) {
 	}
 }
 
-// TestShadowStaysInThePath checks that shadow mode also refuses a path that leaves the path of
-// --to, because that has nothing to do with limits.
+// TestShadowStaysInThePath checks that shadow mode still refuses a request that would leave the
+// path of --to, because this does not concern limits.
 func TestShadowStaysInThePath(t *testing.T) {
 	p := newProxy("http://127.0.0.1:1/base", Config{Routes: []Route{limitedRoute("/", "2/1h")}, Shadow: true})
 	for _, path := range []string{"/../admin", "/x/%2e%2e/%2e%2e/admin", "/..%2Fadmin", "/..;/admin", "a:http://x/"} {

@@ -17,7 +17,8 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// TestWarnsOfReset checks that the log warns if others can reach a page with a Reset button.
+// TestWarnsOfReset checks that the log warns if a page with a Reset button can be reached from
+// other machines.
 func TestWarnsOfReset(t *testing.T) {
 	for address, want := range map[string]bool{"127.0.0.1:0": false, "0.0.0.0:0": true} {
 		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
@@ -34,7 +35,7 @@ func TestWarnsOfReset(t *testing.T) {
 	}
 }
 
-// TestShadow checks that the proxy gets Shadow, and that one log line at the start says so.
+// TestShadow checks that --shadow sets the proxy's Shadow, and that a log line at startup says so.
 func TestShadow(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -53,7 +54,8 @@ func TestShadow(t *testing.T) {
 	}
 }
 
-// TestLogHidesLogin checks that a log line lacks the user that an error reply of Redis names.
+// TestLogHidesLogin checks that a log line does not contain the user whom a Redis error reply
+// names.
 func TestLogHidesLogin(t *testing.T) {
 	var c Command
 	if err := c.Redis.Add("redis://zebra:okapi@127.0.0.1:1"); err != nil {
@@ -68,8 +70,8 @@ func TestLogHidesLogin(t *testing.T) {
 	}
 }
 
-// TestDialLogs checks that dial logs each different error once, and the connection, and no error
-// after ctx has ended.
+// TestDialLogs checks that dial logs each distinct error once, logs the connection, and logs no
+// error after ctx is done.
 func TestDialLogs(t *testing.T) {
 	var text strings.Builder
 	failures, c := 0, Command{Name: "n", Outage: flags.Outage(httplimit.FailOpen)}
@@ -81,7 +83,7 @@ func TestDialLogs(t *testing.T) {
 		if err == nil || failures != i+1 {
 			t.Fatalf("%s: %v, %d failures", at, err, failures)
 		}
-		if err.Error() != last { // a busy machine also has timeouts
+		if err.Error() != last { // on a busy machine, there are timeouts too
 			want, last = want+1, err.Error()
 		}
 	}

@@ -16,7 +16,8 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// sets are limits with records of every layout: units of each width, buckets, and long windows.
+// sets lists limits whose records have every layout: units of each width, buckets, and long
+// windows.
 var sets = [][]string{{"5/1h"}, {"1/5s", "5/1h", "20/1d"}, {"100/1m"}, {"70000/10s"}, {"1000000000/1d"}, {"10/300ms", "5000/36525d"}, {"9/1h", "500/90d"}}
 
 // limits parses limits.
@@ -39,7 +40,7 @@ type counter struct {
 	inspect func() (key string, usages []records.Usage, err error)
 }
 
-// counters returns a limiter of each kind.
+// counters returns a limiter of each package.
 func counters(t *testing.T, texts []string, now func() time.Time) []counter {
 	t.Helper()
 	conn, name, ls := window.On(redistest.Client(t)), redistest.Key(t), limits(t, texts)
@@ -76,7 +77,7 @@ func counters(t *testing.T, texts []string, now func() time.Time) []counter {
 	}
 }
 
-// mostly returns limits that package ar1 can have.
+// mostly returns those limits that package ar1 supports.
 func mostly(ls []window.Limit) (out []window.Limit) {
 	for _, l := range ls {
 		l.Max = min(l.Max, 10_000_000)
@@ -92,8 +93,8 @@ func usages(states []window.LimitState) (us []records.Usage) {
 	return us
 }
 
-// TestReadAsScript checks that Read says the same as the scripts, after each of many attempts by a
-// clock that also steps back.
+// TestReadAsScript checks that Read agrees with the scripts after each of many attempts, with a
+// clock that sometimes steps back.
 func TestReadAsScript(t *testing.T) {
 	client, r := redistest.Client(t), rand.New(rand.NewPCG(1, 2))
 	for i, texts := range sets {
@@ -102,7 +103,7 @@ func TestReadAsScript(t *testing.T) {
 			for _, c := range counters(t, texts, func() time.Time { return now }) {
 				for range 60 {
 					now = now.Add(time.Duration(r.IntN(4000*(1+r.IntN(30)*r.IntN(30)))-500) * time.Millisecond)
-					_ = c.add(1 + r.Int64N(1+r.Int64N(limits(t, texts)[0].Max))) // more than a Max, or a turn too far ahead, is an error
+					_ = c.add(1 + r.Int64N(1+r.Int64N(limits(t, texts)[0].Max))) // more units than Max, or a turn too far ahead, cause an error
 					key, want, err := c.inspect()
 					if err != nil {
 						t.Fatal(err)
@@ -119,7 +120,7 @@ func TestReadAsScript(t *testing.T) {
 	}
 }
 
-// checkUsages compares usages by their Per. A record may omit a window that counts nothing.
+// checkUsages compares usages by their Per. A record may omit a window that counts no units.
 func checkUsages(t *testing.T, kind records.Kind, got, want []records.Usage) {
 	t.Helper()
 	counted := map[time.Duration]float64{}
@@ -133,8 +134,8 @@ func checkUsages(t *testing.T, kind records.Kind, got, want []records.Usage) {
 	}
 }
 
-// FuzzRead checks that Read accepts no record of another kind, none that is cut short, and panics
-// for no text.
+// FuzzRead checks that Read rejects truncated records and records of other kinds, and that it never
+// panics.
 func FuzzRead(f *testing.F) {
 	f.Add("", byte('w'))
 	f.Add("hello", byte('a'))

@@ -11,7 +11,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 )
 
-// A slowLog is the standard input of a program that another one fills slowly.
+// A slowLog is the standard input of a program to which another program slowly writes.
 type slowLog struct {
 	text  io.Reader
 	pause time.Duration // before the first byte
@@ -24,7 +24,7 @@ func (s *slowLog) Read(b []byte) (int, error) {
 }
 
 // TestProgressLines checks that --suggest writes a line every ten seconds while it reads a log, and
-// that replay without it writes none.
+// that replay without --suggest does not.
 func TestProgressLines(t *testing.T) {
 	for suggest, want := range map[bool]string{true: strings.Repeat("slidegate: 0.0 MB read\n", 2), false: ""} {
 		synctest.Test(t, func(t *testing.T) {
@@ -38,7 +38,8 @@ func TestProgressLines(t *testing.T) {
 	}
 }
 
-// TestReportProgress checks that each line says what is current, and that none follows the end.
+// TestReportProgress checks that each line describes the current progress, and that no line is
+// written after the end.
 func TestReportProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var (

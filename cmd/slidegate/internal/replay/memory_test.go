@@ -16,11 +16,11 @@ import (
 	"github.com/slidegate/slidegate/login"
 )
 
-// stream generates a log while it is read, so that tests do not keep a log in memory.
+// stream generates a log as it is read, so that tests do not need to keep the log in memory.
 type stream struct {
 	lines int
 	line  func(n int) string
-	at    func(n int) // is called before line n is generated
+	at    func(n int) // called before line n is generated
 	n     int
 	rest  bytes.Buffer
 }
@@ -53,8 +53,8 @@ func replayStream(tb testing.TB, r *replay, s *stream) *Report {
 	return (&Command{Files: []flags.Text{"-"}}).report(r, log)
 }
 
-// inUse returns the number of bytes that are reachable now. It collects twice, because a sync.Pool
-// keeps what it holds for one collection more.
+// inUse returns the number of bytes that are currently reachable. It runs the garbage collector
+// twice, because a sync.Pool keeps its contents for one more collection.
 func inUse() int64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -63,9 +63,9 @@ func inUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// growth replays a stream. It returns how many more bytes are in use in its last quarter than in
-// its second. It takes the least of each, because memory goes up and down while idle events are
-// swept.
+// growth replays a stream. It returns how many more bytes are in use in the last quarter than in
+// the second. It takes the minimum of each quarter, because memory rises and falls as idle events
+// are swept.
 func growth(tb testing.TB, s *stream) (grown int64, p *Report) {
 	tb.Helper()
 	r, err := newReplay(tb.Context(), flags.Sets{{{Max: 5, Per: time.Minute}}}, estimator.Window, connect.Addresses{}, true, 2000)
@@ -83,8 +83,9 @@ func growth(tb testing.TB, s *stream) (grown int64, p *Report) {
 	return slices.Min(used[3]) - slices.Min(used[1]), p
 }
 
-// TestMemoryIsConstant checks that memory grows neither with the lines nor with the idle events.
-// All lines would be 14 MB, and the tallies of all events in the second case more than that.
+// TestMemoryIsConstant checks that memory grows neither with the number of lines nor with the
+// number of idle events. All lines together would take 14 MB, and in the second case the tallies of
+// all events would take more than that.
 func TestMemoryIsConstant(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs many lines")
@@ -113,8 +114,8 @@ func TestMemoryIsConstant(t *testing.T) {
 	}
 }
 
-// TestLoginMemoryIsConstant checks that memory grows neither with the lines nor with the idle
-// subjects, in the guard and outside it.
+// TestLoginMemoryIsConstant checks that memory grows neither with the number of lines nor with the
+// number of idle subjects, inside the guard and outside it.
 func TestLoginMemoryIsConstant(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs many lines")
@@ -125,8 +126,8 @@ func TestLoginMemoryIsConstant(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin := time.Date(2025, time.March, 4, 5, 6, 7, 0, time.UTC)
-	var used []int64                                        // sampled often, because it goes up and down as idle subjects are swept
-	s := &stream{lines: 120_000, line: func(n int) string { // ten attempts of each address and account, one every five minutes
+	var used []int64                                        // sampled often, because memory rises and falls as idle subjects are swept
+	s := &stream{lines: 120_000, line: func(n int) string { // ten attempts by each address on each account, one every five minutes
 		at := begin.Add(time.Duration(n) * 5 * time.Minute)
 		return fmt.Sprintf("%s h sshd[1]: Failed password for %s%d from 2001:db8:%x:%x::1 port 22 ssh2", at.Format(time.RFC3339), name, n/10, n/10>>8, n/10&255)
 	}}

@@ -13,8 +13,8 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/ttytest"
 )
 
-// TestProgressBar checks that on a terminal a long read has a bar, which disappears at the end, and
-// that a short read has none.
+// TestProgressBar checks that on a terminal a long read shows a progress bar, which disappears at
+// the end, and that a short read shows none.
 func TestProgressBar(t *testing.T) {
 	for _, long := range []bool{true, false} {
 		screen := ttytest.Screen(t, func(tty *os.File) {
@@ -38,7 +38,8 @@ func TestProgressBar(t *testing.T) {
 	}
 }
 
-// TestNoProgressBarInAPipe checks that there is no progress bar in a pipe or for the sample.
+// TestNoProgressBarInAPipe checks that no progress bar is written to a pipe, or shown for the
+// sample.
 func TestNoProgressBarInAPipe(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

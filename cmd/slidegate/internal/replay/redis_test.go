@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// TestIdleEventsLeaveRedis checks that the keys of idle events are removed during the replay, not
-// only at its end.
+// TestIdleEventsLeaveRedis checks that the keys of idle events are removed during the replay, and
+// not just at its end.
 func TestIdleEventsLeaveRedis(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -37,8 +37,8 @@ func TestIdleEventsLeaveRedis(t *testing.T) {
 	}
 }
 
-// TestForgetUnderLoad checks that no key is left of the events of all workers, which decide and
-// forget at once.
+// TestForgetUnderLoad checks that no key remains of any worker's events, although workers decide
+// and forget at the same time.
 func TestForgetUnderLoad(t *testing.T) {
 	t.Parallel()
 	var lines strings.Builder
@@ -58,7 +58,7 @@ func TestForgetUnderLoad(t *testing.T) {
 	}
 }
 
-// decideOn decides a log on a server, with few idle events.
+// decideOn decides on a log using a server, and keeps few idle events.
 func decideOn(t *testing.T, server *redistest.Server, lines string) *replay {
 	t.Helper()
 	var to connect.Addresses
@@ -89,8 +89,8 @@ func keysOn(t *testing.T, server *redistest.Server) int64 {
 	return n
 }
 
-// TestRedisDies checks that the error leaves out whether the library counted the attempt, which
-// does not help a user who replays a log.
+// TestRedisDies checks that the error does not say whether the library counted the attempt, because
+// that does not help a user who replays a log.
 func TestRedisDies(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

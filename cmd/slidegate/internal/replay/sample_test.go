@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite sample.log")
 
-// TestSampleIsMade compares sample.log with the output of makeSample. To rewrite it: go test
+// TestSampleIsMade compares sample.log with what makeSample returns. To rewrite it: go test
 // ./cmd/slidegate/internal/replay -update.
 func TestSampleIsMade(t *testing.T) {
 	made := makeSample()
@@ -33,7 +33,8 @@ func TestSampleIsMade(t *testing.T) {
 	}
 }
 
-// A sampleLog has two days of made-up logins on a made-up host, from documentation addresses.
+// A sampleLog contains two days of invented logins on an invented host, from addresses reserved for
+// documentation.
 type sampleLog struct {
 	*rand.Rand
 	lines []sampleLine
@@ -61,8 +62,7 @@ func makeSample() []byte {
 	return b.Bytes()
 }
 
-// clock returns a time on the first or second day, which are the last of December and the first of
-// January.
+// clock returns a time on the first or the second day, which are 31 December and 1 January.
 func clock(day int, hms string) time.Time {
 	t, err := time.Parse(time.TimeOnly, hms)
 	if err != nil {
@@ -71,7 +71,7 @@ func clock(day int, hms string) time.Time {
 	return time.Date(2001, time.December, 30+day, t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
 }
 
-// say adds a line of sshd.
+// say adds a line logged by sshd.
 func (s *sampleLog) say(at time.Time, format string, args ...any) {
 	s.lines = append(s.lines, sampleLine{at, fmt.Sprintf("sshd[%d]: ", s.pid) + fmt.Sprintf(format, args...)})
 }
@@ -106,8 +106,8 @@ func (s *sampleLog) burst(address string, at time.Time, attempts int) {
 	s.say(at, "Disconnecting authenticating user root %s port 40022: Too many authentication failures [preauth]", address)
 }
 
-// patient adds a program that tries four passwords an hour, day and night, to stay below an hourly
-// limit.
+// patient adds a program that tries four passwords an hour, day and night, to stay below hourly
+// limits.
 func (s *sampleLog) patient(address string, at time.Time, attempts int) {
 	for range attempts {
 		s.fail(at, guesses[s.IntN(len(guesses))], address)
@@ -115,7 +115,7 @@ func (s *sampleLog) patient(address string, at time.Time, attempts int) {
 	}
 }
 
-// fromOneNetwork adds one attacker with many addresses of one network.
+// fromOneNetwork adds an attacker with many addresses in one network.
 func (s *sampleLog) fromOneNetwork(at time.Time) {
 	for n := range 36 {
 		s.fail(at, guesses[s.IntN(len(guesses))], fmt.Sprintf("2001:db8:bad:1::%x", 0xa0+n%6))
@@ -131,7 +131,7 @@ func (s *sampleLog) forger(address string, at time.Time) {
 	}
 }
 
-// honest adds users who work on the host. Some mistype.
+// honest adds users who work on the host. Some of them mistype their passwords.
 func (s *sampleLog) honest() {
 	s.accept(clock(1, "07:58:12"), "alice", "192.0.2.10")
 	s.accept(clock(1, "12:47:55"), "alice", "192.0.2.10")
@@ -142,7 +142,7 @@ func (s *sampleLog) honest() {
 	s.fail(clock(1, "09:15:05"), "bob", "2001:db8:10::b0b") // too quick for 1/5s
 	s.accept(clock(1, "09:15:16"), "bob", "2001:db8:10::b0b")
 	s.accept(clock(2, "09:02:44"), "bob", "2001:db8:10::b0b")
-	s.fail(clock(1, "22:31:08"), "invalid user carl", "192.0.2.77") // carol
+	s.fail(clock(1, "22:31:08"), "invalid user carl", "192.0.2.77") // a misspelling of carol
 	s.accept(clock(1, "22:31:40"), "carol", "192.0.2.77")
 	for _, at := range []string{"10:02:11", "10:02:24", "10:02:40", "10:03:05", "10:03:51"} {
 		s.fail(clock(2, at), "dora", "192.0.2.31")
@@ -154,7 +154,7 @@ func (s *sampleLog) honest() {
 	}
 }
 
-// cron adds lines of another program.
+// cron adds lines logged by another program.
 func (s *sampleLog) cron() {
 	for hour := range 48 {
 		at := clock(1, "00:17:01").Add(time.Duration(hour) * time.Hour)
@@ -167,8 +167,8 @@ var documentation = []netip.Prefix{
 	netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::/32"),
 }
 
-// TestSampleHoldsNoRealAddress checks that all addresses are among those that RFC 5737 and RFC 3849
-// reserve for documentation.
+// TestSampleHoldsNoRealAddress checks that RFC 5737 and RFC 3849 reserve all addresses in the
+// sample for documentation.
 func TestSampleHoldsNoRealAddress(t *testing.T) {
 	log, err := logs.OpenText("sample.log", sample, logs.Options{})
 	for n := 0; err == nil; n++ {

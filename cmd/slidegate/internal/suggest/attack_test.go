@@ -10,17 +10,18 @@ import (
 	"time"
 )
 
-// A crowd is who attempts in a made-up log of two days.
+// A crowd describes who makes attempts in an invented log of two days.
 type crowd struct {
 	people    int
-	spread    float64       // of the attempts of users: the standard deviation of their logarithm
+	spread    float64       // the standard deviation of the logarithm of the users' numbers of attempts
 	attackers int           // events that never succeed
-	every     time.Duration // the mean time between two attempts of an attacker
-	most      int           // the most attempts of an attacker
-	results   bool          // the log is that of sshd; otherwise it is a list of requests
+	every     time.Duration // the mean time between two attempts of the same attacker
+	most      int           // the maximum number of attempts per attacker
+	results   bool          // the log is an sshd log; if not set, it is a list of requests
 }
 
-// TestAttack checks whether an attack is visible in made-up logs, with and without one.
+// TestAttack checks whether an attack is detected in invented logs, some with and some without an
+// attack.
 func TestAttack(t *testing.T) {
 	for name, tt := range map[string]struct {
 		crowd
@@ -64,7 +65,7 @@ func (c crowd) log(seed uint64) string {
 			at := time.Duration(r.Int64N(int64(40 * time.Hour)))
 			visit := min(left, 1+r.IntN(5))
 			left -= visit
-			for i := range visit { // one visit in 25 ends without a success
+			for i := range visit { // one visit in 25 ends without success
 				add(at, fmt.Sprintf("192.0.%d.%d", n/250, n%250), i == visit-1 && r.IntN(25) > 0)
 				at += time.Second + time.Duration(r.ExpFloat64()*float64(20*time.Second))
 			}
@@ -77,11 +78,11 @@ func (c crowd) log(seed uint64) string {
 			at += time.Duration(r.ExpFloat64() * float64(c.every))
 		}
 	}
-	slices.Sort(lines) // they begin with the time
+	slices.Sort(lines) // lines begin with their times
 	return strings.Join(lines, "")
 }
 
-// line returns the line of an attempt.
+// line returns the line for an attempt.
 func (c crowd) line(at time.Time, event string, succeeded bool) string {
 	if !c.results {
 		return at.Format(time.RFC3339) + "," + event + "\n"

@@ -11,15 +11,15 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// A line is an attempt of a made-up log.
+// A line is an attempt in an invented log.
 type line struct {
-	at    time.Duration // since the beginning
+	at    time.Duration // since the start of the log
 	event string
 	units int64
 }
 
-// madeUp returns a random log in order of time, with a few events. Every second one has an
-// attacker. Some attempts ask for more than one unit.
+// madeUp returns a random log in chronological order, with a few events. Every second log has an
+// attacker. Some attempts have more than one unit.
 func madeUp(r *rand.Rand) (all []line) {
 	span := []time.Duration{time.Minute, 2 * time.Hour, 20 * 24 * time.Hour}[r.IntN(3)]
 	for range 2 + r.IntN(100) {
@@ -35,8 +35,8 @@ func madeUp(r *rand.Rand) (all []line) {
 	return all
 }
 
-// exactly returns how many attempts are denied by a model that keeps every unit, and how many of
-// them are of honest events.
+// exactly returns how many attempts a model that keeps every unit would deny, and how many of those
+// belong to honest events.
 func exactly(log []line, limits []window.Limit, honest map[string]bool) (stopped, delayed int) {
 	counted := map[string][]line{}
 	for _, l := range log {
@@ -62,12 +62,12 @@ func exactly(log []line, limits []window.Limit, honest map[string]bool) (stopped
 	return stopped, delayed
 }
 
-// TestProposalsAreExact checks the figures of each proposal by a model that keeps every unit, and
-// that no other single limit that is tried stops more. It leaves out limits above 60 units, which
-// count in buckets.
+// TestProposalsAreExact checks each proposal's figures against a model that keeps every unit. It
+// also checks that no other single limit that is tried stops more attempts. It leaves out limits
+// above 60 units, which count in buckets.
 func TestProposalsAreExact(t *testing.T) {
 	for i := range uint64(100) {
-		seed := []uint64{430, 1690, 1840, 1950}[i%4] + i/4 // with some in which a tighter limit delays fewer
+		seed := []uint64{430, 1690, 1840, 1950}[i%4] + i/4 // including some for which a tighter limit delays fewer attempts
 		r := rand.New(rand.NewPCG(seed, 7))
 		log, text := madeUp(r), strings.Builder{}
 		for _, l := range log {

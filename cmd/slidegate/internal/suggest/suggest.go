@@ -18,7 +18,7 @@ import (
 
 // History represents a log in memory, grouped by event. Read creates it.
 type History struct {
-	BySuccess bool // true: honest attempts are those that succeeded; false: the log does not say which did, so honest attempts are those of events below the 99th percentile
+	BySuccess bool // true: honest attempts are those that succeeded; false: the log does not say which, so they are those of events below the 99th percentile
 	Attempts  int
 	Honest    int // the number of honest attempts, which limits should not delay
 

@@ -10,13 +10,13 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestHonest checks that without results the event with the most attempts is not honest, and that
-// of hundreds of events 1 % are not.
+// TestHonest checks that without results the event with the most attempts is not honest, and that 1
+// % of several hundred events are not.
 func TestHonest(t *testing.T) {
 	for log, want := range map[string]int{
-		"1,alice\n2,alice\n":                                  2, // the only one
+		"1,alice\n2,alice\n":                                  2, // the only event
 		"1,alice\n2,bob\n3,bob\n4,bob\n":                      1,
-		"1,alice\n2,bob\n3,alice\n4,bob\n":                    4, // none attempted most
+		"1,alice\n2,bob\n3,alice\n4,bob\n":                    4, // no event has the most attempts
 		strings.Repeat("1,mallory\n", 9) + hundredEvents(199): 199,
 		strings.Repeat("1,mallory\n2,oscar\n", 9) + hundredEvents(199) + hundredEvents(100): 299,
 	} {
@@ -30,7 +30,7 @@ func TestHonest(t *testing.T) {
 	}
 }
 
-// hundredEvents returns one line for each of n events.
+// hundredEvents returns a line for each of n events.
 func hundredEvents(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -39,7 +39,8 @@ func hundredEvents(n int) string {
 	return b.String()
 }
 
-// TestSteps checks that the steps rise, each by at most a half from 4 on.
+// TestSteps checks that the steps increase and that, from 4 on, each is at most half as large again
+// as the one before.
 func TestSteps(t *testing.T) {
 	for i, n := range steps[1:] {
 		if last := steps[i]; n <= last || last >= 4 && 2*n > 3*last {
@@ -51,7 +52,7 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestProposeEnds checks that the end of the context ends the search.
+// TestProposeEnds checks that the search ends when the context is done.
 func TestProposeEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -60,8 +61,8 @@ func TestProposeEnds(t *testing.T) {
 	}
 }
 
-// TestProposeNothing checks that nothing is proposed if no limit is good, or no window is shorter
-// than the log.
+// TestProposeNothing checks that nothing is proposed if no limit is good, or if no window is
+// shorter than the log.
 func TestProposeNothing(t *testing.T) {
 	for _, log := range []string{
 		"1,alice,9000000000000\n9000,alice,9000000000000\n",
@@ -74,7 +75,7 @@ func TestProposeNothing(t *testing.T) {
 	}
 }
 
-// TestTried checks that Tried counts each set that was tried once.
+// TestTried checks that Tried counts each set once.
 func TestTried(t *testing.T) {
 	h := read(t, strings.Repeat("1,alice\n2,alice\n900,bob\n", 9))
 	if p, err := h.Propose(t.Context(), 0.01); err != nil || h.Tried() != len(p.Tried) || h.Tried() == 0 {

@@ -26,7 +26,7 @@ import (
 
 var discardLog = slog.New(slog.DiscardHandler)
 
-// login answers /login, in any case of letters, and nothing else.
+// login responds to /login, in upper or lower case, and to nothing else.
 var login = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	if !strings.EqualFold(r.URL.Path, "/login") {
 		http.NotFound(w, r)
@@ -44,7 +44,7 @@ func claims(t *testing.T, text string) []window.Limit {
 	return limits
 }
 
-// limitedHandler returns the service behind httplimit, with its own budgets.
+// limitedHandler returns the service behind httplimit, with budgets of its own.
 func limitedHandler(t *testing.T, key httplimit.Key, legacy bool) http.Handler {
 	t.Helper()
 	l, err := window.NewLocal(window.Config{Name: "audit", Limits: claims(t, "20/1s")})
@@ -74,15 +74,15 @@ func proxiedHandler(t *testing.T) http.Handler {
 	return p
 }
 
-// trustsForwardedFor returns a service that takes the address from a field that any client can
-// send.
+// trustsForwardedFor returns a service that takes the client's address from a header field that any
+// client can send.
 func trustsForwardedFor(t *testing.T) http.Handler {
 	return limitedHandler(t, func(r *http.Request) string {
 		return r.Header.Get("X-Forwarded-For") + r.RemoteAddr[:strings.LastIndex(r.RemoteAddr, ":")]
 	}, false)
 }
 
-// caseSensitive returns a service that limits only one spelling of the route.
+// caseSensitive returns a service that limits only one spelling of its route.
 func caseSensitive(t *testing.T) http.Handler {
 	limit := limitedHandler(t, httplimit.Address, false)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -94,8 +94,8 @@ func caseSensitive(t *testing.T) http.Handler {
 	})
 }
 
-// alternatingInstances returns a service with two instances behind a balancer. Each counts for
-// itself.
+// alternatingInstances returns a service with two instances behind a load balancer. Each instance
+// has its own counts.
 func alternatingInstances(t *testing.T) http.Handler {
 	var requests atomic.Int64
 	each := []http.Handler{limitedHandler(t, httplimit.Address, false), limitedHandler(t, httplimit.Address, false)}
@@ -127,7 +127,7 @@ func (w noWait) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// perPath returns a service that answers any path, with a limit for each path.
+// perPath returns a service that responds to any path, with a separate limit for each.
 func perPath(t *testing.T) http.Handler {
 	l, err := window.NewLocal(window.Config{Name: "audit", Limits: claims(t, "20/1s")})
 	if err != nil {
@@ -140,18 +140,18 @@ func perPath(t *testing.T) http.Handler {
 	return m.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "welcome") }))
 }
 
-// service is a server with the findings that an audit must report.
+// service is a server, with the findings that an audit must report for it.
 type service struct {
 	name    string
 	handler http.Handler
 	kinds   []audit.Kind
 	like    string
-	busy    audit.Kind // another true finding, which a busy machine may show instead of kinds
+	busy    audit.Kind // a further true finding, which may replace those in kinds on a busy machine
 }
 
 // TestServices checks that an audit finds each fault of a service and nothing else, and that it
-// never sends more or takes longer than announced. An audit proves less on a busy machine, so each
-// service has three tries.
+// never sends more requests or takes longer than announced. On a busy machine an audit proves less,
+// so up to three audits of each service are made.
 func TestServices(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 40 s")
@@ -170,7 +170,7 @@ func TestServices(t *testing.T) {
 		{"waits of zero", zeroRetryAfter(t), []audit.Kind{Fields}, "", ""},
 		{"a limit for each path, and any path is served", perPath(t), nil, "", ""},
 	}
-	var group errgroup.Group // all at once, because they mostly wait
+	var group errgroup.Group // all at the same time, because they mostly wait
 	for _, s := range services {
 		group.Go(func() error {
 			for range 3 {
@@ -187,8 +187,8 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// audit audits a service. It reports whether the audit found all kinds, and returns an error if it
-// found anything else.
+// audit audits the service. It reports whether the audit found all kinds. If the audit found
+// anything else, it returns an error.
 func (s service) audit(ctx context.Context, limits []window.Limit) (named bool, err error) {
 	var served atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -251,7 +251,8 @@ func runAudit(t *testing.T, a *Audit) *Report {
 	return r
 }
 
-// TestOwn checks that a service outside this machine and private networks needs Own.
+// TestOwn checks that a service that is neither on this machine nor in a private network requires
+// Own.
 func TestOwn(t *testing.T) {
 	for _, tt := range []struct {
 		url      string
@@ -276,7 +277,7 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// TestURLs checks that parseURL rejects what is no URL of a service.
+// TestURLs checks that parseURL rejects texts that are not the URL of a service.
 func TestURLs(t *testing.T) {
 	for _, text := range []string{"", "127.0.0.1:80", "ftp://localhost/", "http:///x", "http://me:secret@localhost/"} {
 		if u, err := parseURL(text); err == nil {
@@ -285,14 +286,14 @@ func TestURLs(t *testing.T) {
 	}
 }
 
-// TestSpaces checks that spaces in a URL are escaped.
+// TestSpaces checks that spaces in a URL are percent-encoded.
 func TestSpaces(t *testing.T) {
 	if got := mustParseURL(t, "http://127.0.0.1/a b?c d").RequestURI(); got != "/a%20b?c%20d" {
 		t.Error(got)
 	}
 }
 
-// TestRedirects checks that an audit follows no redirects.
+// TestRedirects checks that an audit does not follow redirects.
 func TestRedirects(t *testing.T) {
 	var elsewhere atomic.Int64
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
@@ -309,8 +310,8 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// TestNeverRepeats checks that an audit does not repeat a request if the server closes the
-// connection without an answer.
+// TestNeverRepeats checks that an audit does not repeat a request when the server closes the
+// connection without a response.
 func TestNeverRepeats(t *testing.T) {
 	var served atomic.Int64
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -326,7 +327,7 @@ func TestNeverRepeats(t *testing.T) {
 	}
 }
 
-// TestLargeAnswers checks that the client stops reading an endless body or endless header fields.
+// TestLargeAnswers checks that the client stops reading an endless body or an endless header.
 func TestLargeAnswers(t *testing.T) {
 	for _, begin := range []string{"Content-Length: 100000000\r\n\r\n", "X: "} {
 		var written atomic.Int64
@@ -347,14 +348,14 @@ func TestLargeAnswers(t *testing.T) {
 		a := newAudit(t, Config{URL: mustParseURL(t, s.URL), Claims: claims(t, "5/20ms")})
 		_, _ = a.client.send(t.Context(), a.base)
 		s.Close()
-		if n := written.Load(); n > 30e6 { // mostly buffers of the system
+		if n := written.Load(); n > 30e6 { // mostly system buffers
 			t.Errorf("%q: it took %d bytes", begin, n)
 		}
 	}
 }
 
-// TestLate checks that an audit reports its findings even if an answer about a way around comes too
-// late.
+// TestLate checks that an audit reports its findings even if a response needed to try a bypass
+// arrives too late.
 func TestLate(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/login" {
@@ -369,8 +370,8 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// TestDates checks that an audit does not judge a Retry-After date, because the clock of the
-// service is unknown.
+// TestDates checks that an audit does not judge a Retry-After that is a date, because the service's
+// clock is unknown.
 func TestDates(t *testing.T) {
 	l, err := window.NewLocal(window.Config{Name: "audit", Limits: claims(t, "2/100ms")})
 	if err != nil {
@@ -389,7 +390,7 @@ func TestDates(t *testing.T) {
 	}
 }
 
-// TestHTTP2 checks that the client uses HTTP/2 if the server speaks it.
+// TestHTTP2 checks that the client uses HTTP/2 if the server supports it.
 func TestHTTP2(t *testing.T) {
 	for _, speaks := range []bool{true, false} {
 		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }))
@@ -409,7 +410,7 @@ func TestHTTP2(t *testing.T) {
 	}
 }
 
-// TestNeighbours checks that neighbours finds two addresses of one /64.
+// TestNeighbours checks that neighbours finds two addresses in the same /64.
 func TestNeighbours(t *testing.T) {
 	addrs := []net.Addr{}
 	for _, text := range []string{"127.0.0.1/8", "::1/128", "fe80::1/64", "fe80::2/64", "2001:db8::1/64", "2001:db8:0:1::1/64", "2001:db8:0:1::2/128"} {
@@ -428,7 +429,7 @@ func TestNeighbours(t *testing.T) {
 	}
 }
 
-// TestInterrupt checks that the end of ctx ends an audit, with an error of one line.
+// TestInterrupt checks that an audit ends when ctx is done, with an error of a single line.
 func TestInterrupt(t *testing.T) {
 	s := httptest.NewServer(login)
 	defer s.Close()
