@@ -334,7 +334,7 @@ func (r *runner) finish(a Attempt, err error) Attempt {
 	a.ended = r.order
 	if err == nil {
 		r.fails, r.answers = 0, r.answers+1
-	} else if r.failed = err; a.Attack != parallel && r.ctx.Err() == nil { // concurrent attempts may overload the limiter, and no attempt succeeds after the context is done
+	} else if r.failed = err; a.Attack != parallel && r.ctx.Err() == nil { // concurrent attempts may overload it, and none succeeds after the context is done
 		r.fails++
 	}
 	r.log = append(r.log, a)

@@ -123,7 +123,7 @@ type core struct {
 type Decision struct {
 	Used       int64         // units that are held, including those of the new lease
 	Max        int64         // the most units that can be held
-	RetryAfter time.Duration // if denied, how long until the units fit, provided that no lease is released or renewed: a release can shorten the wait, and a renewal can lengthen it
+	RetryAfter time.Duration // if denied, how long until the units fit, provided that no lease is released, which shortens it, or renewed, which lengthens it
 	At         time.Time     // time of the decision, in UTC, on the Redis clock
 
 	// Degraded reports whether the Fallback decided. Cause says why Redis did not, as in

@@ -32,7 +32,7 @@ type Observation struct {
 	Merged     bool          // this attempt shared its script call with other attempts on the event
 	Batch      int           // number of requests in the pipeline, including this one: 1 to 128; 0 if the caller gave up earlier
 	Remembered bool          // the denial cache answered
-	SlotRange  int           // index of the range of hash slots, from 0 to 63; for an outage, of the range that failed or recovered last; 0 if the server is not a cluster
+	SlotRange  int           // index of the range of hash slots, 0 to 63; for an outage, of the range that changed last; 0 if the server is not a cluster
 }
 
 // Kind says what an Observation reports. Its text can be used as a label.
