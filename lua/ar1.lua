@@ -1,14 +1,14 @@
--- ar1.lua decides whether an event may happen under several decaying levels at once, and counts it
--- in all of them or in none. All state of one event is one key.
+-- ar1.lua decides whether an event is allowed under several decaying levels at once, and counts it
+-- in all of them or in none. The whole state of an event is in one key.
 --
--- Each limit has a level. It grows by 1 with each unit and decays by e^(-time/Per), an AR(1)
--- process. A limit allows a request for n units while level + n <= C. C = 1 / (1 - e^(-1/Max)),
--- about Max + 1/2, is the peak of a steady flow of Max per Per. A request may come up to 1 us
--- early, and at most 1/5 of a unit too high. A level below 1/4 counts as 0. While the clock reads
--- earlier than the record, the levels stay as they were written, and the next write dates them to
--- now. So all callers that give the time must take it from the same clock.
+-- Each limit has a level. The level grows by 1 with each unit, and decays by e^(-time/Per): it is an
+-- AR(1) process. A limit allows a request for n units if level + n <= C. C = 1 / (1 - e^(-1/Max)),
+-- about Max + 1/2, is the peak level of a steady flow of Max units per Per. A request may come up to
+-- 1 us early, or exceed C by at most 1/5 of a unit. A level below 1/4 counts as 0. If the clock is
+-- behind the record, the levels do not decay, and the next write moves the record to the time of the
+-- clock. Therefore all callers that pass the time must take it from the same clock.
 --
--- One call can decide on several events, each as in its own call.
+-- One call can decide on several events, each as in a separate call.
 --
 -- KEYS[k]  the key of event k = 1, 2, ... K: Name:{tag}:a. The tag of an event of at most 128 bytes
 --          is the event itself, with %XX (upper case) for %, {, }, a leading ~, space and all bytes
@@ -18,20 +18,20 @@
 -- ARGV[1]  what to do:
 --            allow      count the units if every limit allows them. Only allow and count take
 --                       more than one key
---            count      the same, but count them even if a limit denies: as many as raise its
---                       level to C
+--            count      the same, but count the units even if a limit denies: as many as raise the
+--                       limit's level to C
 --            peek       reply as allow would, but count nothing
---            some       count as many of the n units as every limit allows, like n calls of allow
---                       with one unit, one after the other at this instant
---            countsome  count the n units like n calls of count with one unit, including those that
+--            some       count as many of the n units as every limit allows, like n consecutive calls
+--                       of allow with one unit, all at the same time
+--            countsome  count the n units like n calls of count with one unit, including units that
 --                       a limit denies
 --            each       the same as some, but reply to each of the n calls
 --            counteach  the same as countsome, but reply to each of the n calls
 --            inspect    reply with the state
 --            refund     give back what is left of units that an earlier call allowed. Less than
 --                       1/4 of a unit may be ignored
---            reset      forget the event, even if its record is cut short
--- ARGV[2]  now, in us since 1970 (below 2^53); empty: the clock of this server
+--            reset      forget the event, even if its record is truncated
+-- ARGV[2]  now, in us since 1970 (below 2^53), or empty to use the clock of this server
 -- ARGV[2 + k]  n for event k, in units: 1 to 10^7. For each and counteach it is at most 4096; for
 --          allow, count, peek and inspect it is at most the smallest Max
 -- ARGV[3 + K + 2i], [4 + K + 2i]  limit i = 0, 1, ... 30: Per in ms (1 to 2^44), Max in units (1 to
@@ -39,48 +39,48 @@
 -- The last ARGV, only for refund: the second integer in the reply of the call that counted, in us
 --
 -- Reply: a list of integers. Times are in us; waits are in ms from now, rounded up.
---   allow, count, peek   allowed (1 or 0), now, then for each limit: units used (Max minus those
---                        that it would allow at once), wait until it would allow the same request
---                        once more, wait until its level counts as 0
---   some, countsome      how many of the n units are allowed (the first ones), now, then for each
---                        limit: units used, wait until it would allow one more unit, wait until
---                        its level counts as 0
---   each, counteach      how many are allowed, now, then a row for each of the n calls, in order:
---                        the three integers of each limit in the reply to that call. For the verb
---                        each, the row of the first denial is the last one, and also stands for all
---                        later calls
---   inspect              0, now, then for each limit the same three (for the given units), and its
---                        level in units of 10^-8. Then for each other section of the record: its
---                        Per, wait until its level counts as 0, and its level
---   refund, reset        1 if anything changed, else 0
--- For several keys, these replies follow one another. If an event fails, a string replaces its first
--- integer: the error that a call for it alone would return. Its other integers are meaningless. The
--- other events are decided.
+--   allow, count, peek   allowed (1 or 0), now, and for each limit: the units used (Max minus the
+--                        units that it would allow at once), the wait until it would allow the same
+--                        request once more, and the wait until its level counts as 0
+--   some, countsome      how many of the n units are allowed (the first ones), now, and for each
+--                        limit: the units used, the wait until it would allow one more unit, and
+--                        the wait until its level counts as 0
+--   each, counteach      how many of the n calls are allowed, now, and a row for each of the n
+--                        calls, in order: the three integers of each limit in the reply to that
+--                        call. For the verb each, the row of the first denial is the last row, and
+--                        also applies to all later calls
+--   inspect              0, now, and for each limit: the same three integers (for the given units),
+--                        and its level in units of 10^-8. Then for each other section of the record:
+--                        its Per, the wait until its level counts as 0, and its level
+--   refund, reset        1 if anything changed, otherwise 0
+-- For several keys, these replies follow one another. If an event fails, its first integer is replaced
+-- by a string: the error that a call for this event alone would return. Its other integers are
+-- meaningless. The other events are still decided.
 --
 -- Writes: one SET with PX for each event whose units are counted. Refund writes one SET or DEL,
--- reset one DEL. If allow, some or each count nothing, they write only after the clock stepped back,
--- to date the levels to now. Peek and inspect never write.
+-- reset one DEL. If allow, some or each count nothing, they write only if the clock has stepped back,
+-- to move the record to the time of the clock. Peek and inspect never write.
 -- Errors, before anything is written: WRONGTYPE or SLIDEGATE, and a sentence that names the key. If
--- the arguments are wrong, it names the first key. If one is not a number, the error is Lua's.
+-- arguments are invalid, it names the first key. If an argument is not a number, the error is Lua's.
 --
 -- The record; numbers are big endian.
 --   byte      160 + the number of sections, 1 to 31: the format
 --   7 bytes   when it was written, in us
 --   then for each limit a section:
---   4 bytes   Per (4 bytes of 0, then 6 bytes of Per from 2^32 on)
+--   4 bytes   Per (if Per is 2^32 or more: 4 bytes of 0, then 6 bytes of Per)
 --   8 bytes   the level at that time, a double
 
 local struct, redis, math, A = struct, redis, math, ARGV
 local read, write, exp, log = struct.unpack, struct.pack, math.exp, math.log
 local REST = 0.25 -- a level below it counts as 0
 
--- The verb. One call counts unit, and the waits are for one call. All calls together count n.
+-- The verb. One call counts unit units, and the waits are for one call. All calls together count n.
 local keys, op, now, n = #KEYS, A[1], A[2], A[3] == '1' and 1 or A[3] + 0
 local valid, unit = n == 1 or n >= 1 and n <= 1e7 and n % 1 == 0, n
-local counting, looks, refund -- counting: denied units count, too; looks: peek or inspect
-local levels, others -- for inspect: the levels of the limits, and the sections of no limit given
-local singles, lowers, fit -- singles: one call stands for n, and fit are allowed; lowers: only they count
-local rows, simulated, units -- rows: the replies to each call; units: n of each key, if there are several
+local counting, looks, refund -- counting: denied units count too; looks: peek or inspect
+local levels, others -- for inspect: the levels of the limits, and the sections that belong to none of them
+local singles, lowers, fit -- singles: one call is n calls, of which fit are allowed; lowers: only these count
+local rows, simulated, units -- rows: the reply to each call; units: the n of each key, if there are several
 if op ~= 'allow' then
   if op == 'some' or op == 'each' then
     singles, lowers = true, true
@@ -116,11 +116,11 @@ if not (valid and limits % 1 == 0 and limits <= 31 and (limits >= 1 or levels an
   return redis.error_reply('SLIDEGATE key ' .. KEYS[1] .. ': invalid arguments (see the header of ar1.lua)')
 end
 
--- The limits. Each has three slots in reply, from 3, 6, 9 on. Until the end they hold its Per, the
--- highest level at which it allows a call, and its current level. The second is C - unit plus a
--- margin: what decays in 1 us, the step of the clock, and the sum of the rounding errors of doubles.
--- The margin is at most 1/5 in total, so that no burst and no interval holds more than it may. C - Max
--- is computed separately, by a series where the formula would lose digits.
+-- The limits. Each has three slots in reply, starting at 3, 6, 9 and so on. Until the end, they hold its
+-- Per, the highest level at which it allows a call, and its current level. The highest level is C - unit
+-- plus a margin for the decay within 1 us, which is the resolution of the clock, and for the rounding
+-- errors of doubles. The margin is at most 1/5 in total, so that no burst and no interval holds more
+-- than it may. C - Max is computed separately, with a series where the formula would lose digits.
 local last, given = 3 * limits, units and {}
 local reply, longest, a = nil, 0, keys + 1 -- a is the index in ARGV
 if limits == 1 then
@@ -182,8 +182,8 @@ for k = 1, keys do
 
   if op == 'reset' and not foreign then return {redis.call('DEL', key)} end
 
-  -- The stored levels, decayed to now, minus what is given back. Levels that belong to no limit of the
-  -- caller are kept, or listed in others.
+  -- The stored levels, decayed to now, minus what is given back. Levels of limits that the caller does
+  -- not have are kept, or listed in others.
   local allowed, aged, changed, elapsed = not levels, (at - now) / 1000
   if aged > 0 then aged, changed = 0, not refund end
   if refund then
@@ -218,7 +218,7 @@ for k = 1, keys do
       while i <= last and reply[i] ~= per do i = i + 3 end
     end
     if i <= last then
-      if sought and reply[i + 2] then -- no writer stores two sections of one Per
+      if sought and reply[i + 2] then -- no writer stores two sections with the same Per
         foreign = true
         break
       end
@@ -252,9 +252,9 @@ for k = 1, keys do
   local adds = (allowed or counting) and not refund
   local before, calls, call, limit -- before: the levels before the call, if they are needed
   if singles and adds then
-    -- climb adds up to count single units to level x, while x is at most most. It returns the level
-    -- and how many units it added. It rounds like the same number of single additions: up to the next
-    -- power of 2 these are exact, so it makes them at once.
+    -- climb adds up to count single units to the level x, as long as x is at most most. It returns the
+    -- new level and how many units it added. It rounds like the same number of single additions: up to
+    -- the next power of 2 these are exact, so climb makes them in one step.
     local function climb(x, most, count)
       local added, power = 0, 1
       while added < count and x <= most do
@@ -267,8 +267,8 @@ for k = 1, keys do
       end
       return x, added
     end
-    -- Add the units that each limit allows. If denied units do not count, then keep only those that
-    -- all limits allow.
+    -- Add the units that each limit allows. If denied units do not count, keep only the units that all
+    -- limits allow.
     local again
     fit, before = n, (rows or limits > 1) and {nil, nil, nil}
     for i = 3, last, 3 do
@@ -287,15 +287,15 @@ for k = 1, keys do
   local writes, per1, x1 = (adds or changed) and not looks
 
   -- Each round of the loop builds a reply. The last round also builds the sections of the record. The
-  -- first section is written with the head. Each and counteach take one round for each row, and all
-  -- other verbs take one.
+  -- first section is written with the head. Each and counteach take one round for each row. All other
+  -- verbs take a single round.
   repeat
     if rows and before then
       if not call then
         calls, call, limit = lowers and fit or n, 0, {}
         for i = 3, last, 3 do limit[i], limit[i + 1] = reply[i], reply[i + 1] end
       end
-      -- Add the unit of this call to the levels that the one before it left.
+      -- Add the unit of this call to the levels that the previous call left.
       call = call + 1
       for i = 3, last, 3 do
         local x, most = before[i / 3], limit[i + 1]

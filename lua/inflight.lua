@@ -1,57 +1,61 @@
 -- inflight.lua bounds how many units of an event are held at once. A lease holds n units, and expires
--- unless it is renewed. All state of one event is one key.
+-- unless it is renewed. The whole state of an event is in one key.
 --
 -- KEYS[1]  the key of the event: Name:{tag}:l. The tag is made as for window.lua
 -- ARGV[1]  what to do:
---            acquire  hold n units if at most Max are held then. If the lease is already held, extend
---                     it, and reply with the same token
---            renew    extend one or more leases. A lease that this record never had is entered again if
---                     it fits. A lease that was released, or has ended, is not
+--            acquire  hold n units if no more than Max units are then held in total. If the lease is
+--                     already held, extend it, and reply with the same token
+--            renew    extend one or more leases. A lease that this record never had is added again if
+--                     it fits. A lease that was released or has ended is not added again
 --            release  end one or more leases
 --            inspect  reply with the leases, and change nothing
---            reset    forget the event. Leases whose holders are alive enter again when they are renewed
--- ARGV[2]  now, in us since 1970 (1 to 9 x 10^15); empty: the clock of this server
+--            reset    forget the event. Leases that are still held are added again when they are renewed
+-- ARGV[2]  now, in us since 1970 (1 to 9 x 10^15), or empty to use the clock of this server
 -- Acquire and renew continue with ARGV[3], the TTL: how many ms after now the lease ends (1 to 2^32).
 -- Then come, for each lease:
 --   id       8 bytes that the client chose at random, unique to the lease
---   n        units, 1 to 1000. It is the same in all calls for a lease
+--   n        units, 1 to 1000; the same in all calls for a lease
 --   Max      for acquire and renew: n to 1000
---   token    for renew: the one in the reply to acquire
+--   token    for renew: the token in the reply to acquire
 -- Acquire takes one lease; renew and release take leases of at most 1000 units in total.
 -- The last ARGV of acquire and renew can be a string of at most 32 bytes that names the holder of the leases.
 --
--- Reply: a list of integers. Instants are in us since 1970. All replies start with these three:
---   for acquire 1 if the lease is held, else 0; for renew how many of the leases are held; for release how
---   many were held; for inspect how many leases there are; for reset 1 if there was a record, else 0
+-- Reply: a list of integers. Times are in us since 1970. All replies start with these three integers:
+--   for acquire, 1 if the lease is held, otherwise 0; for renew, how many of the leases are held; for
+--   release, how many of the leases were held; for inspect, how many leases there are; for reset, 1 if
+--   there was a record, otherwise 0
 --   now
 --   how many units are held after the call
 -- Then come:
---   acquire  the token, or 0 if denied; and the wait in ms until n units fit if no lease is released or
---            renewed, or 0 if held. It is a hint: a release can shorten it, and a renewal can lengthen it
---   renew    for each lease: 1 if it is renewed, 2 if it was entered again, 0 if it has ended
+--   acquire  the token, or 0 if denied; and the wait in ms until n units fit, or 0 if held. The wait
+--            assumes that no lease is released, which can shorten it, or renewed, which can lengthen it
+--   renew    for each lease: 1 if it is renewed, 2 if it was added again, 0 if it has ended
 --   inspect  the last token, the birth, the longest TTL in ms and, for each lease in the order of their
 --            ends: id, units, token, end, and holder (a string, empty if unknown)
 --
 -- A call whose reply was lost can be sent again. A lease is identified by its id alone, so a release finds
--- one that was renewed meanwhile. An acquire that arrives after the release of its id holds units until TTL.
+-- the lease even if it has been renewed since. An acquire that arrives after the release of its id holds
+-- its units for TTL.
 --
--- A lease is held while now is before its end. A call holds units only if at most its Max are held then. A
--- holder must count TTL from before it sent its call.
+-- A lease is held while now is before its end. A call adds a lease only if no more than the Max of that
+-- call are then held. A holder must count TTL from before it sent its call.
 --
--- A token is the time of its lease in us, or more: each is greater than all tokens before it. The birth of
--- a record is its first token. If a lease to renew is not in the record:
---   If its token is from the birth to the last token, the record had it, and it ended.
---   Otherwise it was in an earlier record, which was lost (by eviction or a failover). It enters again if
---   its units fit. When such a lease ends, its id stays, so that a late renewal does not revive it.
+-- A token is the time of its lease in us, or more: each token is greater than all tokens before it. The
+-- birth of a record is its first token. If a lease to renew is not in the record:
+--   If its token is from the birth to the last token, the record had the lease, and the lease has ended.
+--   Otherwise the lease was in an earlier record, which was lost (by eviction or a failover). It is added
+--   again if its units fit. When such a lease ends, its id stays, so that a late renewal does not revive it.
 --
 -- If the clock steps back, no lease ends later than the longest TTL from now. All verbs except inspect
--- and reset write that, even if they deny or find nothing. Inspect replies as if it were written.
+-- and reset write these earlier ends, even if they deny or find nothing. Inspect replies as if they were
+-- written.
 --
--- Writes: PEXPIRE, ZADD and ZREM, after everything is read and validated. The key lives for 10 minutes
--- longer than its last lease, so tokens increase unless the clock steps back by more. A new lease drops those
--- that have ended, because a step back would revive them in addition to it. Except to acquire a new lease,
--- PEXPIRE comes first: Redis allows it when memory is full, and then lets the other writes pass. A new lease
--- then fails with an error from Redis, unless it drops others. A call that changes nothing writes nothing.
+-- Writes: PEXPIRE, ZADD and ZREM, after everything is read and validated. The key lives 10 minutes longer
+-- than its last lease, so tokens increase unless the clock steps back by more than that. A new lease drops
+-- leases that have ended, because a clock step back would revive them in addition to the new one. PEXPIRE
+-- comes first, except when a new lease is acquired: Redis allows PEXPIRE when memory is full, and then lets
+-- the other writes pass. When memory is full, a new lease fails with an error from Redis, unless it drops
+-- others. A call that changes nothing writes nothing.
 -- Errors, before anything is written: WRONGTYPE or SLIDEGATE, and a sentence that names the key. If an
 -- argument is not a number, the error is Lua's.
 --
@@ -63,13 +67,13 @@
 --   id                               - token
 --   id, 2 bytes of u                 its end
 --   id, 2 bytes of 0, holder         - token
--- Scores are in us, like tokens, so one clock reading is enough for both, and nothing is rounded.
+-- Scores are in us, like tokens, so one reading of the clock serves both, and nothing is rounded.
 -- In ZRANGE WITHSCORES, the members with positive scores are units.
 
 local redis, A, key = redis, ARGV, KEYS[1]
 local op, now, count = A[1], A[2], #A
 
--- The arguments. Those of the leases are from first to count, width for each lease.
+-- The arguments. Those of the leases are from first to count, with width arguments for each lease.
 local width = op == 'acquire' and 3 or op == 'renew' and 4 or op == 'release' and 2 or 0
 local first, ttl, holder, grace, units = 3, 1, '', 0, 0
 if width > 2 then
@@ -80,7 +84,7 @@ if now == '' then
   local t = redis.call('TIME')
   now = t[1] * 1000000 + t[2]
 else
-  -- If callers give the time, keep the key for one more day, because their clock may be behind.
+  -- If callers pass the time, keep the key for one more day, because the callers' clock may be behind.
   now, grace = now + 0, 86400000
 end
 local valid = #KEYS == 1 and now >= 1 and now <= 9000000000000000 and now % 1 == 0 and
@@ -100,7 +104,8 @@ if not valid or units > 1000 then
   return redis.error_reply('SLIDEGATE key ' .. key .. ': invalid arguments (see the header of inflight.lua)')
 end
 
--- A small record is read at once. For a larger one, the head is read, and the rest is looked up as needed.
+-- A small record is read as a whole. For a larger record, the head is read, and the rest is looked up as
+-- needed.
 local small, never = redis.pcall('ZCARD', key), 9007199254740992
 if type(small) == 'table' then
   if small.err:sub(1, 9) ~= 'WRONGTYPE' then return small end
@@ -171,7 +176,7 @@ local function members(least, most)
   return names
 end
 
--- scoreOf returns the score of a member, or false or nil.
+-- scoreOf returns the score of a member, or false or nil if there is no such member.
 local function scoreOf(name)
   if not small then
     local score = redis.call('ZSCORE', key, name)
@@ -185,24 +190,24 @@ end
 -- What to write: scores and names to add, and names to remove.
 local adds, added, drops, pack = {nil, nil, nil, nil, nil, nil}, 0, {nil, nil}, struct.pack
 
--- If the clock stepped back, cut ends that are too late.
+-- If the clock stepped back, bring forward ends that are too late.
 if over > 0 then
   for _, name in ipairs(members(latest + 1, never)) do
     adds[added + 1], adds[added + 2], added = latest, name, added + 2
   end
 end
 
--- unit returns the name of a unit.
+-- unit returns the name of unit u of a lease.
 local function unit(id, u)
   return u == 0 and id .. '\0\0' or id .. pack('>I2', u)
 end
 
--- isHeld reports whether a lease has n units.
+-- isHeld reports whether a lease of n units is held.
 local function isHeld(id, n)
   return (scoreOf(unit(id, n - 1)) or 0) > now
 end
 
--- enter gives all units of a lease the new end. With a token, it adds the lease.
+-- enter gives all units of a lease the new end. If there is a token, it adds the lease.
 local function enter(id, n, token)
   for u = 0, n - 1 do
     adds[added + 1], adds[added + 2], added = now + ttl * 1000, unit(id, u), added + 2
@@ -217,7 +222,7 @@ local function enter(id, n, token)
   end
 end
 
--- forget drops the members of a lease other than its units.
+-- forget drops the members of a lease, except its units.
 local function forget(id)
   local score = scoreOf(id)
   for _, name in ipairs(score and members(score, score) or {}) do
@@ -225,7 +230,7 @@ local function forget(id)
   end
 end
 
-local fresh, entered = false, false -- fresh: a lease is acquired that was not held
+local fresh, entered = false, false -- fresh: a lease that was not held is acquired
 if op == 'acquire' then
   local id, more = A[4], A[6] - units -- more: how many units others may hold
   local score = isHeld(id, units) and scoreOf(id)
@@ -277,7 +282,7 @@ else
   end
 end
 
--- A new lease drops those that have ended.
+-- A new lease drops leases that have ended.
 if entered and (small and ended or redis.call('ZCOUNT', key, 1, now)) > 0 then
   for _, name in ipairs(members(1, now)) do
     drops[#drops + 1] = name
@@ -297,7 +302,7 @@ end
 local unpack, life = unpack or table.unpack, longest + 600000 + grace
 local done = fresh or redis.pcall('PEXPIRE', key, life) -- after the first write, no later one fails
 if type(done) == 'table' then return done end
-if op == 'release' and added > 0 then -- the cut first, because it may include what is released
+if op == 'release' and added > 0 then -- ends brought forward come first, because they may include what is released
   redis.call('ZADD', key, unpack(adds, 1, added))
   added = 0
 end

@@ -1,6 +1,6 @@
-// Package lua holds the Lua scripts that decide inside Redis for the packages window, ar1, pace and
-// inflight, and two helper scripts. Each script starts with its contract, so that a service in any
-// language can use it.
+// Package lua holds the Lua scripts that run inside Redis for the packages window, ar1, pace and
+// inflight, and two helper scripts. Each script starts with a comment that is its contract, so that
+// a service in any language can call it.
 package lua
 
 import (
@@ -10,17 +10,17 @@ import (
 	"encoding/hex"
 )
 
-// Window is the source of the script that decides under sliding windows.
+// Window is the source of the script that decides according to sliding windows.
 //
 //go:embed window.lua
 var Window string
 
-// AR1 is the source of the script that decides under decaying levels.
+// AR1 is the source of the script that decides according to decaying levels.
 //
 //go:embed ar1.lua
 var AR1 string
 
-// Pace is the source of the script that books turns ahead.
+// Pace is the source of the script that books turns in advance.
 //
 //go:embed pace.lua
 var Pace string
@@ -30,18 +30,18 @@ var Pace string
 //go:embed inflight.lua
 var Inflight string
 
-// Overrides is the source of the script that keeps other limits for single events.
+// Overrides is the source of the script that stores overrides: other limits for single events.
 //
 //go:embed overrides.lua
 var Overrides string
 
-// Probe is the source of the script that helps to prove that all keys are on one server.
+// Probe is the source of a script that helps to prove that all keys are on one server.
 //
 //go:embed probe.lua
 var Probe string
 
-// Hash returns the name of a script for EVALSHA: its SHA-1, in 40 hexadecimal digits. In FIPS mode
-// it returns "": use the reply to SCRIPT LOAD instead.
+// Hash returns the hash by which EVALSHA identifies a script: its SHA-1, in 40 hexadecimal digits.
+// In FIPS mode it returns "": use the reply to SCRIPT LOAD instead.
 func Hash(source string) string {
 	if fips140.Enabled() {
 		return ""

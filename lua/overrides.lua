@@ -1,36 +1,39 @@
--- overrides.lua keeps the overrides of a limiter: other limits for some of its events, for some time. A
--- limiter reads all of them regularly, and decides by its copy. All overrides of a Name are in one key.
+-- overrides.lua stores the overrides of a limiter: other limits for some of its events, for a limited
+-- time. Limiters read all overrides regularly, and decide by their copy. All overrides of a Name are in
+-- one key.
 --
 -- KEYS[1]  the key of the overrides: Name:{overrides}:o
 -- ARGV[1]  what to do:
---            set   give an event an override, replacing any that it has
+--            set   give an event an override, which replaces any that it already has
 --            end   remove the override of an event
 --            list  reply with all overrides, and change nothing
--- ARGV[2]  now, in ms since 1970 (1 to 2^47 - 1); empty: the clock of this server
+-- ARGV[2]  now, in ms since 1970 (1 to 2^47 - 1), or empty to use the clock of this server
 -- Set and end continue with ARGV[3], the tag of the event as it appears in its key (1 to 384 bytes).
 -- Set continues with:
 --   TTL      how many ms after now the override ends (1 ms to 366 days)
---   what     block: deny all. unlimited: allow all, and count nothing. Otherwise limits that replace those
---            of the event: Per in ms (1 ms to 100 years) and Max (1 to 2^53) of each, all separated by
---            spaces, as in 60000 100 1000 5. At most 31 limits, no two with the same Per
+--   what     block: deny everything. unlimited: allow everything, and count nothing. Otherwise limits
+--            that replace those of the event: the Per in ms (1 ms to 100 years) and the Max (1 to 2^53)
+--            of each limit, all separated by spaces, as in 60000 100 1000 5. There are at most 31
+--            limits, no two with the same Per
 --   why      a text of 1 to 200 bytes
---   by       who set it: at most 64 bytes; may be empty
--- List continues with ARGV[3], the version that the caller has, or 0.
+--   by       who set the override: at most 64 bytes; may be empty
+-- List continues with ARGV[3], the version of the caller's copy, or 0.
 --
 -- Reply: a list that starts with three integers:
---   for set 1; for end 1 if the event had an override, else 0; for list how many there are
+--   for set, 1; for end, 1 if the event had an override, otherwise 0; for list, the number of overrides
 --   now
---   the version, which increases with each change: its time in us (up to the year 2255), or more; 0 if there
---   is no override
--- List continues, unless the caller has this version, with six parts for each override, in the order in
--- which they were set: tag, when it was set, when it ends (both in ms since 1970), what, why, by.
+--   the version, which increases with each change: the time of the change in us (up to the year 2255), or
+--   more; 0 if there is no override
+-- Unless the caller already has this version, list continues with six items for each override, in the
+-- order in which they were set: the tag, when it was set, when it ends (both in ms since 1970), what, why
+-- and by.
 --
--- An override is in force while now is before its end. Set and end drop those that have ended, and list
--- omits them. Caches must check the ends themselves: when an override expires, the version stays. A call
--- whose reply was lost can be sent again: set then counts TTL from the later call.
+-- An override is in force while now is before its end. Set and end drop overrides that have ended, and list
+-- omits them. Copies must check the ends themselves: when an override expires, the version does not change.
+-- A call whose reply was lost can be sent again: set then counts TTL from the later call.
 --
--- Writes: one SET, or DEL if no override is left. The key expires with its last override. If callers give
--- the time, it lives one day longer, because their clock may be behind.
+-- Writes: one SET, or DEL if no override is left. The key expires with its last override. If callers pass
+-- the time, the key lives one day longer, because their clock may be behind.
 -- Errors, before anything is written: WRONGTYPE or SLIDEGATE, and a sentence that names the key. A Name has
 -- at most 1000 overrides. If an argument is not a number, the error can be Lua's.
 --
@@ -48,7 +51,7 @@ else
   micros = math.min(now * 1000, 9007199254740000)
 end
 
--- isIn reports whether a number is whole, and from 1 to most.
+-- isIn reports whether n is an integer from 1 to most.
 local function isIn(n, most) return n >= 1 and n <= most and n % 1 == 0 end
 
 -- areLimits reports whether text is a valid list of limits.

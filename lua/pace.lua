@@ -1,66 +1,68 @@
--- pace.lua books turns of an event, in the order in which the calls arrive. A turn is the earliest
--- time, not before any turn booked earlier, at which several sliding windows allow its units. All
--- state of one event is one key.
+-- pace.lua books turns for an event, in the order in which the calls arrive. A turn is the earliest
+-- time at which several sliding windows allow its units, and which is not before any turn booked
+-- earlier. The whole state of an event is in one key.
 --
 -- KEYS[1]  the key of the event: Name:{tag}:r. The tag is made as for window.lua
 -- ARGV[1]  what to do:
 --            book     book k turns of n units each, one after the other, like k calls for one turn.
---                     It stops at the first turn that lies beyond the horizon
+--                     It stops at the first turn that would be beyond the horizon
 --            cancel   give back the units of a turn that an earlier call booked. The floor stays: no
 --                     later booking gets a turn before those already booked
---            pause    no turn comes before now + D. If D is longer than what is left of an earlier
---                     pause, each turn from now on moves by the difference. Otherwise nothing changes
+--            pause    let no turn come before now + D. If D is longer than what is left of an earlier
+--                     pause, all turns from now on move by the difference. Otherwise nothing changes
 --            due      reply with the shift and the end of the pause, and change nothing
 --            inspect  reply with the state, bucket by bucket
---            reset    forget the event, even if its record is cut short
--- ARGV[2]  now, in ms since 1970 (below 2^47); empty: the clock of this server
--- ARGV[3]  for book k, 1 to 4096. Otherwise n, in units: 1 to 2^53. For inspect it is at most the
---          smallest Max. Pause, due and reset take 1
+--            reset    forget the event, even if its record is truncated
+-- ARGV[2]  now, in ms since 1970 (below 2^47), or empty to use the clock of this server
+-- ARGV[3]  for book: k, 1 to 4096. Otherwise: n, in units, 1 to 2^53. For inspect it is at most the
+--          smallest Max. For pause, due and reset it is 1
 -- ARGV[4 + 2i], [5 + 2i]  limit i = 0, 1, ... 30: Per in ms (1 to 2^44) and Max in units (1 to 2^53).
 --          No two limits have the same Per. Only book and cancel need a limit
 -- The last ARGV:
---   book     the horizon, how far ahead of now a turn may lie, in ms (0 to 2^44); and n, 1 to the smallest Max
+--   book     the horizon: how far after now a turn may be, in ms (0 to 2^44); and n, 1 to the smallest Max
 --   cancel   the turn as in the reply to book, in ms since 1970; and the shift in that reply
 --   pause    D, in ms (0 to 2^44)
 --
--- Reply: a list of integers. Times are in ms since 1970; a wait is in ms from now.
---   All replies start with these four:
---     for book how many turns are booked; for inspect and due 0; for the others 1 if anything changed,
---     else 0
+-- Reply: a list of integers. Times are in ms since 1970; waits are in ms from now.
+--   All replies start with these four integers:
+--     for book, how many turns are booked; for inspect and due, 0; for the other verbs, 1 if anything
+--     changed, otherwise 0
 --     the time of the decision
 --     the shift: the sum of the delays added by all pauses
 --     the end of the last pause, which may be over, or 0
 --   Then come:
 --   book     the wait until the next turn can be booked, or 0 if all are booked; and each turn
 --   inspect  the floor, which is the newest turn ever booked (or 0), and the turn that n units would
---            get. Then for each limit: units used, wait until it allows n more, wait until it is as if
---            never used, the number of buckets and, oldest first, the time and units of each.
---            Then for each other section of the record: its Per, units used, wait until it is as if
---            never used, and buckets as above
+--            get. Then for each limit: the units used, the wait until it allows n more units, the wait
+--            until it is as if never used, the number of buckets and, oldest first, the time and units
+--            of each bucket. Then for each other section of the record: its Per, the units used, the
+--            wait until it is as if never used, and its buckets as above
 --
--- A turn moves with each pause. A turn that was booked for a time under a shift is due at
---   max(time + current shift - that shift, the end of the last pause)
--- If time + current shift - that shift is before the end of the last pause, the turn came before that
--- pause. Cancel then gives nothing back.
+-- Turns move with each pause. A turn that was booked for a time, when the shift was S, is due at
+--   max(time + current shift - S, the end of the last pause)
+-- If time + current shift - S is before the end of the last pause, the turn came before that pause.
+-- Cancel then gives nothing back.
 --
--- Limits up to Max 256 are exact. A larger one counts in buckets of Per/240, rounded up: a turn is
--- never early, and at most one bucket late. A pause moves buckets along with their boundaries. It moves
--- the current bucket as a whole: its turns that have already come count longer by the same amount.
+-- A limit whose Max is at most 256 is exact. A larger limit counts in buckets of Per/240, rounded up:
+-- its turns are never early, and at most one bucket late. A pause moves buckets along with their
+-- boundaries. It moves the current bucket as a whole, so turns in that bucket that have already come
+-- count longer by the length of the pause.
 --
--- If the clock reads earlier than at the last write, nothing may be further ahead of it than it was then.
--- Turns later than now + (floor - clock of the last write), or than now if that is later, are moved to
--- that time. The end of the pause keeps its own distance in the same way.
+-- If the clock is behind the last write, turns and pauses may be no further in the future than they were
+-- then. Turns later than now + (floor - clock of the last write), or than now if that is later, are moved
+-- to that time. The end of the pause keeps its distance to the clock in the same way.
 --
 -- Writes: one SET with PX, or one DEL, for book, cancel and pause if anything changes; one DEL for
--- reset. If book books nothing, it writes only dates that the clock made it move.
+-- reset. If book books nothing, it writes only if it had to move times because the clock stepped back.
 -- Errors, before anything is written: WRONGTYPE or SLIDEGATE, and a sentence that names the key. If an
 -- argument is not a number, the error is Lua's.
 --
 -- The record. A bucket is (newest turn in it, units). It is forgotten when the floor or the clock is
--- Per after it: it cannot restrict a later turn. So a record never holds more units of a limit than Max.
+-- Per after it, because it can then no longer delay a turn. A record therefore never holds more than
+-- Max units of a limit. Numbers are big endian.
 --   byte      the format: 248, or 249 after a pause
 --   byte      the number of sections, 0 to 31
---   6 bytes   the floor; numbers are big endian
+--   6 bytes   the floor
 --   6 bytes   the clock at the last write
 --   6 bytes   the end of the last pause (249)
 --   6 bytes   the shift (249)
@@ -70,7 +72,7 @@
 local redis, read, write, A, key = redis, struct.unpack, struct.pack, ARGV, KEYS[1]
 local op, now, n, count = A[1], A[2], A[3] == '1' and 1 or A[3] + 0, #A
 
--- The verb. The first of its last arguments is x, the second y. For book, y is k.
+-- The verb. x is the first of its last arguments, and y the second. For book, y is k.
 local book, x, y, most = op == 'book', 0, 1, n -- most: the minimum for each Max
 local valid = n >= 1 and n <= 9007199254740992 and n % 1 == 0 and #KEYS == 1
 if book then
@@ -93,7 +95,7 @@ if now == '' then
   local us = t[2] + 0
   now = t[1] * 1000 + (us - us % 1000) / 1000
 else
-  -- If callers give the time, keep the key for one more day, because their clock may be behind.
+  -- If callers pass the time, keep the key for one more day, because the callers' clock may be behind.
   now, grace = now + 0, 86400000
   valid = valid and now >= 0 and now < 140737488355328 and now % 1 == 0
 end
@@ -102,7 +104,7 @@ if not (valid and x >= 0 and x % 1 == 0 and limits % 1 == 0 and limits <= 31 and
   return redis.error_reply('SLIDEGATE key ' .. key .. ': invalid arguments (see the header of pace.lua)')
 end
 
--- The limits. maxes[Per] is the Max, and true once the loop below has the section of that Per.
+-- The limits. maxes[Per] is the Max, or true once the loop below has found the section for that Per.
 local maxes = {}
 for i = 4, count, 2 do
   local per, max = A[i] + 0, A[i + 1] + 0
@@ -138,12 +140,13 @@ if v then
 end
 if op == 'reset' and not foreign then return {redis.call('DEL', key), now, 0, 0} end
 
--- The sections of the record, then those of limits that have none there. Each is a table in sections:
---   per, max          the Per, and the Max of the caller's limit. Without one, max is nil
+-- The sections of the record, and then sections for limits that have none in the record. Each section is
+-- a table in sections:
+--   per, max          the Per, and the Max of the caller's limit; max is nil if the caller has no such limit
 --   last, open        the time and the units of the last bucket
 --   coarse            whether the last bucket accepts turns in the same Per/240
---   total, closed     the units of all buckets (0 if there are none), and how many are closed
---   v, at, fin        the closed buckets start in v at at, and end before fin; the newest is the first
+--   total, closed     the units of all buckets (0 if there are none), and how many buckets are closed
+--   v, at, fin        the closed buckets start at at in v, and end before fin; the newest comes first
 --   w, u, pair, wrap  how many bytes the time and the units of a closed bucket take, the format that
 --                     reads both, and 256^w
 local sections, taken, i = {nil, nil, nil, nil}, 0, 4
@@ -213,7 +216,7 @@ local function bucket(s, p)
   return s.last - (s.last - b) % s.wrap, s.u > 0 and c or 1
 end
 
--- widen makes room for all units in the buckets of a section.
+-- widen makes the buckets of a section wide enough for their units.
 local function widen(s)
   local total = s.total
   local fits = total == s.closed + 1 and 0 or total < 256 and 1 or total < 16777216 and 3 or 7
@@ -244,7 +247,7 @@ local function forget(s, date)
   s.closed, s.total, s.fin, broken = closed, total, p, broken or total < s.open + closed
 end
 
--- The clock stepped back: move dates that are too far ahead.
+-- The clock stepped back: move times that are too far in the future.
 local changed = false
 if now < clock then
   local latest = now + math.max(floor - clock, 0)
@@ -265,14 +268,14 @@ if now < clock then
   if pauseEnd > latest then pauseEnd, changed = latest, true end
 end
 
-local date = now < floor and floor or now -- no later turn is before it
+local date = now < floor and floor or now -- no later turn is before this
 local reply = {0, now, shift, pauseEnd, nil, nil}
 
 if book or op == 'inspect' then
   local booked, t = 0, date < pauseEnd and pauseEnd or date
   reply[5] = 0
   while booked < y do
-    -- The turn. A limit allows it once need units are forgotten.
+    -- Find the turn. A limit allows it once need units are forgotten.
     for i = 1, taken do
       local s = sections[i]
       local need, earliest = s.max and s.total - (s.max - n) or 0, 0
@@ -346,7 +349,7 @@ elseif op == 'cancel' then
         elseif rest > 0 then
           s.open = rest
         elseif s.closed > 0 then
-          -- The closed bucket before it becomes the last one. No turn at another time joins it.
+          -- The newest closed bucket becomes the last one. No turn at another time joins it.
           local last, open = bucket(s, s.at)
           s.last, s.open, s.coarse, s.closed, s.at = last, open, false, s.closed - 1, s.at + step
         else
@@ -365,7 +368,7 @@ elseif op == 'pause' then
           local t, units = bucket(s, s.at + (i - 1) * step)
           if t >= now then t = t + added end
           if t + s.per <= last then
-            s.total = s.total - units -- it is forgotten by then
+            s.total = s.total - units -- the bucket is forgotten by then
           else
             body[#body + 1] = write(s.pair, t % s.wrap, units)
           end

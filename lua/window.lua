@@ -1,6 +1,6 @@
--- window.lua decides whether an event may happen under several sliding windows at once,
--- and counts it in all of them or in none. All state of one event is one key. One call can decide
--- about several events, each as in a call of its own, or jointly: all are counted, or none.
+-- window.lua decides whether an event is allowed under several sliding windows at once, and counts
+-- it in all of them or in none. The whole state of an event is in one key. One call can decide on
+-- several events, either each as in a separate call, or jointly: all are counted, or none.
 --
 -- KEYS[k]  the key of event k = 1, 2, ... K: Name:{tag}:w. The tag of an event of at most 128 bytes
 --          is the event itself, with %XX (upper case) for %, {, }, a leading ~, space and all bytes
@@ -10,93 +10,96 @@
 -- ARGV[1]  what to do:
 --            allow      count the units if every limit allows them. Only allow, count, joint and
 --                       undo take more than one key
---            count      the same, but count them even if a limit denies
+--            count      the same, but count the units even if a limit denies
 --            peek       reply as allow would, but count nothing
---            some       count as many of the n units as every limit allows, like n calls of allow
---                       with one unit, one after the other at this instant
---            countsome  count the n units like n calls of count with one unit, including those that
+--            some       count as many of the n units as every limit allows, like n consecutive calls
+--                       of allow with one unit, all at the same time
+--            countsome  count the n units like n calls of count with one unit, including units that
 --                       a limit denies
 --            each       the same as some, but reply to each of the n calls
 --            counteach  the same as countsome, but reply to each of the n calls
 --            inspect    reply with the state, bucket by bucket
 --            refund     give back units that an earlier call counted
---            reset      forget the event, even if its record is cut short
+--            reset      forget the event, even if its record is truncated
 --            joint      decide on one or more groups of events, each event under its own limits. If
---                       every limit of each event of a group allows its units, count all of them, else
---                       none. No key may occur twice
---            undo       refund or reset each event of one or more groups: n is the units to refund, or
---                       0 for a reset
--- ARGV[2]  now, in ms since 1970; empty: the clock of this server
+--                       all limits of all events in a group allow the units, count all of the units,
+--                       otherwise none. No key may occur twice
+--            undo       refund or reset each event of one or more groups: n is the number of units to
+--                       refund, or 0 for a reset
+-- ARGV[2]  now, in ms since 1970, or empty to use the clock of this server
 -- ARGV[2 + k]  n for event k, in units: 1 to 2^53. For each and counteach it is at most 4096; for
 --          allow, count, peek and inspect it is at most the smallest Max
 -- ARGV[3 + K + 3i], [4 + K + 3i], [5 + K + 3i]  limit i = 0, 1, ... 30: Per in ms (1 to 2^44), Max
 --          in units (1 to 2^53), Resolution in ms (1 to Per). No two limits have the same Per.
 --          Inspect needs no limit
 -- The last ARGV, only for refund: the second integer in the reply of the call that counted, in ms
--- For joint, ARGV[3 + K] is instead G, the number of events in a group. K is a multiple of it. Events 1 to
--- G are the first group, the next G the second. Then come, for each position in a group, the number of its
--- limits (1 to 31) and the three integers of each. Undo is the same, but each n is followed by the last
--- argument of a refund (for a reset, any number), and a position can have no limits
+-- For joint, ARGV[3 + K] is instead G, the number of events in a group. K is a multiple of G. Events 1 to
+-- G are the first group, the next G events the second, and so on. For each position in a group, ARGV
+-- continues with the number of limits (1 to 31) and the three integers of each limit. Undo is the same,
+-- except that each n is followed by the last argument of a refund (any number for a reset), and that a
+-- position can have no limits
 --
--- Reply: a list of integers. Times are in ms; a wait is counted from now.
---   allow, count, peek   allowed (1 or 0), the time of the decision, then for each limit: units
---                        used, wait until it would allow the same request once more, wait until
---                        it is as if never used
---   some, countsome      how many of the n units are allowed (the first ones), the time, then
---                        for each limit: units used, wait until it would allow one more unit,
+-- Reply: a list of integers. Times are in ms; waits are from now.
+--   allow, count, peek   allowed (1 or 0), the time of the decision, and for each limit: the units
+--                        used, the wait until it would allow the same request once more, and the
 --                        wait until it is as if never used
---   each, counteach      how many are allowed, the time, then a row for each of the n calls, in
---                        order: the three integers of each limit in the reply to that call. For
---                        the verb each, the row of the first denial is the last one, and also stands
---                        for all later calls
---   inspect              0, the time, then for each limit the same three (for the given units),
---                        the number of buckets and, oldest first, the time and units of
---                        each. Then for each other section of the record: its Per, units used,
---                        wait until it is as if never used, and buckets as above
---   refund, reset        1 if anything changed, else 0. Undo replies this for each event
+--   some, countsome      how many of the n units are allowed (the first ones), the time, and for
+--                        each limit: the units used, the wait until it would allow one more unit,
+--                        and the wait until it is as if never used
+--   each, counteach      how many of the n calls are allowed, the time, and a row for each of the n
+--                        calls, in order: the three integers of each limit in the reply to that
+--                        call. For the verb each, the row of the first denial is the last row, and
+--                        also applies to all later calls
+--   inspect              0, the time, and for each limit: the same three integers (for the given
+--                        units), the number of buckets and, oldest first, the time and units of
+--                        each bucket. Then for each other section of the record: its Per, the units
+--                        used, the wait until it is as if never used, and its buckets as above
+--   refund, reset        1 if anything changed, otherwise 0. Undo replies this for each event
 --   joint                for each event, the reply of allow: whether its own limits allow it, and so on. A
 --                        group is counted if all its events are allowed. In a group that is not counted,
---                        the rows of events that would be allowed do not include their units
--- For several keys, these replies follow one another. If an event fails, a string replaces its first
--- integer: the error that a call for it alone would return. Its other integers are meaningless. The
--- other events are decided, except that no event of its group in a joint call is counted.
+--                        the rows of allowed events do not include their units
+-- For several keys, these replies follow one another. If an event fails, its first integer is replaced by
+-- a string: the error that a call for this event alone would return. Its other integers are meaningless.
+-- The other events are still decided, but in a joint call, no event of the same group is counted.
 --
 -- Writes: one SET with PX for each event whose units are counted. Refund writes one SET or DEL,
--- reset one DEL. If allow, some, each or joint count nothing, they write only to repair a date
--- (NoTimeTravel). Joint writes nothing for a group before all its events are decided. Peek and inspect never write.
+-- reset one DEL. If allow, some, each or joint count nothing, they write only to repair a timestamp
+-- (see NoTimeTravel below). Joint writes nothing for a group before all events of the group are
+-- decided. Peek and inspect never write.
 -- Errors, before anything is written: WRONGTYPE or SLIDEGATE, and a sentence that names the key. If
--- the arguments are wrong, it names the first key. If one is not a number, the error is Lua's.
+-- arguments are invalid, it names the first key. If an argument is not a number, the error is Lua's.
 --
 -- The record. A bucket is (time of its last event, units). It is forgotten when it is Per old.
+-- Numbers are big endian.
 --   byte      128 + the number of sections, 1 to 31: the format
---   6 bytes   T, the time of the last event (the clock's, if a bucket is ahead); numbers are big
---             endian
+--   6 bytes   T, the time of the last event (of the clock, if a bucket is later than the clock)
 --   then for each limit a section:
 --   byte      flags: 0-3 the width of units (0: every bucket holds 1; 1, 2, 3: 1, 3, 7 bytes),
 --             + 4 x (0: Resolution 1; 1: Per/60, rounded up; 2: in a field), + 16: own last time,
 --             + 32: wide head
 --   1 byte    the number of closed buckets: all except the last one (2 bytes in a wide head)
 --   4 bytes   Per (6 in a wide head)
---   6 bytes   time of its last event, if not T (flag 16)
---   6 bytes   Resolution under which its last bucket was opened (if in a field)
---   2 x units of all its buckets, and of the last one (unless every bucket holds 1)
+--   6 bytes   time of the section's last event, if not T (flag 16)
+--   6 bytes   Resolution under which the last bucket was opened (if in a field)
+--   2 x units of all buckets, and of the last bucket (unless every bucket holds 1)
 --   closed x  newest first: time of the bucket modulo 256^w, where w is 2, 3, 4 or 6 bytes, the
 --             smallest that can hold Per; and its units (unless every bucket holds 1)
 
--- The loop reads a section of the record into these locals. Other code here uses the same names:
+-- The loop reads a section of the record into these locals. Other code in this file uses the same
+-- names:
 --   per, closed, last, res  Per, how many buckets are closed, the time of the last event, and the
 --                           Resolution under which the last bucket was opened
---   total, open             the units of all buckets, and those of the last one, which is open
+--   total, open             the units of all buckets, and those of the last bucket, which is open
 --   at, fin                 where the closed buckets start in v, and where they end (exclusive)
 --   w, u, pair, wrap        how many bytes the time and the units of a closed bucket take, the
 --                           format that reads both, and 256^w
 --   slot                    the index in reply of the three integers of the limit with this Per: 3,
---                           6, 9 and so on. In ARGV the limit starts K places later. 0 if the
+--                           6, 9 and so on. In ARGV, the limit starts K places later. 0 if the
 --                           caller has no such limit
 --   date                    the time of the attempt in this section: now, or last if that is later
 
--- encode returns a section whose closed buckets are body. It widens units that need more than u
--- bytes. recordT is the T of the record.
+-- encode returns a section whose closed buckets are body. If units need more than u bytes, encode
+-- widens them. recordT is the T of the record.
 local function encode(recordT, per, closed, last, res, total, open, body, w, u)
   local pack, fits = struct.pack, total == closed + 1 and 0 or total < 256 and 1 or total < 16777216 and 3 or 7
   if fits > u then
@@ -130,14 +133,14 @@ local redis, read, write, A, keys = redis, struct.unpack, struct.pack, ARGV, #KE
 local base = keys -- the integers of a limit with a slot in reply start at A[base + slot]
 local op, now, n, count = A[1], A[2], A[3] == '1' and 1 or A[3] + 0, #A
 
--- The verb. One call counts unit, and the waits are for one call. All calls together count n.
--- If there are several events, units lists n for each.
+-- The verb. One call counts unit units, and the waits are for one call. All calls together count n.
+-- If there are several events, units lists the n of each event.
 local valid, unit, most, units = n == 1 or n >= 1 and n <= 9007199254740992 and n % 1 == 0, n
 local tries, writes = true, true -- tries: reply includes the units, unless a limit denies
-local counting, looks, inspect, refund -- counting: denied units count, too; looks: peek or inspect
-local singles, lowers, fit -- singles: one call stands for n, and fit are allowed; lowers: only they count
-local lists, since, simulated -- lists: collect the sections, since the loop alone is not enough
-local joint, undo, own -- joint: all events are counted, or none; own: each has its own limits
+local counting, looks, inspect, refund -- counting: denied units count too; looks: peek or inspect
+local singles, lowers, fit -- singles: one call is n calls, of which fit are allowed; lowers: only these count
+local lists, since, simulated -- lists: collect the sections, because the loop alone is not enough
+local joint, undo, own -- joint: all events are counted, or none; own: each event has its own limits
 local stride = 1 -- how many arguments each n takes
 if op ~= 'allow' then
   joint, undo = op == 'joint', op == 'undo'
@@ -184,10 +187,10 @@ else
   valid = valid and now >= 0 and now < 140737488355328 and now % 1 == 0
 end
 
--- The limits of the events or, if each event has its own, those of each position in a group. Until a
--- limit is decided, its slots in reply hold -Per, Max and Resolution.
+-- The limits of the events or, if each event has its own limits, those of each position in a group. Until
+-- a limit is decided, its slots in reply hold -Per, Max and Resolution.
 --   size, places  if each event has its own limits: the number of events in a group, and the limits of
---                 each position. In a joint call also what may be written for it
+--                 each position. In a joint call, places also holds what may be written for the event
 --   given         for several events: the initial value of reply
 local limits, lastSlot, reply, given, places = (count - 2 - keys) / 3, 0
 local size = keys
@@ -242,26 +245,26 @@ for k = 1, own and size or 1 do
   if own then places[k] = {base = base, limits = limits, lastSlot = lastSlot, reply = reply, given = given} end
 end
 
--- Decide on each event. The inner loop decides on one section of its record at a time, and then on
--- each limit that has no section. It writes to reply the state after the units are counted. The first
--- limit that denies corrects this for the limits before it. For some and each, a limit may allow
--- fewer units than the limits before it have counted. The loop then starts over, with as many units
--- as every limit allows.
+-- Decide on each event. The inner loop decides on one section of the event's record at a time, and
+-- then on each limit that has no section. It writes to reply the state after the units are counted.
+-- The first limit that denies corrects this for the limits before it. For some and each, a limit may
+-- allow fewer units than the limits before it have counted. The loop then starts over, with as many
+-- units as every limit allows.
 --   failure                why the event fails
 --   out, outs, expiry, px  the new sections, their number, the time when the last of their units
---                          is forgotten, and that as PX, if it is the Per of a limit
+--                          is forgotten, and the PX for that time, if it is the Per of a limit
 --   undecided, seen        how many limits are still undecided, and how many sections were read
---   ahead, earliest        how many limits are dated later than now, and the earliest such date
+--   ahead, earliest        how many limits have a date later than now, and the earliest such date
 --   short                  the flags of the section, if the fast writers can write it
 --   joins                  whether new units join the last bucket
 --   lasts                  last of each slot where it is not T
 --   fits, broken           whether all events of a group are allowed, and whether one fails
--- A section needs its own last time only if it is carried along or ahead of the clock, because T is
--- the clock time of the last write.
+-- A section needs its own last time only if it is copied unchanged or later than the clock, because T
+-- is the clock time of the last write.
 local all, place = units and {}, 0 -- for several events: the replies
 local fits, broken = true, false
 local full = ' would count for more than 31 limits; wait until some are forgotten, or reset it'
--- If callers give the time, keep a key for one more day, because their clock may be behind.
+-- If callers pass the time, keep keys for one more day, because the callers' clock may be behind.
 local grace = simulated and 86400000 or 0
 for k = 1, keys do
   if own then
@@ -296,7 +299,7 @@ for k = 1, keys do
   local last, total, open, w, pair, wrap, joins
   local dated = simulated -- PX is not the Per of a limit
   if refund then undecided = 0 end
-  if T > now then sections = sections or {} end -- a denial may have to repair a date
+  if T > now then sections = sections or {} end -- a denial may have to repair a timestamp
   if foreign then
     pos, undecided = len + 1, 0
   elseif op == 'reset' or undo and n == 0 then -- as if no section were left
@@ -366,7 +369,7 @@ for k = 1, keys do
         slot = lastSlot
         while slot > 0 and reply[slot] ~= -per do slot = slot - 3 end
         for b = 3, slot == 0 and lastSlot or 0, 3 do
-          foreign = foreign or A[b + base] + 0 == per -- a second of one Per
+          foreign = foreign or A[b + base] + 0 == per -- a second section with the same Per
         end
       end
       if foreign or pos > tail and pos ~= len + 1 then foreign = true break end
@@ -376,7 +379,7 @@ for k = 1, keys do
       last = now - per -- old enough to be forgotten
     end
 
-    -- NoTimeTravel: if the clock stepped back, merge everything more than Per ahead into one bucket
+    -- NoTimeTravel: if the clock stepped back, merge everything later than now + Per into one bucket
     -- at now + Per.
     local fin, date = pos, now
     if last > now then
@@ -418,14 +421,14 @@ for k = 1, keys do
     end
 
     if slot == 0 then
-      -- Keep what callers with other limits count, until it is forgotten. A refund does this later.
+      -- Keep the sections of callers with other limits until they are forgotten. A refund does this later.
       if last + per > now and not refund then
         out, outs = out .. encode(newT, per, closed, last, res, total, open, v:sub(at, fin - 1), w, u), outs + 1
         if last + per > expiry then expiry, px = last + per, nil end
       end
     else
       -- Decide. need is how many units must be forgotten before this call fits or, if it is counted,
-      -- before the next one does.
+      -- before the next call fits.
       local due, need, wait = date + per, total - (reply[slot + 1] - unit), 0
       if singles and need + fit > 1 then
         fit = need < 1 and 1 - need or 0
@@ -552,7 +555,7 @@ for k = 1, keys do
     if outs > 31 then failure = 'SLIDEGATE key ' .. key .. full end
   end
 
-  -- Rewrite the whole record for a refund, or to repair a date when nothing is counted.
+  -- Rewrite the whole record for a refund, or to repair a timestamp when nothing is counted.
   if refund or changed and (joint or not counts) then
     out, outs, expiry, px = '', 0, 0, nil
     for _, s in ipairs(sections) do
@@ -560,7 +563,7 @@ for k = 1, keys do
       local step, body = s.w + s.u, v:sub(s.at or 1, s.fin - 1)
       if refund and s.slot > 0 and total > 0 and last >= since and since + s.per > s.date then
         -- Take the units from the first bucket that is not before since. If that is a closed bucket,
-        -- it ends before p. If p reaches at, it is the open one.
+        -- it ends before p. If p reaches at, it is the open bucket.
         local p, t, units = s.fin, last, open
         while p > s.at do
           local b, c = read(s.pair, v, p - step)
@@ -581,7 +584,7 @@ for k = 1, keys do
           if p > s.at then
             body = newer .. older
           elseif closed > 0 then
-            -- Make the closed bucket before it the last one. Under Resolution 1, no event joins it.
+            -- The newest closed bucket becomes the last one. Under Resolution 1, no event joins it.
             local b, c = read(s.pair, v, s.at)
             last, open, res, body = last - (last - b) % s.wrap, s.u > 0 and c or 1, 1, v:sub(s.at + step, s.fin - 1)
           else
@@ -630,12 +633,12 @@ for k = 1, keys do
     reply[1] = fit
     if op == 'some' or op == 'countsome' then return reply end
 
-    -- The rows. The row of the last call that counted equals reply, and so does that of a denial after
-    -- it. For the verb each, the calls before it fill no limit, so their rows have no wait.
+    -- The rows. The row of the last call that counted equals reply, and so does the row of a denial after
+    -- it. For the verb each, the calls before the last one fill no limit, so their rows have no wait.
     local rows, waits, place = {fit, reply[2]}, {}, 3
     for _, s in ipairs(counting and sections or {}) do
       if s.slot > 0 then
-        -- Go through the units of the record, oldest first: gone units are forgotten at t + Per.
+        -- Go through the units of the record, oldest first: at t + Per, gone units are forgotten.
         local gone, t, p, list = 0, 0, s.fin, {}
         local joined = s.last == s.date or s.res > 1 and s.last - s.last % s.res == s.date - s.date % s.res
         for k = 1, n do
@@ -672,11 +675,11 @@ for k = 1, keys do
   place = place + width
 
   if joint and k % size == 0 then
-    -- The group is decided. Write all records with their units or, if an event denies, only the repairs.
+    -- The group is decided. Write all records with their units or, if an event is denied, only the repairs.
     -- After an error, write nothing. Servers check before the first SET of a script whether it may write, so
-    -- no later SET fails, unless an ACL allows EVALSHA for all keys but SET for only some of them. What was
-    -- written then stays. If not all events are allowed, the rows of those that would be do not include
-    -- their units.
+    -- no later SET fails, unless an ACL allows EVALSHA for all keys but SET for only some of them. In that
+    -- case, what was already written stays. If not all events are allowed, the rows of the allowed events
+    -- do not include their units.
     for i = 1, size do
       local p = places[i]
       local value, px = p.repaired, p.repairedPX
