@@ -28,7 +28,7 @@ type plainLog struct {
 	times []time.Time
 }
 
-// wait returns how long n more units must wait.
+// wait returns how long it takes until n more units fit.
 func (p *plainLog) wait(now time.Time, n int64) time.Duration {
 	for len(p.times) > 0 && now.Sub(p.times[0]) >= p.per {
 		p.times = p.times[1:]
@@ -46,8 +46,8 @@ func (p *plainLog) add(now time.Time, n int64) {
 	}
 }
 
-// TestJointHistories compares random joint attempts with plain logs. Some attempts ask about a
-// subject several times.
+// TestJointHistories compares random joint attempts with plain logs. Some attempts check a subject
+// several times.
 func TestJointHistories(t *testing.T) {
 	t.Parallel()
 	for _, client := range []rueidis.Client{nil, redistest.Client(t), redistest.Cluster(t)} {
@@ -91,8 +91,8 @@ func randomChecks(limiters []*window.Limiter) (checks []window.Check, subjects [
 	return checks, subjects
 }
 
-// playAll makes one joint attempt. It compares the answer, and the units counted afterwards, with
-// the logs. In memory, checks after a denial are peeked at, too.
+// playAll makes one joint attempt. It compares the answer, and the units counted after it, with the
+// logs. In memory, AllowAll also peeks at the checks after a denial.
 func playAll(t *testing.T, checks []window.Check, subjects []string, logs map[string]*plainLog, now time.Time, inMemory bool) bool {
 	t.Helper()
 	if sum := sums(checks, subjects); slices.ContainsFunc(subjects, func(subject string) bool { return sum[subject] > logs[subject].most }) {
@@ -149,9 +149,9 @@ func sums(checks []window.Check, subjects []string) map[string]int64 {
 }
 
 // TestJointUnderLoad runs many callers from shared addresses. Most attempts are on an account that
-// is soon used up, every fourth on one that is not. The test checks that no limit is exceeded, and
-// that all units of attempts that were not allowed come back. It logs how many attempts were denied
-// although there was room for all their units.
+// is soon used up, and every fourth is on an account that is not. The test checks that no limit is
+// exceeded, and that all units of denied attempts are given back. It logs how many attempts were
+// denied although there was room for all their units.
 func TestJointUnderLoad(t *testing.T) {
 	const callers, times = 16, 100
 	client := redistest.Cluster(t)
@@ -206,11 +206,11 @@ type joint struct {
 	servers  [2]*redistest.Server
 	clients  [2]rueidis.Client
 	limiters [2]*window.Limiter
-	between  func() // called after the first has decided
+	between  func() // called after the first limiter has decided
 }
 
-// newJoint returns two limiters. The first has enough time for an answer on a busy machine, the
-// second has this Timeout.
+// newJoint returns two limiters. The first has a Timeout that is long enough even on a busy
+// machine, and the second has the given Timeout.
 func newJoint(t *testing.T, timeout time.Duration) *joint {
 	t.Helper()
 	j := &joint{between: func() {}}
@@ -298,8 +298,9 @@ func TestJointReturnsWhatItTook(t *testing.T) {
 	}
 }
 
-// TestJointTogether checks that the units of a check asked together with one that denies are given
-// back. If the check may have counted without a reply, an error says so in addition to the denial.
+// TestJointTogether checks that the units of a check that was asked together with a denied check
+// are given back. If the check got no reply and may have been counted, an error must say so in
+// addition to the denial.
 func TestJointTogether(t *testing.T) {
 	t.Parallel()
 	for _, hangs := range []bool{false, true} {
@@ -341,8 +342,8 @@ func countedOf(j window.JointDecision) (units int64) {
 	return units
 }
 
-// TestJointKeepsDenialsThatCount checks that a limiter that counts denied attempts keeps the
-// attempt that it denied, and that no other limiter does.
+// TestJointKeepsDenialsThatCount checks that an attempt stays counted in a limiter that denied it
+// and counts denied attempts, and in no other limiter.
 func TestJointKeepsDenialsThatCount(t *testing.T) {
 	first := must(window.NewLocal(window.Config{Name: "first", Limits: parsed("9/1h"), CountDenied: true}))
 	second := must(window.NewLocal(window.Config{Name: "second", Limits: parsed("1/1h"), CountDenied: true}))
@@ -412,8 +413,9 @@ func TestCheckOfOneUnit(t *testing.T) {
 	}
 }
 
-// TestJointWhenTheProcessDies runs this binary again, and kills that process between the two checks
-// of a joint attempt. The units that it counted stay until they are forgotten, and no longer.
+// TestJointWhenTheProcessDies runs this binary again, and kills the new process between the two
+// checks of a joint attempt. The units that it counted must stay until they are forgotten, and no
+// longer.
 func TestJointWhenTheProcessDies(t *testing.T) {
 	t.Parallel()
 	cfg := window.Config{Name: "dying", Limits: parsed("1/2s"), Timeout: time.Minute}

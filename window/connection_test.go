@@ -25,7 +25,8 @@ func dial(t *testing.T, url string, set ...func(*rueidis.ClientOption)) *window.
 	return c
 }
 
-// TestDial checks that the first call after Dial waits for the connection, and that Redis decides.
+// TestDial checks that the first call after Dial waits for the connection, and that Redis then
+// decides.
 func TestDial(t *testing.T) {
 	var set rueidis.ClientOption
 	conn := dial(t, "redis://"+redistest.Addr(t), func(o *rueidis.ClientOption) { o.ClientName, set = "name", *o })
@@ -122,8 +123,8 @@ func TestFallbackUntilConnected(t *testing.T) {
 	}
 }
 
-// TestDialCluster checks that a Connection recognises a cluster. An outage of one shard then stays an
-// outage of that shard.
+// TestDialCluster checks that a Connection recognises a cluster, so that an outage of one shard
+// affects only that shard.
 func TestDialCluster(t *testing.T) {
 	nodes := redistest.ClusterOptions(t).InitAddress
 	var ranges []int
@@ -149,7 +150,7 @@ func TestCloseOfOn(t *testing.T) {
 	}
 }
 
-// TestMistakes checks that errors about permanent mistakes say what to correct.
+// TestMistakes checks that errors caused by permanent mistakes say what to correct.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	one, other, cluster := redistest.Start(t).Addr(), redistest.Start(t).Addr(), redistest.Start(t, "--cluster-enabled", "yes").Addr()
@@ -168,7 +169,8 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestConnectionRefuses checks what New, Err and Wait say about a Connection that can never connect.
+// TestConnectionRefuses checks the errors of New, Err and Wait for a Connection that can never
+// connect.
 func TestConnectionRefuses(t *testing.T) {
 	noAddress := func(o *rueidis.ClientOption) { o.InitAddress = nil }
 	for _, of := range []struct {

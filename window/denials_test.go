@@ -19,8 +19,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// guarded is a limiter with a denial cache on its own server, and a second client that the limiter
-// does not know about.
+// guarded is a limiter with a denial cache on its own server, and a second client that is
+// independent of the limiter.
 type guarded struct {
 	*window.Limiter
 	client    rueidis.Client
@@ -41,12 +41,13 @@ func newGuarded(t *testing.T, limits []window.Limit, change func(*rueidis.Client
 	return guarded{must(window.New(window.On(client), cfg)), client, server, server.Client(t), cacheOffs}
 }
 
-// other returns the same limiter, as another process would have it.
+// other returns a limiter with the same configuration and the given limits, as another process
+// would have it.
 func (g guarded) other(limits []window.Limit) *window.Limiter {
 	return must(window.New(window.On(g.admin), window.Config{Name: "guarded", Limits: limits}))
 }
 
-// commands returns how many of some commands the server received.
+// commands returns how many of the named commands the server has received.
 func (g guarded) commands(t *testing.T, names ...string) (calls int) {
 	t.Helper()
 	info := must(g.admin.Do(t.Context(), g.admin.B().Info().Section("commandstats").Build()).ToString())
@@ -66,7 +67,7 @@ func (g guarded) commands(t *testing.T, names ...string) (calls int) {
 
 var cacheCommands = []string{"evalsha", "eval", "get", "multi", "exec", "pttl", "client|caching"}
 
-// denied attempts event e until the denial is cached and nothing more is sent for it.
+// denied attempts the event e until its denial is cached and nothing more is sent.
 func (g guarded) denied(t *testing.T) window.Decision {
 	t.Helper()
 	for range 1000 {
@@ -105,7 +106,7 @@ func TestDenialsCostNothingUnderLoad(t *testing.T) {
 	}
 }
 
-// TestFirstDenialsUnderLoad checks that many callers that arrive at once for a denied event make
+// TestFirstDenialsUnderLoad checks that many callers that arrive at once for a denied event cause
 // few calls, including right after the wait is over.
 func TestFirstDenialsUnderLoad(t *testing.T) {
 	g := newGuarded(t, parsed("1/200ms"), nil)
@@ -162,7 +163,7 @@ func TestRememberedDenial(t *testing.T) {
 	}
 }
 
-// TestOtherUnits checks that a cached denial of two units does not deny one.
+// TestOtherUnits checks that a cached denial of two units does not deny a request for one unit.
 func TestOtherUnits(t *testing.T) {
 	g := newGuarded(t, parsed("3/1h"), nil)
 	must(g.AllowN(t.Context(), "e", 2))
@@ -176,8 +177,8 @@ func TestOtherUnits(t *testing.T) {
 	}
 }
 
-// TestCallersWhoLeaveUnderLoad cancels callers while others wait for their attempt, and checks that
-// no other caller fails.
+// TestCallersWhoLeaveUnderLoad cancels callers while others wait for the reply to their attempt,
+// and checks that no other caller fails.
 func TestCallersWhoLeaveUnderLoad(t *testing.T) {
 	faults := &redistest.Faults{}
 	g := newGuarded(t, parsed("1/20ms"), faults.Break)
@@ -236,7 +237,7 @@ func TestConnectingUnderLoad(t *testing.T) {
 	faulttest.AwaitRecovery(t, l)
 }
 
-// TestObserverPanics checks that a panic of an observer does not block later calls.
+// TestObserverPanics checks that a panic in Observe does not block later calls.
 func TestObserverPanics(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -265,8 +266,8 @@ func TestObserverPanics(t *testing.T) {
 	}
 }
 
-// TestWhatEndsADenial checks that each of these changes is followed by an allowed attempt, or by an
-// answer from Redis.
+// TestWhatEndsADenial checks that each of several changes ends a cached denial: the next attempt is
+// allowed, or is answered by Redis.
 func TestWhatEndsADenial(t *testing.T) {
 	t.Parallel()
 	limits := parsed("2/1h")
@@ -305,8 +306,8 @@ func TestWhatEndsADenial(t *testing.T) {
 	}
 }
 
-// TestAllowingElsewhereEndsADenial lets a process with a higher Max allow an attempt. It checks
-// that Redis is then asked again, and denies.
+// TestAllowingElsewhereEndsADenial lets another process, whose Max is higher, allow an attempt. It
+// checks that Redis is then asked again, and denies.
 func TestAllowingElsewhereEndsADenial(t *testing.T) {
 	g := newGuarded(t, parsed("1/1h"), nil)
 	must(g.Allow(t.Context(), "e"))
@@ -336,7 +337,7 @@ func TestClosedConnectionEndsADenial(t *testing.T) {
 }
 
 // TestSilentConnectionEndsADenial checks that a silent connection ends a cached denial once the
-// client gives up on it and a call has waited for its Timeout.
+// client has given up on the connection and a call has waited for its Timeout.
 func TestSilentConnectionEndsADenial(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t, parsed("1/1h"), func(o *rueidis.ClientOption) {
@@ -360,7 +361,8 @@ func TestSilentConnectionEndsADenial(t *testing.T) {
 	g.server.Resume(t)
 }
 
-// TestAllowedCostsNoMore checks that an allowed event makes the same calls as without a cache.
+// TestAllowedCostsNoMore checks that attempts on an allowed event send the same commands as without
+// a cache.
 func TestAllowedCostsNoMore(t *testing.T) {
 	g := newGuarded(t, parsed("100/1h"), nil)
 	must(g.Allow(t.Context(), "another")) // loads the script
@@ -375,8 +377,8 @@ func TestAllowedCostsNoMore(t *testing.T) {
 	}
 }
 
-// TestCacheThatIsNone checks that, with a client that caches nothing, Redis decides every denial,
-// and KindCacheOff is reported once.
+// TestCacheThatIsNone checks that if the client caches nothing, Redis decides every denial, and
+// KindCacheOff is reported once.
 func TestCacheThatIsNone(t *testing.T) {
 	g := newGuarded(t, parsed("1/1h"), func(o *rueidis.ClientOption) { o.DisableCache = true })
 	for i := range 50 {
@@ -411,7 +413,7 @@ func TestDenialCacheRefuses(t *testing.T) {
 	}
 }
 
-// TestOutageUnderLoad checks that callers waiting for one another's attempt learn in time that
+// TestOutageUnderLoad checks that callers that wait for another caller's attempt fail in time if
 // Redis hangs.
 func TestOutageUnderLoad(t *testing.T) {
 	t.Parallel()
@@ -480,8 +482,9 @@ func TestCachedReadsUnderLoad(t *testing.T) {
 	}
 }
 
-// TestDenialsAreRightUnderLoad runs callers that leave at random moments, and another process that
-// resets and attempts. Once the client knows about all changes, it denies only if Redis denies.
+// TestDenialsAreRightUnderLoad runs callers that give up at random moments, and another process
+// that resets and attempts. Once the client has received all changes, it must deny only if Redis
+// denies.
 func TestDenialsAreRightUnderLoad(t *testing.T) {
 	client, admin := redistest.Client(t), redistest.NewClient(t, nil)
 	for range redistest.UnlessShort(200, 20) {
@@ -513,13 +516,13 @@ func TestDenialsAreRightUnderLoad(t *testing.T) {
 		callers.Wait()
 		awaitChange(t, admin, client, key(t, l, "e"))
 		if got, now := must(l.Allow(t.Context(), "e")), must(other.Peek(t.Context(), "e")); !got.Allowed && now.Allowed {
-			t.Fatalf("got %+v, while Redis says %+v", got, now) // attempts of callers that left may still be counted, but they free nothing
+			t.Fatalf("got %+v, while Redis says %+v", got, now) // attempts of callers that gave up may still be counted, but they free nothing
 		}
 	}
 }
 
-// awaitChange waits until a client has the value of a key that Redis has, and no earlier read of
-// the cache is in use.
+// awaitChange waits until the client has the same value of the key as Redis, and no earlier read of
+// the cache is still in use.
 func awaitChange(t *testing.T, admin, client rueidis.Client, key string) {
 	t.Helper()
 	for late := time.Now().Add(10 * time.Second); ; {
@@ -532,7 +535,7 @@ func awaitChange(t *testing.T, admin, client rueidis.Client, key string) {
 			t.Fatalf("the client does not learn of a change: %v, %v", err1, err2)
 		}
 	}
-	for lease := time.Now().Add(time.Millisecond); time.Now().Before(lease); { // a read of the cache is in use for a tenth of that
+	for lease := time.Now().Add(time.Millisecond); time.Now().Before(lease); { // a read of the cache stays in use for a tenth of this time
 	}
 }
 

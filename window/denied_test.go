@@ -19,7 +19,8 @@ func noted(to *[]window.Denial) func(context.Context, window.Denial) {
 	return func(_ context.Context, d window.Denial) { *to = append(*to, d) }
 }
 
-// TestOnDenied checks that OnDenied gets each denial of every method once, and nothing else.
+// TestOnDenied checks that OnDenied receives each denial of every method exactly once, and nothing
+// else.
 func TestOnDenied(t *testing.T) {
 	var seen []window.Denial
 	cfg := limits("2/1h", "3/1d")
@@ -55,8 +56,9 @@ func TestOnDenied(t *testing.T) {
 	})
 }
 
-// TestOnDeniedHides checks that a denial has the hash of the key if there is a Secret, or if the event is
-// long: in memory, on Redis, from the denial cache and from the Fallback.
+// TestOnDeniedHides checks that a denial carries the hash in the key instead of the event if there
+// is a Secret or the event is long, whether it comes from memory, Redis, the denial cache or the
+// Fallback.
 func TestOnDeniedHides(t *testing.T) {
 	long := strings.Repeat("long", 2500)
 	nobody := window.Dial("redis://127.0.0.1:1")
@@ -100,8 +102,8 @@ func TestOnDeniedHides(t *testing.T) {
 	}
 }
 
-// TestOnDeniedJointly checks that each check that denies in one script call is one denial, with the hash
-// of its own key.
+// TestOnDeniedJointly checks that OnDenied receives one denial for each check that is denied in one
+// script call, with the hash in that check's own key.
 func TestOnDeniedJointly(t *testing.T) {
 	var seen []window.Denial
 	calls, secret := &redistest.Calls{}, []byte("0123456789abcdef")
@@ -124,7 +126,8 @@ func TestOnDeniedJointly(t *testing.T) {
 	}
 }
 
-// TestOnDeniedFull checks that a denial has no limit if memory had no room for the event.
+// TestOnDeniedFull checks that a denial has no Limit if a limiter in memory had no room for the
+// event.
 func TestOnDeniedFull(t *testing.T) {
 	var seen []window.Denial
 	l := must(window.NewLocal(window.Config{Name: "full", Limits: parsed("1/1h"), MaxEvents: 1, OnDenied: noted(&seen)}))

@@ -17,8 +17,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestEachIsAsOneByOne checks that batches are decided like successive calls of Allow, and peeked
-// at like successive calls of Peek. Many of their events occur more than once.
+// TestEachIsAsOneByOne checks that AllowEach answers like successive calls of Allow, and PeekEach
+// like successive calls of Peek. Many of the events occur more than once.
 func TestEachIsAsOneByOne(t *testing.T) {
 	t.Parallel()
 	for _, countDenied := range []bool{false, true} {
@@ -78,7 +78,7 @@ func TestEachHasItsOwnError(t *testing.T) {
 	cancel()
 	for name, of := range map[string]struct {
 		each  func(context.Context, []string) []window.Result
-		twice bool // whether an event that occurs again is allowed, too
+		twice bool // whether an event that occurs again is allowed again
 	}{"AllowEach": {l.AllowEach, false}, "PeekEach": {l.PeekEach, true}} {
 		results := of.each(t.Context(), []string{name, "", "foreign", "b " + name, name})
 		for i, want := range []string{"", window.ErrEmptyEvent.Error(), "WRONGTYPE key " + foreign, "", ""} {

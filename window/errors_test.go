@@ -91,8 +91,8 @@ func TestClockOutOfRange(t *testing.T) {
 	})
 }
 
-// TestForeignValues stores other values where a record should be. Each verb must name the key in
-// its error, and leave the value alone.
+// TestForeignValues stores other values where a record should be. The error of each verb must name
+// the key, and the value must stay unchanged.
 func TestForeignValues(t *testing.T) {
 	client := redistest.Client(t)
 	l := must(window.New(window.On(client), window.Config{Name: redistest.Key(t), Limits: parsed("5/1m", "9/1h"), Timeout: time.Minute}))
@@ -114,8 +114,8 @@ func TestForeignValues(t *testing.T) {
 	b.refuses("list", key, true)
 }
 
-// refuses checks that the error of each verb names the key, and that nothing changes. Reset may
-// remove a damaged record of ours.
+// refuses checks that the error of each verb names the key, and that nothing changes, except that
+// Reset may remove a record that is only damaged, not foreign.
 func (b bench) refuses(event, key string, foreign bool) {
 	b.Helper()
 	before := redistest.Stored(b.T, b.redis, key)
@@ -137,8 +137,9 @@ func (b bench) refuses(event, key string, foreign bool) {
 	}
 }
 
-// FuzzForeignValueAllowsNothing stores arbitrary bytes and then attempts. An error must name the
-// key and change nothing. An allowed attempt must respect the limits.
+// FuzzForeignValueAllowsNothing stores arbitrary bytes, and then makes an attempt. If the attempt
+// fails, its error must name the key, and nothing may change. If it is allowed, it must respect the
+// limits.
 func FuzzForeignValueAllowsNothing(f *testing.F) {
 	client, name := redistest.Client(f), redistest.Key(f)
 	l := must(window.New(window.On(client), window.Config{Name: name, Limits: parsed("5/5s", "9/1h", "200/1d"), Timeout: time.Minute}))
@@ -203,8 +204,8 @@ func FuzzEventsNeverShareAKey(f *testing.F) {
 	})
 }
 
-// TestOtherRefusals checks that nothing is counted after any error reply, since the script writes
-// last.
+// TestOtherRefusals checks that nothing is counted if the reply is an error of any kind, because
+// the script writes last.
 func TestOtherRefusals(t *testing.T) {
 	server := redistest.Start(t, "--maxmemory", "1", "--maxmemory-policy", "noeviction")
 	client := server.Client(t)
@@ -240,7 +241,7 @@ func TestEviction(t *testing.T) {
 }
 
 // fill writes keys without an expiry until the server rejects them and evicts nothing more. Redis
-// 8.6 rejects some writes while keys with an expiry are still there, because it finds these by
+// 8.6 rejects some writes even while there are keys with an expiry, because it finds such keys by
 // sampling.
 func fill(t *testing.T, client rueidis.Client, policy string) {
 	t.Helper()
@@ -253,7 +254,7 @@ func fill(t *testing.T, client rueidis.Client, policy string) {
 	}
 }
 
-// countAllowed returns how many of some events are allowed.
+// countAllowed attempts the given number of events, and returns how many are allowed.
 func countAllowed(t *testing.T, l *window.Limiter, events int) (n int) {
 	t.Helper()
 	for i := range events {
@@ -264,7 +265,7 @@ func countAllowed(t *testing.T, l *window.Limiter, events int) (n int) {
 	return n
 }
 
-// TestFIPS runs this binary again where SHA-1 is forbidden.
+// TestFIPS runs this binary again in a mode in which SHA-1 is forbidden.
 func TestFIPS(t *testing.T) {
 	if os.Getenv("GODEBUG") == "fips140=only" {
 		cfg := window.Config{Name: redistest.Key(t), Limits: parsed("1/1h"), Secret: []byte("sixteen bytes...")}
@@ -303,8 +304,8 @@ func TestTooManyDenials(t *testing.T) {
 	})
 }
 
-// TestEdgeOfIntegers decides at a Max of 2^53, where a sum of doubles can be one off, and refunds
-// more than can be counted.
+// TestEdgeOfIntegers decides under a Max of 2^53, where a sum of doubles can be off by one, and
+// refunds more units than can be counted.
 func TestEdgeOfIntegers(t *testing.T) {
 	most := int64(1 << 53)
 	both(t, window.Config{Limits: []window.Limit{window.PerHour(most)}}, func(b bench) {

@@ -9,12 +9,12 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// exactLog is the model that limiters are compared with. It keeps every counted attempt of one
-// event under its own date, computes every answer from the whole log, and finds a wait by trying.
-// It shares no code with window.
+// exactLog is the model that limiters are compared with. It keeps every counted attempt on one
+// event with its own time, computes every answer from the whole log, and finds waits by trial. It
+// shares no code with package window.
 type exactLog struct {
-	windows map[int64][]*entry // by Per in ms, in the order they were counted
-	buckets int                // how many were ever opened
+	windows map[int64][]*entry // by Per in ms, in the order in which they were counted
+	buckets int                // number of buckets ever opened
 }
 
 // entry is one attempt in one window.
@@ -22,7 +22,7 @@ type entry struct {
 	at, units int64
 	bucket    int   // attempts in one bucket are forgotten together
 	width     int64 // the Resolution under which the bucket was opened
-	shut      bool  // a later bucket was opened, even if it is gone: only an attempt at the same instant joins
+	shut      bool  // a later bucket was opened, even if it is gone by now: only an attempt at the same time joins this one
 }
 
 // rule is a limit in ms.
@@ -72,7 +72,7 @@ func (x *exactLog) String() string {
 	return text.String()
 }
 
-// newest returns the date of the newest entry, or 0.
+// newest returns the time of the newest entry, or 0 if there is none.
 func newest(log []*entry) (at int64) {
 	for _, e := range log {
 		at = max(at, e.at)
@@ -90,7 +90,7 @@ func lastOf(log []*entry, e *entry) (last int64) {
 	return last
 }
 
-// repair moves entries dated more than Per ahead to now + Per, as one bucket.
+// repair moves entries dated after now + Per back to now + Per, as one bucket.
 func (x *exactLog) repair(now int64) (repaired bool) {
 	for per, log := range x.windows {
 		if newest(log) <= now+per {
@@ -129,8 +129,8 @@ func sum(log []*entry) (units int64) {
 	return units
 }
 
-// forget drops the entries that are forgotten under these rules, and drops other windows once they
-// are empty.
+// forget drops the entries that are forgotten under the given rules, and drops other windows once
+// no entry in them counts.
 func (x *exactLog) forget(rules []rule, now int64) {
 	for per, log := range x.windows {
 		ours := slices.ContainsFunc(rules, func(r rule) bool { return r.per == per })
@@ -159,8 +159,8 @@ func (x *exactLog) fits(r rule, n, now int64) bool {
 	return sum(alive(x.windows[r.per], r.per, now))+n <= r.max
 }
 
-// wait returns how soon the rule allows n units. It tries every moment at which something is
-// forgotten.
+// wait returns how long it takes until the rule allows n units. It tries every time at which
+// something is forgotten.
 func (x *exactLog) wait(r rule, n, now int64) int64 {
 	if x.fits(r, n, now) {
 		return 0
@@ -197,7 +197,7 @@ func (x *exactLog) decide(limits []window.Limit, verb string, n, now int64, coun
 	d := window.Decision{Granted: x.granted(rules, verb, n, now), Remaining: 1 << 62}
 	d.Allowed = d.Granted == n || verb == "upTo" && d.Granted > 0
 	d.At = x.date(rules, now)
-	seen := d.Granted // units that the usage includes
+	seen := d.Granted // units that Usage includes
 	if verb == "charge" || countDenied && verb != "peek" {
 		seen = n
 	}
@@ -225,7 +225,8 @@ func (x *exactLog) decide(limits []window.Limit, verb string, n, now int64, coun
 	return d
 }
 
-// date returns when the attempt takes place, under the rule whose clock is the earliest.
+// date returns the time of the attempt: the earliest of the times at which it is counted under the
+// rules.
 func (x *exactLog) date(rules []rule, now int64) time.Time {
 	at := int64(1 << 62)
 	for _, r := range rules {
@@ -244,7 +245,7 @@ func (x *exactLog) usage(l window.Limit, r rule, n, now int64) window.Usage {
 	return u
 }
 
-// refund takes back the units that d counted, from every limit that counted them and still has
+// refund gives back the units that d counted, in every limit that counted them and still counts
 // them.
 func (x *exactLog) refund(limits []window.Limit, d window.Decision, now int64) {
 	changed, since := false, d.At.UnixMilli()
@@ -268,8 +269,8 @@ func (x *exactLog) refund(limits []window.Limit, d window.Decision, now int64) {
 	}
 }
 
-// take removes units from a bucket. The time of its last event stays as long as any of its units
-// do.
+// take removes units from a bucket. The time of the bucket's last event stays as long as any unit
+// is left in it.
 func (x *exactLog) take(per int64, bucket int, units int64) {
 	log := x.windows[per]
 	last := lastOf(log, log[slices.IndexFunc(log, func(e *entry) bool { return e.bucket == bucket })])
@@ -285,7 +286,7 @@ func (x *exactLog) take(per int64, bucket int, units int64) {
 		}
 	}
 	if len(kept) > 0 && wasOpen && kept[len(kept)-1].bucket != bucket {
-		kept[len(kept)-1].shut = true // a later bucket may be gone, yet nothing joins this one
+		kept[len(kept)-1].shut = true // a later bucket may be gone, but nothing joins this one
 	}
 	x.windows[per] = kept
 }

@@ -39,7 +39,7 @@ func ExampleLimiter_Allow() {
 		switch {
 		case errors.Is(err, window.ErrUncertain): // no reply: Redis may have counted the attempt
 			fmt.Println("Redis is in trouble:", err)
-		case err != nil: // nothing was counted: allow or deny, as you choose
+		case err != nil: // nothing was counted: allow or deny, your choice
 			fmt.Println("not decided:", err)
 		case d.Allowed:
 			fmt.Println("go ahead")

@@ -97,8 +97,8 @@ func ExampleLimiter_AllowUpTo() {
 	// Output: send 100 now, and more after 1m0s
 }
 
-// How do I limit the tokens of a language model, if their number is only known afterwards? Charge
-// an estimate, then settle it.
+// How do I limit language model tokens if their number is known only after the call? Charge an
+// estimate, then settle it.
 func ExampleLimiter_Settle() {
 	ctx := context.Background()
 	limiter, err := window.NewLocal(window.Config{Name: "tokens", Limits: []window.Limit{window.PerMinute(10_000)}}) // or window.New
@@ -145,8 +145,7 @@ func ExampleLimiter_Refund() {
 	// true 20000
 }
 
-// How do I send at most 10 push notifications a minute, with 30 ms between two, without dropping
-// any?
+// How do I send at most 10 push notifications a minute, at least 30 ms apart, without dropping any?
 func ExampleLimiter_Wait() {
 	l, _ := window.NewLocal(window.Config{Name: "push", Limits: []window.Limit{window.PerMinute(10), window.Every(30 * time.Millisecond)}})
 	begin := time.Now()

@@ -15,8 +15,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestFull checks that a new event without room is denied or allowed, as configured, and counted
-// nowhere. Known events are not affected.
+// TestFull checks that a new event for which there is no room is denied or allowed, as configured,
+// and not counted. Known events must not be affected.
 func TestFull(t *testing.T) {
 	for _, allow := range []bool{false, true} {
 		full := 0
@@ -49,8 +49,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestFullVerbs checks the answers to all verbs when there is no room. Units that were used are
-// never lost without an error.
+// TestFullVerbs checks the answers to all verbs when there is no room. Units that were already used
+// must never be lost without an error.
 func TestFullVerbs(t *testing.T) {
 	for _, allow := range []bool{false, true} {
 		l := must(window.NewLocal(window.Config{Name: "full", Limits: parsed("5/1h"), MaxEvents: 1, AllowWhenFull: allow}))
@@ -104,7 +104,7 @@ func TestFullUnderLoad(t *testing.T) {
 	group.Wait()
 }
 
-// TestForgottenMakeRoom checks that forgotten events make room, also under Config.Now.
+// TestForgottenMakeRoom checks that expired events make room, even if Config.Now is set.
 func TestForgottenMakeRoom(t *testing.T) {
 	c := &clock{}
 	c.set(noon)
@@ -139,9 +139,9 @@ func TestFallbackIsBounded(t *testing.T) {
 	}
 }
 
-// TestFlood sends 33,000 new addresses a second, from four senders for eight seconds of fake time,
-// to a limiter for 100,000 events. Memory must not grow once the limiter is full, and known events
-// must keep their counts.
+// TestFlood lets four senders send 33,000 new addresses per second, for eight seconds of fake time,
+// to a limiter with room for 100,000 events. Memory must not grow once the limiter is full, and
+// known events must keep their counts.
 func TestFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most, known = 100_000, 1000
@@ -171,7 +171,7 @@ func TestFlood(t *testing.T) {
 	})
 }
 
-// flood sends new addresses for a second.
+// flood sends the new addresses of the given second.
 func flood(t *testing.T, l *window.Limiter, second int, denied *atomic.Int64) {
 	var group sync.WaitGroup
 	for sender := range 4 {
@@ -186,7 +186,7 @@ func flood(t *testing.T, l *window.Limiter, second int, denied *atomic.Int64) {
 	group.Wait()
 }
 
-// TestMaxEventsRefused checks the errors for MaxEvents where it makes no sense.
+// TestMaxEventsRefused checks the errors for settings in which MaxEvents is invalid.
 func TestMaxEventsRefused(t *testing.T) {
 	client := redistest.Client(t)
 	_, below := window.NewLocal(window.Config{Name: "x", Limits: parsed("1/1h"), MaxEvents: -1})

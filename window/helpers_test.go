@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.MainParallel(m) }
 
-// must returns a value, and panics on an error.
+// must returns v, and panics if err is not nil.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -27,7 +27,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// check fails the test on an error.
+// check fails the test if err is not nil.
 func check(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -60,10 +60,10 @@ func parsed(s ...string) (all []window.Limit) {
 	return all
 }
 
-// limits returns a Config with these limits.
+// limits returns a Config with the given limits.
 func limits(s ...string) window.Config { return window.Config{Limits: parsed(s...)} }
 
-// with returns the limiter under other limits, which must be valid.
+// with returns the limiter with other limits, which must be valid.
 func with(l *window.Limiter, texts ...string) *window.Limiter {
 	return must(l.With(parsed(texts...)...))
 }
@@ -82,7 +82,7 @@ func (c *clock) set(at time.Time) { c.ms.Store(at.UnixMilli()) }
 
 func (c *clock) pass(d time.Duration) { c.ms.Add(d.Milliseconds()) }
 
-// bench is one limiter under test, on Redis or in memory, on a clock that the test sets.
+// bench is a limiter under test, on Redis or in memory, whose clock the test sets.
 type bench struct {
 	*testing.T
 	*window.Limiter
@@ -151,7 +151,7 @@ func (b bench) stored(event string) string {
 	return redistest.Stored(b.T, b.redis, s.Key)
 }
 
-// decide calls the method that a verb names.
+// decide calls the method that the verb names.
 func decide(ctx context.Context, l *window.Limiter, verb, event string, n int64) (window.Decision, error) {
 	switch verb {
 	case "peek":
@@ -164,7 +164,7 @@ func decide(ctx context.Context, l *window.Limiter, verb, event string, n int64)
 	return l.AllowN(ctx, event, n)
 }
 
-// everyVerb uses every verb, leaves one unit counted, and returns the key.
+// everyVerb calls every verb so that one unit stays counted, and returns the key.
 func everyVerb(t *testing.T, l *window.Limiter, event string) string {
 	t.Helper()
 	_, err1 := l.Peek(t.Context(), event)
@@ -198,7 +198,7 @@ func wellFormed(t *testing.T, name, key string) {
 	}
 }
 
-// hostile holds events that broke other limiters, or could have.
+// hostile holds events that have broken other limiters, or could break one.
 var hostile = []string{
 	"}", "{", "}x", "{}", "{a}b", "a}b{c}", "a}:w", "%7D", "%", "~", "~a", " ", "\x00", "\xff\xfe", "ü", "\r\n*1\r\n$4\r\nQUIT\r\n",
 	strings.Repeat("x", 128), strings.Repeat("x", 129), strings.Repeat("x", 10<<20), strings.Repeat("\xff", 128), "KEYS[1]", "'..'", "a:w", "*", "a b",
@@ -213,7 +213,7 @@ func many(n int) []string {
 	return events
 }
 
-// usedOf returns the units that the first limit of an event counts.
+// usedOf returns how many units of the event the first limit counts.
 func usedOf(t *testing.T, l *window.Limiter, event string) int64 {
 	t.Helper()
 	return must(l.Inspect(t.Context(), event)).Limits[0].Used

@@ -15,8 +15,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// decisionsPerPlan is how many decisions the histories of one plan make in memory. The first
-// decisionsOnRedis of them are also made on Redis.
+// decisionsPerPlan is how many decisions the histories of each plan make in memory. The first
+// decisionsOnRedis decisions are also made on Redis.
 const (
 	decisionsPerPlan = 10_000
 	decisionsOnRedis = 3_000
@@ -47,8 +47,8 @@ var plans = []plan{
 	{name: "large", callers: [][]window.Limit{{{Max: 1 << 53, Per: time.Hour}, {Max: 70_000, Per: 100 * time.Second, Resolution: 400 * time.Millisecond}}}},
 }
 
-// TestHistories runs random histories in memory, and the first of each plan also on Redis. It
-// compares every answer with the exact log.
+// TestHistories runs random histories in memory, and the first histories of each plan also on
+// Redis. It compares every answer with the exact log.
 func TestHistories(t *testing.T) {
 	for _, p := range plans {
 		t.Run(p.name, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// contender is a limiter under test, for each caller of the plan, on a clock that they share.
+// contender holds a limiter under test for each caller of the plan. The limiters share a clock.
 type contender struct {
 	name     string
 	clock    *clock
@@ -82,7 +82,7 @@ func (p plan) contenders(t *testing.T, c *clock, onRedis bool) []contender {
 	return []contender{remote, local}
 }
 
-// callersOf returns the limiters of all callers, given the first caller's limiter.
+// callersOf returns the limiters of all callers, derived from the first caller's limiter.
 func (p plan) callersOf(first *window.Limiter) (limiters []*window.Limiter) {
 	for _, limits := range p.callers {
 		limiters = append(limiters, must(first.With(limits...)))
@@ -90,7 +90,7 @@ func (p plan) callersOf(first *window.Limiter) (limiters []*window.Limiter) {
 	return limiters
 }
 
-// run plays one history of one event and returns how many decisions it took.
+// run plays one history of one event, and returns how many decisions it made.
 func (p plan) run(t *testing.T, seed uint64, onRedis bool) (decisions int) {
 	rng := rand.New(rand.NewPCG(seed, uint64(len(p.name))))
 	h := &history{plan: p, rng: rng, log: newExactLog(), event: fmt.Sprint("event ", seed)}
@@ -114,7 +114,7 @@ type history struct {
 	event      string
 	contenders []contender
 	decided    []window.Decision // decisions that counted something
-	jumped     int64             // how far the clock is ahead
+	jumped     int64             // how far the clock has jumped ahead
 	steps      []string
 }
 
@@ -147,7 +147,8 @@ func (h *history) step(t *testing.T) (decisions int) {
 	return 0
 }
 
-// pass moves the clock, usually a little. If the plan has jumps, it also jumps ahead and back.
+// pass moves the clock, usually by a little. If the plan has jumps, the clock also jumps ahead and
+// back.
 func (h *history) pass() {
 	limits := h.plan.callers[h.rng.IntN(len(h.plan.callers))]
 	per := limits[h.rng.IntN(len(limits))].Per.Milliseconds()
@@ -192,7 +193,7 @@ func (h *history) decide(t *testing.T, caller int, verb string) {
 	}
 }
 
-// settle corrects a decision to another cost.
+// settle settles a decision at another cost.
 func (h *history) settle(t *testing.T, caller int) {
 	d, ok := h.draw()
 	if !ok {
@@ -231,8 +232,8 @@ func (h *history) draw() (d window.Decision, ok bool) {
 	return d, true
 }
 
-// same fails the test unless the contender answered as it should. It calls cmp.Diff only for
-// different answers, since that takes longer than Redis.
+// same fails the test unless err is nil and got equals want. It calls cmp.Diff only if they differ,
+// because cmp.Diff takes longer than Redis.
 func (c contender) same(t *testing.T, want, got any, err error) {
 	t.Helper()
 	if err == nil && reflect.DeepEqual(want, got) {

@@ -88,8 +88,8 @@ func TestHotEventInTenProcesses(t *testing.T) {
 	}
 }
 
-// useUp prints that it is ready, and waits for the end of its input. Then 26 callers ask until the
-// second limit is used up. Finally it prints when each unit was allowed.
+// useUp prints that it is ready, and waits for the end of its input. It then lets 26 callers ask
+// until the second limit is used up, and prints when each unit was allowed.
 func useUp(t *testing.T, l *window.Limiter) {
 	must(l.Peek(t.Context(), "e"))
 	fmt.Println("ready")
@@ -114,7 +114,7 @@ func useUp(t *testing.T, l *window.Limiter) {
 	}
 }
 
-// A process runs this binary again, in the test that starts it.
+// A process is a run of this binary that executes the test that started it.
 type process struct {
 	*exec.Cmd
 	start  io.Closer // the process waits until this is closed
@@ -139,7 +139,7 @@ func (p *process) awaitReady(t *testing.T) {
 	}
 }
 
-// log returns the units that were allowed in the process, once it has ended.
+// log waits for the end of the process, and returns the units that were allowed in it.
 func (p *process) log(t *testing.T) (log []allowedAttempt) {
 	t.Helper()
 	for p.output.Scan() {

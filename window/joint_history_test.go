@@ -20,8 +20,9 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// jointLimits holds the limits of the keys that callers share. Each has one more limit that never
-// denies. Its counts show in which order concurrent callers were decided, and what they all left.
+// jointLimits holds the limits of the keys that callers share. Each key has one more limit that
+// never denies. Its counts show in which order concurrent callers were decided, and what is left in
+// the end.
 var (
 	jointLimits = [][]window.Limit{withAll("3/40ms"), withAll("2/15ms", "9/200ms"), withAll("30/1s@100ms"), withAll("4/60ms", "200/2s"), withAll("1/5ms")}
 	onlyAll     = withAll()
@@ -31,14 +32,14 @@ func withAll(texts ...string) []window.Limit {
 	return append(parsed(texts...), window.Limit{Max: 1 << 53, Per: time.Hour})
 }
 
-// jointSetting says who plays a joint history. Callers are spread over processes, each with its own
-// Connection, and over subjects of five keys with ten callers each. With ten processes, no two
-// callers of one process use the same keys, so all decisions are joint.
+// jointSetting says who plays a joint history. Callers are spread over processes, each of which has
+// its own Connection, and over subjects, each of which has five keys and ten callers. If there are
+// ten processes, no two callers of one process use the same keys, so all decisions are joint.
 type jointSetting struct {
 	name               string
 	callers, processes int
-	calls              int  // in total; a short run makes a tenth of them
-	exact              bool // exact logs replay all answers, since their order is known
+	calls              int  // number of calls in total; a short run makes a tenth of them
+	exact              bool // exact logs replay all answers, because their order is known
 	ahead              bool // single attempts use a clock that is ahead, as if the server's clock had stepped back
 }
 
@@ -64,10 +65,11 @@ var (
 	}
 )
 
-// TestJointAgainstLogs mixes random joint decisions with single ones, Refund and Settle, on the
-// server's clock. If the setting is exact, an exact log of each key replays the decisions in their
-// order, and must agree with all answers. Otherwise calls refund units while others ask. In the
-// end, the keys must count exactly what was allowed, and no interval may hold more than Max.
+// TestJointAgainstLogs mixes random joint decisions with single decisions, Refund and Settle, on
+// the server's clock. If the setting is exact, an exact log of each key replays the decisions in
+// their order, and must agree with all answers. Otherwise calls refund units while others ask. In
+// the end, the keys must count exactly what was allowed, and no interval of length Per may hold
+// more than Max units.
 func TestJointAgainstLogs(t *testing.T) {
 	t.Parallel()
 	for _, s := range jointSettings {
@@ -98,9 +100,9 @@ func TestJointAgainstLogsInMemory(t *testing.T) {
 	}
 }
 
-// TestJointAgainstLogsWhileSlotsMove plays the same on a cluster, where the slot of all keys moves
-// from one master to another and back. Calls are refused for a moment, while their keys are on two
-// masters.
+// TestJointAgainstLogsWhileSlotsMove plays the same histories on a cluster in which the slot of all
+// keys moves from one master to another and back. While the keys of a call are on two masters, the
+// call is refused.
 func TestJointAgainstLogsWhileSlotsMove(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.Replicated(t)
@@ -123,8 +125,8 @@ func TestJointAgainstLogsWhileSlotsMove(t *testing.T) {
 	}
 }
 
-// moveSlot moves the slot of all keys to another master and back, until the returned stop is
-// called. It waits in between, since a slot that moves twice within milliseconds can be lost.
+// moveSlot keeps moving the slot of all keys to another master and back, until the returned stop is
+// called. It waits between moves, because a slot that moves twice within milliseconds can be lost.
 func moveSlot(t *testing.T, nodes *redistest.Nodes) (stop func()) {
 	home, other := nodes.MasterOf(t, jointSlot), nodes.MasterOf(t, 0)
 	over := make(chan struct{})
@@ -162,7 +164,7 @@ func tryAgains(t *testing.T, nodes *redistest.Nodes) (sum int) {
 	return sum
 }
 
-// A jointFault breaks something while callers ask, and repairs it when they are done.
+// A jointFault breaks something while callers ask, and repairs it once they are done.
 type jointFault struct {
 	name   string
 	strike func(t *testing.T, h *jointHistory)
@@ -181,7 +183,7 @@ var jointFaults = []jointFault{
 	{
 		name:   "server killed",
 		strike: func(t *testing.T, h *jointHistory) { h.server.Kill(t) },
-		mend: func(t *testing.T, h *jointHistory) { // everything counted is lost
+		mend: func(t *testing.T, h *jointHistory) { // all counts are lost
 			h.server.Restart(t)
 			for _, c := range h.callers {
 				h.failed.Add(int64(len(slices.DeleteFunc(c.calls, func(call jointCall) bool { return call.err == nil }))))
@@ -220,9 +222,9 @@ var jointFaults = []jointFault{
 }
 
 // TestJointAmidFaults plays histories in which something breaks while callers ask jointly. Each
-// call also counts units of a key that only its caller uses. They are one bit of that key's total,
-// which shows afterwards whether the call was counted there. If so, all its keys must count it, and
-// otherwise none.
+// call also counts units of a key that only its caller uses. These units are one bit of that key's
+// total, so the total shows afterwards whether the call was counted. If it was, all keys of the
+// call must count it, and otherwise none may.
 func TestJointAmidFaults(t *testing.T) {
 	t.Parallel()
 	for _, f := range jointFaults {
@@ -242,15 +244,15 @@ func TestJointAmidFaults(t *testing.T) {
 	}
 }
 
-// jointHistory holds what callers do, and what their keys must count.
+// jointHistory holds what the callers have done, and what their keys must therefore count.
 type jointHistory struct {
 	jointSetting
 	names    []string
-	limiters [][]*window.Limiter // two for each process, with different names; on a server, the same two also by the test's clock
+	limiters [][]*window.Limiter // two for each process, with different names; on a server, the same two again on the test's clock
 	clock    clock
 	subjects [][]*jointKey // keys that callers share
 	callers  []*jointCaller
-	memory   bool // on no server
+	memory   bool // in memory instead of on a server
 	ready    []func(*testing.T)
 
 	server    *redistest.Server
@@ -265,7 +267,7 @@ type jointHistory struct {
 
 // jointKey is a key, and what it must hold.
 type jointKey struct {
-	of     int // index of its limiter in a process
+	of     int // index of its limiter in each process
 	event  string
 	name   string // in Redis
 	limits []window.Limit
@@ -274,12 +276,12 @@ type jointKey struct {
 	log     *exactLog
 	ops     []jointOp
 	refunds []jointRefund
-	units   int64            // counted by single attempts, minus what was refunded
-	slack   int64            // that may be counted in addition
-	allowed []allowedAttempt // with negative units for those refunded
+	units   int64            // units counted by single attempts, minus units refunded
+	slack   int64            // units that may be counted in addition
+	allowed []allowedAttempt // refunded units are negative
 }
 
-// jointOp is a decision about a key.
+// jointOp is a decision on a key.
 type jointOp struct {
 	verb   string
 	n, now int64
@@ -296,20 +298,20 @@ type jointRefund struct {
 type jointCall struct {
 	keys   []int // indices of the caller's keys
 	checks []window.Check
-	bit    int // which bit of the total of the caller's own key
+	bit    int // the bit that the call counts in the total of the caller's own key
 	got    window.JointDecision
 	err    error
 }
 
-// jointCaller asks about the keys of its subject and one of its own.
+// jointCaller asks about the keys of its subject and about a key of its own.
 type jointCaller struct {
 	*jointHistory
 	rng      *rand.Rand
-	keys     []*jointKey // its own last
+	keys     []*jointKey // its own key comes last
 	limiters []*window.Limiter
 	calls    []jointCall  // in this round
 	given    []jointGiven // in this phase
-	bits     int          // bits of the total of its own key that calls of this round used
+	bits     int          // bits that calls of this round used in the total of its own key
 }
 
 // jointGiven is a decision that the caller can refund.
@@ -321,7 +323,7 @@ type jointGiven struct {
 // jointSlot is the hash slot of all keys of a history.
 const jointSlot = 6000
 
-// jointEvents holds events of that slot.
+// jointEvents holds events whose keys are in jointSlot.
 var jointEvents = sync.OnceValue(func() (events []string) {
 	for i := 0; len(events) < 150; i++ {
 		if event := fmt.Sprint("e", i); keys.Slot("{"+event+"}") == jointSlot {
@@ -355,7 +357,7 @@ func (s jointSetting) history(t *testing.T) *jointHistory {
 }
 
 // chargedAt is the context key of a *time.Time that receives the time at which Settle charged,
-// because the decision that Settle returns keeps the time of the one that it settles.
+// because the decision that Settle returns keeps the time of the settled decision.
 type chargedAt struct{}
 
 func noteCharge(ctx context.Context, o window.Observation) {
@@ -423,7 +425,7 @@ func (h *jointHistory) together(do func(*jointCaller)) {
 	group.Wait()
 }
 
-// play plays rounds until there were enough calls. In each, all keys are new.
+// play plays rounds until there have been enough calls. In each round, all keys are new.
 func (h *jointHistory) play(t *testing.T) {
 	for i, c := range h.callers {
 		for _, k := range c.keys {
@@ -456,7 +458,7 @@ func (h *jointHistory) round(t *testing.T) {
 			h.breakSomething(t, max(steps, 15/len(h.callers)))
 		} else {
 			if len(h.callers) > 1 || h.callers[0].rng.IntN(8) == 0 {
-				<-time.After(time.Duration(h.callers[0].rng.IntN(20)) * time.Millisecond) // units are forgotten meanwhile
+				<-time.After(time.Duration(h.callers[0].rng.IntN(20)) * time.Millisecond) // lets units expire
 			}
 			h.together(func(c *jointCaller) {
 				for range steps {
@@ -472,7 +474,7 @@ func (h *jointHistory) round(t *testing.T) {
 	h.reset(t)
 }
 
-// breakSomething lets callers ask jointly, and strikes meanwhile.
+// breakSomething lets callers ask jointly, and lets the fault strike while they ask.
 func (h *jointHistory) breakSomething(t *testing.T, steps int) {
 	h.awaitReady(t)
 	h.countdown.Store(1 + h.callers[0].rng.Int64N(int64(len(h.callers)*steps/2)))
@@ -513,7 +515,7 @@ func (c *jointCaller) step(t *testing.T) {
 	}
 }
 
-// askJointly asks about one to five shared keys, and the caller's own one.
+// askJointly asks about one to five shared keys and the caller's own key.
 func (c *jointCaller) askJointly(t *testing.T) {
 	own := len(c.keys) - 1
 	call := jointCall{keys: c.rng.Perm(own)[:1+c.rng.IntN(own)], bit: c.bits}
@@ -552,7 +554,7 @@ func (c *jointCaller) take(t *testing.T, call jointCall) {
 	}
 }
 
-// give records that a decision counted units of a key, which can be refunded.
+// give records that a decision counted units of a key, so that it can be refunded.
 func (c *jointCaller) give(key int, d window.Decision) {
 	k := c.keys[key]
 	k.mu.Lock()
@@ -575,7 +577,7 @@ func (c *jointCaller) order(t *testing.T, call jointCall) {
 	if call.got.Allowed {
 		verb = "allow"
 	}
-	now := slices.MinFunc(call.got.Decisions, func(a, b window.Decision) int { return a.At.Compare(b.At) }).At // in the other keys, dates can be ahead
+	now := slices.MinFunc(call.got.Decisions, func(a, b window.Decision) int { return a.At.Compare(b.At) }).At // the times of the other keys can be later
 	for i, d := range call.got.Decisions {
 		k, n := c.keys[call.keys[i]], call.checks[i].N
 		if c.memory {
@@ -594,8 +596,8 @@ func (c *jointCaller) order(t *testing.T, call jointCall) {
 	}
 }
 
-// fails reports whether a call for n units of a key failed. It may fail only amid faults: a
-// machine can be busy for longer than the Timeout.
+// fails reports whether a call for n units of a key failed. Without faults, it fails the test if
+// the call failed. If the units may have been counted, it adds them to the key's slack.
 func (c *jointCaller) fails(t *testing.T, k *jointKey, n int64, err error) bool {
 	if err != nil && c.fault == nil {
 		t.Error(err)
@@ -621,7 +623,7 @@ func (c *jointCaller) askOne(t *testing.T) {
 	c.takeOne(t, key, n, d.At, d, err)
 }
 
-// askAhead asks by a clock that is up to two windows ahead.
+// askAhead asks with a clock that is up to two windows ahead.
 func (c *jointCaller) askAhead(t *testing.T) {
 	key := c.rng.IntN(len(c.keys) - 1)
 	k, n := c.keys[key], c.units(key)
@@ -644,7 +646,7 @@ func (c *jointCaller) takeOne(t *testing.T, key int, n int64, now time.Time, d w
 	}
 }
 
-// charge settles a decision to more units, or charges units without a decision.
+// charge settles an earlier decision at a higher cost or, if there is none, charges units.
 func (c *jointCaller) charge(t *testing.T) {
 	g, n := jointGiven{key: c.rng.IntN(len(c.keys) - 1)}, 1+c.rng.Int64N(2)
 	if last := len(c.given) - 1; last >= 0 {
@@ -670,8 +672,8 @@ func (k *jointKey) add(units int64) {
 	k.units += units
 }
 
-// giveBack refunds some of what was counted in this phase: some of it at once by UndoAll, the
-// rest by Refund or Settle.
+// giveBack refunds part of what was counted in this phase: some decisions together with UndoAll,
+// the rest one by one with Refund or Settle.
 func (c *jointCaller) giveBack(t *testing.T) {
 	several := c.rng.IntN(len(c.given) + 1)
 	c.giveBackTogether(t, c.given[:several])
@@ -693,8 +695,8 @@ func (c *jointCaller) giveBack(t *testing.T) {
 	c.given = nil
 }
 
-// canGiveBack picks half of what was given. In an exact history, it also excludes units that a
-// limit may forget at that moment, because the result could not be predicted.
+// canGiveBack picks half of what was counted, at random. In an exact history, it excludes units
+// that a limit may forget at about the same time, because the result could not be predicted.
 func (c *jointCaller) canGiveBack(g jointGiven, now time.Time) bool {
 	return c.rng.IntN(2) == 0 && (!c.exact || !c.keys[g.key].isDue(g.At, now, now.Add(5*time.Millisecond)))
 }
@@ -711,7 +713,7 @@ func (c *jointCaller) giveBackTogether(t *testing.T, given []jointGiven) {
 	}
 }
 
-// gaveBack records that all that a decision still counts was refunded.
+// gaveBack records that everything that a decision still counts was refunded.
 func (c *jointCaller) gaveBack(t *testing.T, g jointGiven, began time.Time, err error) {
 	k := c.keys[g.key]
 	c.done.Add(1)
@@ -720,7 +722,7 @@ func (c *jointCaller) gaveBack(t *testing.T, g jointGiven, began time.Time, err 
 	}
 }
 
-// isDue reports whether a limit forgets units of the given time between from and to.
+// isDue reports whether a limit forgets units counted at the given time between from and to.
 func (k *jointKey) isDue(counted, from, to time.Time) bool {
 	return slices.ContainsFunc(k.limits, func(l window.Limit) bool {
 		due := counted.Add(l.Per)
@@ -759,8 +761,8 @@ func (h *jointHistory) replay(t *testing.T) {
 	})
 }
 
-// compare orders decisions of one key, none of which was refunded. Each that counted shows how
-// many units were counted up to then, and the others come in between.
+// compare orders decisions on one key, none of which was refunded. Each decision that counted units
+// shows how many units had been counted before it. The other decisions come in between.
 func (a jointOp) compare(b jointOp) int {
 	all := len(a.got.Usage) - 1
 	return cmp.Or(cmp.Compare(a.got.Usage[all].Used, b.got.Usage[all].Used), cmp.Compare(b.got.Counted, a.got.Counted), a.got.At.Compare(b.got.At))
@@ -791,7 +793,7 @@ func (k *jointKey) want(op jointOp) window.Decision {
 	return k.log.decide(k.limits, op.verb, op.n, op.now, false)
 }
 
-// asItStands returns an allowed decision about n units without these units.
+// asItStands returns an allowed decision on n units as if these units had not been counted.
 func asItStands(d window.Decision, n int64) window.Decision {
 	for i := range d.Usage {
 		u := &d.Usage[i]
@@ -801,8 +803,8 @@ func asItStands(d window.Decision, n int64) window.Decision {
 	return d
 }
 
-// replayRefunds replays the callers' refunds in the logs. If it is unknown how much of one a limit
-// still had, the key is reset.
+// replayRefunds replays the callers' refunds in the logs. If it is unknown how many of the refunded
+// units a limit still had, it resets the key.
 func (h *jointHistory) replayRefunds(t *testing.T) {
 	h.each(func(k *jointKey) {
 		due := false
@@ -831,7 +833,8 @@ func (h *jointHistory) reset(t *testing.T) {
 	}
 }
 
-// check compares what keys count with the logs or, if the history is not exact, with the answers.
+// check compares what the keys count with the logs or, if the history is not exact, with the
+// answers.
 func (h *jointHistory) check(t *testing.T) {
 	for _, c := range h.callers {
 		own := c.keys[len(c.keys)-1]
@@ -855,7 +858,7 @@ func (h *jointHistory) check(t *testing.T) {
 func (h *jointHistory) used(t *testing.T, k *jointKey) int64 {
 	s := must(must(h.limiters[0][k.of].With(k.limits...)).Inspect(t.Context(), k.event))
 	all, now := s.Limits[len(k.limits)-1], s.At
-	if n := len(all.Buckets); n > 0 { // s.At can be ahead
+	if n := len(all.Buckets); n > 0 { // s.At can be later
 		now = all.Buckets[n-1].Last.Add(all.Limit.Per - all.ResetAfter)
 	}
 	if h.exact {

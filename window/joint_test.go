@@ -17,8 +17,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// awaitJoint waits until it is proved, with each of the limiters as the first one, that one server
-// has the keys of all of them.
+// awaitJoint waits until it is proved, for each limiter as the first in the call, that one server
+// has the keys of all limiters.
 func awaitJoint(tb testing.TB, calls *redistest.Calls, limiters ...*window.Limiter) {
 	tb.Helper()
 	var checks []window.Check
@@ -35,7 +35,7 @@ func awaitJoint(tb testing.TB, calls *redistest.Calls, limiters ...*window.Limit
 }
 
 // TestJointFailures checks that nothing is counted if one of the keys cannot be counted, and that
-// the error is about that key.
+// the error names that key.
 func TestJointFailures(t *testing.T) {
 	t.Parallel()
 	calls := &redistest.Calls{}
@@ -68,7 +68,7 @@ func TestJointFailures(t *testing.T) {
 }
 
 // TestJointAmongFailures lets 100 callers ask at once, jointly and about single events. A third of
-// the events have a foreign value. Each caller gets the error about its own key only.
+// the events have a foreign value. Each caller must get only the errors about its own keys.
 func TestJointAmongFailures(t *testing.T) {
 	t.Parallel()
 	calls := &redistest.Calls{}
@@ -106,8 +106,8 @@ func TestJointAmongFailures(t *testing.T) {
 	group.Wait()
 }
 
-// TestJointRefusedWrites checks that a joint call is an outage of all its limiters if the server
-// rejects its writes, so that their circuit breakers open.
+// TestJointRefusedWrites checks that a joint call counts as an outage for all its limiters if the
+// server rejects its writes, so that their circuit breakers open.
 func TestJointRefusedWrites(t *testing.T) {
 	t.Parallel()
 	calls, server := &redistest.Calls{}, redistest.Start(t, "--maxmemory-policy", "noeviction")
@@ -135,9 +135,9 @@ func TestJointRefusedWrites(t *testing.T) {
 	}
 }
 
-// TestJointInAnOutage checks that the Fallbacks decide in order if a joint call fails, up to a
-// denial, and that their units are then refunded. A limiter without a Fallback returns an error
-// that names all checks.
+// TestJointInAnOutage checks that if a joint call fails, the Fallbacks decide in order, up to a
+// denial, and that their units are then refunded. If a limiter has no Fallback, the error must name
+// all checks.
 func TestJointInAnOutage(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -186,8 +186,8 @@ func TestJointInAnOutage(t *testing.T) {
 	}
 }
 
-// TestJointAsksTheDenialCache checks that a cached denial costs Redis nothing, and has the wait of
-// its own check.
+// TestJointAsksTheDenialCache checks that a cached denial of one check costs Redis nothing, and
+// that the wait is that of this check.
 func TestJointAsksTheDenialCache(t *testing.T) {
 	t.Parallel()
 	calls := &redistest.Calls{}
@@ -208,10 +208,10 @@ func TestJointAsksTheDenialCache(t *testing.T) {
 	}
 }
 
-// BenchmarkJoint measures what a joint call for five keys costs, compared with five calls of
-// Allow, from callers with their own events. It reports the median ratio, over alternating rounds,
-// of the server's CPU and of the time. With 64 callers, the script calls of both are about many
-// events.
+// BenchmarkJoint compares the cost of a joint call for five keys with that of five calls of Allow,
+// for callers that have their own events. It reports the median ratios of the server's CPU time and
+// of the elapsed time, over alternating rounds. With 64 callers, one script call decides many
+// events in either case.
 func BenchmarkJoint(b *testing.B) {
 	for _, limits := range [][]string{{"1000000/1h"}, {"1000000/1s", "1000000/1m", "1000000/1h"}} {
 		for _, callers := range []int{1, 64} {
@@ -265,8 +265,8 @@ func oneByOne(b *testing.B, limiters []*window.Limiter) func(event string) {
 	}
 }
 
-// cost lets callers ask for 200 ms. It returns the server's CPU and the time that each call of ask
-// took.
+// cost lets callers call ask for 200 ms. It returns the server's CPU time and the elapsed time per
+// call.
 func cost(b *testing.B, client rueidis.Client, callers int, ask func(event string)) (cpu, took float64) {
 	before, began := serverCPU(b, client), time.Now()
 	var asked atomic.Int64
@@ -284,7 +284,7 @@ func cost(b *testing.B, client rueidis.Client, callers int, ask func(event strin
 	return (serverCPU(b, client) - before) / n, time.Since(began).Seconds() / n
 }
 
-// serverCPU returns the seconds of CPU that the server has used.
+// serverCPU returns the CPU time that the server has used, in seconds.
 func serverCPU(b *testing.B, client rueidis.Client) (sum float64) {
 	text := must(client.Do(b.Context(), client.B().Info().Section("cpu").Build()).ToString())
 	for _, field := range []string{"\nused_cpu_user:", "\nused_cpu_sys:"} {

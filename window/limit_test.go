@@ -13,7 +13,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestParseLimit checks texts that ParseLimit reads, and how String writes them.
+// TestParseLimit checks which texts ParseLimit accepts, and how String formats the limits.
 func TestParseLimit(t *testing.T) {
 	for _, test := range []struct {
 		text  string
@@ -128,8 +128,8 @@ func FuzzParseLimitAndString(f *testing.F) {
 	})
 }
 
-// TestConfigRefuses checks that New and NewLocal reject a bad Config with an error that has the
-// value and the remedy.
+// TestConfigRefuses checks that New and NewLocal reject an invalid Config with an error that names
+// the value and the remedy.
 func TestConfigRefuses(t *testing.T) {
 	limits := func(all ...window.Limit) window.Config { return window.Config{Name: "x", Limits: all} }
 	counting := func(l window.Limit) window.Config {
@@ -182,8 +182,8 @@ func TestConfigRefuses(t *testing.T) {
 	}
 }
 
-// TestFinestResolution checks that the Resolution named in the error about too many buckets is
-// accepted, and no finer one is.
+// TestFinestResolution checks that the Resolution that the error about too many buckets suggests is
+// accepted, and that no finer Resolution is.
 func TestFinestResolution(t *testing.T) {
 	for _, per := range []time.Duration{time.Millisecond, 255 * time.Millisecond, 256 * time.Millisecond, time.Second, time.Hour, 1000 * time.Hour} {
 		finest := ms((per.Milliseconds() + 254) / 255)
@@ -198,7 +198,8 @@ func TestFinestResolution(t *testing.T) {
 	}
 }
 
-// TestSecretIsNotInJSON checks that a Config in JSON, as in a log, does not contain its Secret.
+// TestSecretIsNotInJSON checks that a Config that is encoded as JSON, for example in a log, does
+// not contain its Secret.
 func TestSecretIsNotInJSON(t *testing.T) {
 	cfg := window.Config{Name: "known", Limits: parsed("5/1h"), Secret: []byte("sixteen bytes...")}
 	text := string(must(json.Marshal(cfg)))

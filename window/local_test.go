@@ -14,8 +14,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestLocalForgets counts many events and lets them be forgotten. Calls about one other event must
-// then release all their memory. It runs on the fake time of synctest.
+// TestLocalForgets counts many events and lets them expire. Calls about one other event must then
+// release all their memory. It runs on synctest's fake clock.
 func TestLocalForgets(t *testing.T) {
 	synctest.Test(t, forgets)
 }
@@ -41,7 +41,7 @@ func forgets(t *testing.T) {
 }
 
 // TestLocalStaysSmall keeps sending new events, as in an attack from many addresses. The limiter
-// must hold only about as many as still count.
+// must hold hardly more events than still count.
 func TestLocalStaysSmall(t *testing.T) {
 	l := must(window.NewLocal(window.Config{Name: "x", Limits: parsed("5/10ms")}))
 	begin := heap()
@@ -62,7 +62,8 @@ func TestLocalStaysSmall(t *testing.T) {
 }
 
 // TestLocalWithAClockForgetsNothing checks that a limiter with Now keeps events, because its clock
-// may step back. Its clock jumps far ahead, other events come and go, and then it steps back.
+// may step back. The clock jumps far ahead, other events are counted, and then the clock steps
+// back.
 func TestLocalWithAClockForgetsNothing(t *testing.T) {
 	c := &clock{}
 	c.set(noon)
@@ -78,8 +79,8 @@ func TestLocalWithAClockForgetsNothing(t *testing.T) {
 	}
 }
 
-// TestLocalKeepsNothingOfLongEvents checks that memory holds only a hash of events above 128 bytes,
-// and no part of the caller's strings.
+// TestLocalKeepsNothingOfLongEvents checks that memory holds only a hash of events longer than 128
+// bytes, and no part of the caller's strings.
 func TestLocalKeepsNothingOfLongEvents(t *testing.T) {
 	l := must(window.NewLocal(window.Config{Name: "x", Limits: parsed("1/1h")}))
 	begin := heap()

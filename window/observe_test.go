@@ -44,8 +44,8 @@ func TestObserve(t *testing.T) {
 	})
 }
 
-// TestObserveTrouble checks the kinds of attempts that fail in Redis, and of attempts that the
-// Fallback answers. All of them have the cause, but not the event.
+// TestObserveTrouble checks the Kind of attempts that fail in Redis, and of attempts that the
+// Fallback answers. Their observations must contain the cause, but not the event.
 func TestObserveTrouble(t *testing.T) {
 	server, faults := redistest.Start(t), &redistest.Faults{}
 	var seen []window.Observation
@@ -78,8 +78,8 @@ func TestObserveTrouble(t *testing.T) {
 	}
 }
 
-// TestObserveHow checks that an Observation describes the Redis call, and comes with the context of
-// the caller.
+// TestObserveHow checks that an Observation describes the Redis call, and that Observe receives the
+// caller's context.
 func TestObserveHow(t *testing.T) {
 	type mark struct{}
 	ctx := context.WithValue(t.Context(), mark{}, "of the caller")

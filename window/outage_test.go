@@ -10,7 +10,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// The following tests check what limiters on rueidis do while Redis fails. They are in
+// The following tests check what limiters on rueidis do while Redis fails. Their code is in
 // internal/faulttest.
 
 func TestTrouble(t *testing.T) { faulttest.Trouble(t, faulttest.Rueidis) }
@@ -50,7 +50,7 @@ func TestShardingBeginsUnderLoad(t *testing.T) {
 	faulttest.ShardingBeginsUnderLoad(t, faulttest.Rueidis)
 }
 
-// BenchmarkOpen measures a decision by a Fallback in memory while the circuit breaker is open.
+// BenchmarkOpen measures decisions by a Fallback in memory while the circuit breaker is open.
 func BenchmarkOpen(b *testing.B) {
 	server := redistest.Start(b)
 	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1000000/1h")}))

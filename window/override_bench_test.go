@@ -9,8 +9,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// withOverrides returns a limiter with many overrides, none of which is for the event
-// "198.51.100.7".
+// withOverrides returns a limiter that has many overrides, but none for the event "198.51.100.7".
 func withOverrides(tb testing.TB, name string, many int, on bool, secret []byte) *window.Limiter {
 	tb.Helper()
 	client := redistest.Client(tb)
@@ -28,8 +27,9 @@ func withOverrides(tb testing.TB, name string, many int, on bool, secret []byte)
 	return l
 }
 
-// TestOverrideAllocations checks that Overrides add no allocation to a decision, with none set and
-// with 1,000, and that a block makes two allocations: its limiter and its Usage.
+// TestOverrideAllocations checks that Config.Overrides adds no allocation to a decision, whether no
+// overrides or 1,000 are set, and that a blocked decision makes two allocations: its limiter and
+// its Usage.
 func TestOverrideAllocations(t *testing.T) {
 	if testing.Short() {
 		t.Skip("under the race detector, pools drop items at random")
@@ -49,7 +49,8 @@ func TestOverrideAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkOverrides measures a decision of a limiter without Overrides, and with none and 1,000 set.
+// BenchmarkOverrides measures a decision of a limiter without Config.Overrides, and with it when no
+// overrides and 1,000 overrides are set.
 func BenchmarkOverrides(b *testing.B) {
 	for _, of := range []struct {
 		name string
@@ -65,8 +66,8 @@ func BenchmarkOverrides(b *testing.B) {
 	}
 }
 
-// BenchmarkOverrideLookup measures what Overrides add to a decision: the lookup of the event's
-// override.
+// BenchmarkOverrideLookup measures what Config.Overrides adds to a decision: the lookup of the
+// event's override.
 func BenchmarkOverrideLookup(b *testing.B) {
 	for _, of := range []struct {
 		name   string

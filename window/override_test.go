@@ -18,7 +18,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// night is a limiter with overrides, on a clock that the test sets.
+// night is a limiter with overrides, whose clock the test sets.
 type night struct {
 	*testing.T
 	*window.Limiter
@@ -37,7 +37,7 @@ func newNight(t *testing.T, conn *window.Connection, change func(*window.Config)
 	return night{t, must(window.New(conn, cfg)), c}
 }
 
-// override gives an event an override for an hour, and waits until this limiter has it.
+// override gives the event an override for an hour, and waits until this limiter applies it.
 func (n night) override(event string, o window.Override) {
 	n.Helper()
 	if o.Why = "on call"; o.Mode == "" {
@@ -47,7 +47,7 @@ func (n night) override(event string, o window.Override) {
 	n.awaits(event, o.Mode, o.Limits...)
 }
 
-// end ends the override of an event, and waits until this limiter no longer has it.
+// end ends the override of the event, and waits until this limiter no longer applies it.
 func (n night) end(event string) {
 	n.Helper()
 	if ended, err := n.EndOverride(n.Context(), event); !ended || err != nil {
@@ -56,7 +56,7 @@ func (n night) end(event string) {
 	n.awaits(event, "")
 }
 
-// awaits waits until peeks are answered by an override of this mode with these limits.
+// awaits waits until peeks are answered according to an override with the given mode and limits.
 func (n night) awaits(event string, mode window.OverrideMode, limits ...window.Limit) {
 	n.Helper()
 	ctx, cancel := context.WithTimeout(n.Context(), time.Minute)
@@ -71,7 +71,7 @@ func (n night) awaits(event string, mode window.OverrideMode, limits ...window.L
 	}
 }
 
-// attempts returns the answers to some attempts of one unit.
+// attempts makes the given number of attempts of one unit, and returns the answers.
 func (n night) attempts(event string, many int) string {
 	n.Helper()
 	var got []string
@@ -104,7 +104,7 @@ func TestOverride(t *testing.T) {
 			is("false 0 of 2/1h 1h0m0s", 1)
 			n.clock.pass(59*time.Minute + 59999*time.Millisecond)
 			is("false 0 of 2/1h 1ms", 1)
-			n.clock.pass(time.Millisecond) // it ends by itself, and what was counted is forgotten
+			n.clock.pass(time.Millisecond) // the override ends by itself, and what was counted is forgotten
 			is("true 1 of 2/1h 0s", 1)
 			n.override("e", window.Override{Mode: window.OverrideBlock})
 			n.end("e")
@@ -113,13 +113,13 @@ func TestOverride(t *testing.T) {
 	}
 }
 
-// TestOverrideOfAnotherProcess checks that a limiter notices a block and its end while it decides,
-// and that one without Overrides does not.
+// TestOverrideOfAnotherProcess checks that a limiter that is making decisions notices the start and
+// the end of a block, and that a limiter without Config.Overrides does not.
 func TestOverrideOfAnotherProcess(t *testing.T) {
 	t.Parallel()
 	n, client := newNight(t, window.On(redistest.Client(t)), nil), redistest.Client(t)
 	other := newNight(t, window.On(client), func(cfg *window.Config) { cfg.Name = n.Name() })
-	other.attempts("e", 1) // it learns that there is none
+	other.attempts("e", 1) // it reads that there is none
 	n.override("e", window.Override{Mode: window.OverrideBlock})
 	began := time.Now()
 	other.awaits("e", window.OverrideBlock)
@@ -179,8 +179,8 @@ func TestOverrideVerbs(t *testing.T) {
 	}
 }
 
-// TestOverrideRefund checks that a decision under the limits of an override is refunded under
-// these, even after the override has ended. A Settle charges what is missing.
+// TestOverrideRefund checks that a decision under the limits of an override is refunded under the
+// same limits, even after the override has ended, and that Settle charges missing units.
 func TestOverrideRefund(t *testing.T) {
 	n := newNight(t, window.On(redistest.Client(t)), nil)
 	n.override("e", window.Override{Limits: parsed("9/1m")})
@@ -196,7 +196,8 @@ func TestOverrideRefund(t *testing.T) {
 	}
 }
 
-// TestOverrideEach checks a call for many events, some with overrides, some repeated.
+// TestOverrideEach checks AllowEach for events some of which have overrides, and some of which are
+// repeated.
 func TestOverrideEach(t *testing.T) {
 	n := newNight(t, window.On(redistest.Client(t)), nil)
 	n.override("more", window.Override{Limits: parsed("3/1h", "9/1m")})
@@ -272,8 +273,8 @@ func TestOverrideWait(t *testing.T) {
 	check(t, <-waited)
 }
 
-// TestOverrideInOutage checks that overrides read before an outage stay in force during it: limits
-// in the Fallback, the others even without one.
+// TestOverrideInOutage checks that overrides read before an outage stay in force during the outage:
+// limits if there is a Fallback, and the other modes even without a Fallback.
 func TestOverrideInOutage(t *testing.T) {
 	server := redistest.Start(t)
 	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1/1h")}))
@@ -304,8 +305,8 @@ func TestOverrideAndDenialCache(t *testing.T) {
 	}
 }
 
-// TestOverridesList checks what is listed, and that with a Secret neither key nor value contains an
-// event.
+// TestOverridesList checks what Overrides returns, and that with a Secret, neither the key nor the
+// value in Redis contains an event.
 func TestOverridesList(t *testing.T) {
 	client := redistest.Client(t)
 	long := strings.Repeat("x", 200)
@@ -338,7 +339,7 @@ func TestOverridesList(t *testing.T) {
 	}
 }
 
-// TestOverrideMistakes checks the errors about overrides. Each says what to do.
+// TestOverrideMistakes checks the errors for invalid overrides. Each error must say what to do.
 func TestOverrideMistakes(t *testing.T) {
 	conn := window.On(redistest.Client(t))
 	n := newNight(t, conn, nil)
@@ -378,7 +379,7 @@ func TestOverrideMistakes(t *testing.T) {
 	}
 }
 
-// TestOverrideObserved checks what Observe receives about a decision that an override made.
+// TestOverrideObserved checks what Observe receives after a decision made by an override.
 func TestOverrideObserved(t *testing.T) {
 	var last window.Observation
 	n := newNight(t, window.On(redistest.Client(t)), func(cfg *window.Config) { cfg.Observe = func(_ context.Context, o window.Observation) { last = o } })

@@ -17,12 +17,12 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Each promise of docs/guarantees.md has a test of the same name here, which tries to break it
-// directly. TestHistories checks all of them at once, against an exact log.
+// Each guarantee in docs/guarantees.md has a test of the same name in this file, which tries to
+// break it directly. TestHistories checks all guarantees at once, against an exact log.
 
 // TestBounded attacks at the edges of windows and buckets, with any cost, and with refunds or a
-// clock that steps back. Each attempt has the date under which the limit counted it: that of the
-// clock, or that of its newest bucket if that is later.
+// clock that steps back. It logs each attempt at the time at which the limit counted it: that of
+// the clock, or that of its newest bucket if that is later.
 func TestBounded(t *testing.T) {
 	t.Parallel()
 	both(t, limits("3/1s", "9/10s@3s", "80/1m"), func(b bench) {
@@ -53,7 +53,7 @@ func TestBounded(t *testing.T) {
 }
 
 // TestBoundedUnderLoad lets 64 goroutines keep asking about one event, or about a few, on the real
-// clock. On Redis, script calls are for several of them.
+// clock. On Redis, one script call decides several events.
 func TestBoundedUnderLoad(t *testing.T) {
 	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("5/20ms", "40/1s@50ms", "200/1h"), Timeout: time.Minute}
 	calls := &redistest.Calls{}
@@ -106,8 +106,8 @@ func attemptAtOnce(t *testing.T, l *window.Limiter, goroutines, times int, event
 	return logs
 }
 
-// TestPrompt checks when units are forgotten: not before Per, not after Per + Resolution, and at
-// exactly Per if they are alone in their bucket.
+// TestPrompt checks when units are forgotten: not before Per, not after Per + Resolution, and
+// exactly after Per if they are alone in their bucket.
 func TestPrompt(t *testing.T) {
 	t.Parallel()
 	coarse := limit("1000/10s@700ms")
@@ -189,7 +189,8 @@ func TestFreeDenial(t *testing.T) {
 	})
 }
 
-// TestFreeDenialByChoice checks CountDenied: denied attempts count all their units in every limit.
+// TestFreeDenialByChoice checks that with CountDenied, denied attempts count all their units in
+// every limit.
 func TestFreeDenialByChoice(t *testing.T) {
 	both(t, window.Config{Limits: parsed("2/10s", "9/1m"), CountDenied: true}, func(b bench) {
 		b.allow("e", 2)
@@ -227,7 +228,7 @@ func TestFreeLook(t *testing.T) {
 			look("e")
 			b.clock.pass(300 * time.Millisecond)
 		}
-		b.clock.pass(-30 * time.Minute) // an attempt would repair a date now
+		b.clock.pass(-30 * time.Minute) // an attempt would now repair a timestamp
 		look("e")
 		b.clock.pass(24 * time.Hour) // now everything is forgotten
 		look("e")
@@ -259,7 +260,7 @@ func TestExactRetry(t *testing.T) {
 	}
 }
 
-// retries checks that the request is allowed after the wait of d, and not 1 ms earlier. It does the
+// retries checks that the request is allowed after d.RetryAfter, but not 1 ms earlier. It does the
 // same for each limit alone.
 func (b bench) retries(event string, n int64, d window.Decision) {
 	b.Helper()
@@ -278,7 +279,8 @@ func (b bench) retries(event string, n int64, d window.Decision) {
 }
 
 // TestOneKey runs every verb on a cluster, for events and limiters in any slot. Each pair of event
-// and limiter must have one key, all limiters of an event one slot, and no call may fail.
+// and limiter must have exactly one key, all keys of an event must be in one slot, and no call may
+// fail.
 func TestOneKey(t *testing.T) {
 	t.Parallel()
 	client := redistest.Cluster(t)
@@ -374,7 +376,8 @@ func TestNoTimeTravel(t *testing.T) {
 	both(t, limits("1/10s", "2/1m@1m", "3/1h"), neverLockedOut)
 }
 
-// neverLockedOut moves the clock by up to a year, ahead and back, and then waits for RetryAfter.
+// neverLockedOut moves the clock ahead and back by up to a year, and checks that an attempt is then
+// allowed after RetryAfter.
 func neverLockedOut(b bench) {
 	for seed := range uint64(60) {
 		rng, event := rand.New(rand.NewPCG(seed, 6)), fmt.Sprint(seed)
@@ -396,8 +399,8 @@ func neverLockedOut(b bench) {
 	}
 }
 
-// TestSelfCleaning checks that Redis drops the key when the last unit is forgotten, on the server's
-// clock.
+// TestSelfCleaning checks on the server's clock that Redis drops the key when the last unit is
+// forgotten.
 func TestSelfCleaning(t *testing.T) {
 	t.Parallel()
 	client := redistest.Client(t)
@@ -424,8 +427,8 @@ func TestSelfCleaning(t *testing.T) {
 // existsAt is a script that returns whether the key exists, and the server's time.
 const existsAt = `local t = redis.call('TIME') return {redis.call('EXISTS', KEYS[1]), t[1] * 1000 + math.floor(t[2] / 1000)}`
 
-// TestKeptOnChange changes limits under one name, and checks that every Per that stays keeps its
-// counts.
+// TestKeptOnChange changes limits under one name, and checks that every limit whose Per stays the
+// same keeps its counts.
 func TestKeptOnChange(t *testing.T) {
 	c := &clock{}
 	c.set(noon)
@@ -459,8 +462,8 @@ func TestKeptOnChange(t *testing.T) {
 	if d := with("2/1m", "9/1d").allow("e", 1); d.Allowed || d.RetryAfter != time.Minute {
 		t.Errorf("a lowered Max allows: %+v", d)
 	}
-	// A new caller counts under its own limits and carries the other one along until that is
-	// forgotten.
+	// A new caller counts under its own limits, and keeps the section of the other limit until that
+	// is forgotten.
 	young := with("1/5s", "20/1h")
 	young.allow("e", 1)
 	if diff := cmp.Diff([]int64{4, 5}, used(old)); diff != "" {
@@ -473,8 +476,8 @@ func TestKeptOnChange(t *testing.T) {
 	}
 }
 
-// TestHonestOutage loses replies, refuses connections, kills and freezes the server. Each time the
-// caller must learn whether the attempt was counted, and nothing may be sent twice.
+// TestHonestOutage loses replies, refuses connections, and kills and freezes the server. Each time,
+// the error must say whether the attempt was counted, and nothing may be sent twice.
 func TestHonestOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -542,8 +545,8 @@ func afterCut(b bench) (d window.Decision, err error) {
 	return d, err
 }
 
-// TestRefundOfOtherLimits refunds by a limiter with a limit that the attempt did not have. That
-// limit must stay unchanged.
+// TestRefundOfOtherLimits refunds through a limiter that has a limit that the attempt did not have.
+// The counts of that limit must stay unchanged.
 func TestRefundOfOtherLimits(t *testing.T) {
 	client, name := redistest.Client(t), redistest.Key(t)
 	old := bench{T: t, Limiter: must(window.New(window.On(client), window.Config{Name: name, Limits: parsed("5/1h"), Timeout: time.Minute}))}

@@ -18,8 +18,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestAllowUpTo checks that as many units are granted as every limit allows, and the wait for one
-// more.
+// TestAllowUpTo checks that AllowUpTo grants as many units as every limit allows, and returns the
+// wait for one more unit.
 func TestAllowUpTo(t *testing.T) {
 	both(t, limits("10/1m", "25/1h"), func(b bench) {
 		for _, step := range []struct{ ask, granted, used int64 }{{7, 7, 7}, {7, 3, 10}, {1 << 60, 0, 10}} {
@@ -45,8 +45,8 @@ func TestAllowUpTo(t *testing.T) {
 	})
 }
 
-// TestAllowUpToCountsDenied checks that with CountDenied all units count, and that Granted is how
-// many may be used.
+// TestAllowUpToCountsDenied checks that with CountDenied, all units count, and Granted says how
+// many of them may be used.
 func TestAllowUpToCountsDenied(t *testing.T) {
 	cfg := limits("10/1m")
 	cfg.CountDenied = true
@@ -81,8 +81,8 @@ func TestCharge(t *testing.T) {
 	})
 }
 
-// TestChargesStayFew checks that charges fill no more buckets than a limit may hold, whatever its
-// Resolution.
+// TestChargesStayFew checks that charges never fill more buckets than a limit may have, whatever
+// its Resolution.
 func TestChargesStayFew(t *testing.T) {
 	both(t, limits("5/1h", "9/1m@1ms"), func(b bench) {
 		for range 700 {
@@ -97,8 +97,9 @@ func TestChargesStayFew(t *testing.T) {
 	})
 }
 
-// TestChargedBuckets checks that charged units are in buckets of a sixtieth of the window, together
-// with units that are allowed meanwhile. A unit is forgotten with the last one of its bucket.
+// TestChargedBuckets checks that charged units are kept in buckets of a sixtieth of the window,
+// together with units that are allowed in between. Units are forgotten together with the last unit
+// of their bucket.
 func TestChargedBuckets(t *testing.T) {
 	both(t, limits("9/1h"), func(b bench) {
 		b.good(b.Charge(b.Context(), "e", 1))
@@ -118,7 +119,7 @@ func TestChargedBuckets(t *testing.T) {
 	})
 }
 
-// TestSettle checks that surplus units come back, and that missing ones are charged.
+// TestSettle checks that surplus units are given back, and that missing units are charged.
 func TestSettle(t *testing.T) {
 	both(t, limits("10/1h"), func(b bench) {
 		for _, step := range []struct{ estimate, actual, used int64 }{{4, 1, 1}, {3, 3, 4}, {2, 5, 9}, {1, 0, 9}, {1, 9, 18}} {
@@ -184,8 +185,8 @@ func TestSettleOfFallbackObserved(t *testing.T) {
 	}
 }
 
-// TestSettledRepeatedly settles one decision again and again, always with what Settle returned, as
-// a cost becomes known.
+// TestSettledRepeatedly settles one decision several times, each time the one that Settle returned
+// last, as if the cost became known step by step.
 func TestSettledRepeatedly(t *testing.T) {
 	both(t, limits("100/1h"), func(b bench) {
 		d := b.allow("e", 10)
@@ -199,9 +200,9 @@ func TestSettledRepeatedly(t *testing.T) {
 	})
 }
 
-// TestNeverLessThanUsedUnderLoad lets callers allow, settle and refund at once, while replies are
-// lost and connections cut. The counted units must never be fewer than the used ones that were
-// settled without an error. Script calls are for several events.
+// TestNeverLessThanUsedUnderLoad lets many callers allow, settle and refund at once, while replies
+// are lost and connections are cut. The counted units must never be fewer than the used units that
+// were settled without an error. One script call handles several events.
 func TestNeverLessThanUsedUnderLoad(t *testing.T) {
 	t.Parallel()
 	faults, calls := &redistest.Faults{}, &redistest.Calls{}
@@ -245,7 +246,7 @@ type ledger struct {
 	used, unsure, lost atomic.Int64 // unsure: units that may also be counted
 }
 
-// spend uses units of an event for an estimate, and settles.
+// spend gets an estimated number of units of an event, uses some, and settles.
 func (l *ledger) spend(t *testing.T, rng *rand.Rand) {
 	event, estimate, actual := l.events[rng.IntN(len(l.events))], 1+rng.Int64N(20), rng.Int64N(30)
 	d, err := l.limiter.AllowN(t.Context(), event, estimate)
@@ -257,7 +258,7 @@ func (l *ledger) spend(t *testing.T, rng *rand.Rand) {
 	switch {
 	case err == nil:
 		l.used.Add(actual)
-	case actual < estimate: // the rest may not have come back
+	case actual < estimate: // the surplus may not have been given back
 		l.used.Add(actual)
 		l.lose(t, err, estimate-actual)
 	default: // the excess may not be counted

@@ -18,7 +18,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// A place is where limiters count: a Redis, or the memory of this process.
+// A place is where limiters keep their counts: a Redis, or this process's memory.
 type place struct {
 	name   string
 	events int // the maximum in a history
@@ -27,7 +27,7 @@ type place struct {
 
 var places = []place{
 	{"redis", 12, onServer},
-	{"redis, many events", 100, onServer}, // so that script calls are for several of them
+	{"redis, many events", 100, onServer}, // so that one script call decides several events
 	{"memory", 12, func(*testing.T, *redistest.Calls) func(window.Config) *window.Limiter {
 		return func(cfg window.Config) *window.Limiter { return must(window.NewLocal(cfg)) }
 	}},
@@ -36,7 +36,7 @@ var places = []place{
 	}},
 }
 
-// onServer creates limiters whose script calls can be about several events.
+// onServer creates limiters whose script calls can decide several events.
 func onServer(t *testing.T, calls *redistest.Calls) func(window.Config) *window.Limiter {
 	client := redistest.NewClient(t, calls.Count)
 	return func(cfg window.Config) *window.Limiter {
@@ -46,9 +46,9 @@ func onServer(t *testing.T, calls *redistest.Calls) func(window.Config) *window.
 	}
 }
 
-// TestMerged plays random histories in rounds. In each round up to 200 callers ask at once, while
-// the clock stands still. For each event there must be an order of the questions in which the exact
-// log gives all the answers, and finally the state that Inspect returns.
+// TestMerged plays random histories in rounds. In each round, up to 200 callers ask at once while
+// the clock stands still. For each event, there must be an order of the questions in which the
+// exact log gives the same answers, and in the end the state that Inspect returns.
 func TestMerged(t *testing.T) {
 	for _, p := range plans {
 		for _, at := range redistest.UnlessShort(places, places[:2]) {
@@ -72,12 +72,12 @@ func TestMerged(t *testing.T) {
 	}
 }
 
-// rounds is a history of some events.
+// rounds is a history of several events that is played in rounds.
 type rounds struct {
 	*history
 	events   []string
-	limiters [][]*window.Limiter          // for each caller of the plan, two that share counts
-	logs     map[string][]*exactLog       // by event, each of which explains all answers so far
+	limiters [][]*window.Limiter          // for each caller of the plan, two limiters that share counts
+	logs     map[string][]*exactLog       // by event, the logs that explain all answers so far
 	given    map[string][]window.Decision // decisions that counted something, by event
 }
 
@@ -103,8 +103,8 @@ func newRounds(t *testing.T, p plan, at place, newLimiter func(window.Config) *w
 	return r
 }
 
-// numberOfEvents returns how many events a history has, up to most: one in half of the histories,
-// unless most is large.
+// numberOfEvents returns how many events a history has, up to most. Unless most is large, half of
+// the histories have one event.
 func numberOfEvents(rng *rand.Rand, most int) int {
 	if most > 12 {
 		return most/2 + rng.IntN(most/2)
@@ -140,7 +140,7 @@ type ask struct {
 	question
 	event   string
 	chained bool // part of an AllowEach
-	after   *ask // the previous one on the same event in the same AllowEach
+	after   *ask // the previous ask about the same event in the same AllowEach
 	got     window.Decision
 	found   bool // whether it has a place in the order
 }
@@ -151,7 +151,7 @@ type caller struct {
 	asks    []*ask
 }
 
-// draw returns up to 200 random callers, and only a few in most rounds.
+// draw returns up to 200 random callers, but in most rounds only a few.
 func (r *rounds) draw() (callers []caller) {
 	refunded := map[string]bool{}
 	for range 1 + r.rng.IntN(200)>>r.rng.IntN(4) {
@@ -183,7 +183,7 @@ func (r *rounds) drawOne(q question) []*ask {
 	return []*ask{{question: q, event: r.events[r.rng.IntN(len(r.events))]}}
 }
 
-// drawEach returns random events for one AllowEach, many of them several times.
+// drawEach returns random events for one AllowEach. Many of them occur several times.
 func (r *rounds) drawEach(who int) (asks []*ask) {
 	last := map[string]*ask{}
 	for range 1 + r.rng.IntN(20) {
@@ -195,7 +195,8 @@ func (r *rounds) drawEach(who int) (asks []*ask) {
 }
 
 // drawRefund returns a refund of a random decision of an earlier round, or nothing. It returns at
-// most one for each event, because with several, many orders would explain the same answers.
+// most one refund for each event, because with several refunds, many orders would explain the same
+// answers.
 func (r *rounds) drawRefund(who int, refunded map[string]bool) []*ask {
 	event := r.events[r.rng.IntN(len(r.events))]
 	given := r.given[event]
@@ -259,9 +260,9 @@ func byEvent(callers []caller) map[string][]*ask {
 	return of
 }
 
-// settle finds the order of the questions about an event, and continues the log. Several logs can
-// remain. If a refund empties a bucket, earlier questions decide whether later attempts join that
-// bucket, and no answer shows immediately which is the case.
+// settle finds an order of the questions about an event, and continues the log in that order.
+// Several logs can remain: if a refund empties a bucket, the earlier questions determine whether
+// later attempts join that bucket, and no answer shows this immediately.
 func (r *rounds) settle(t *testing.T, event string, asks []*ask) {
 	t.Helper()
 	s := search{plan: r.plan, now: r.clock.ms.Load(), asks: asks, fewest: len(asks) + 1}
@@ -289,16 +290,16 @@ func (r *rounds) settle(t *testing.T, event string, asks []*ask) {
 	}
 }
 
-// A search looks for an order of simultaneous questions about one event in which the log gives each
-// of the answers.
+// A search looks for an order of simultaneous questions about one event in which the log gives the
+// same answers.
 type search struct {
 	plan    plan
 	now     int64
 	asks    []*ask
 	end     [][]window.LimitState // what Inspect returns afterwards, by caller of the plan
 	steps   int
-	place   int    // how many attempts that count something come before the refund
-	reached int    // the most of these that had a place at the same time
+	place   int    // the refund's place: how many attempts that count something come before it
+	reached int    // the most such attempts that had a place at the same time
 	fewest  int    // the fewest attempts that any try left
 	report  string // of the best try
 }
@@ -309,7 +310,7 @@ const tooLong = 10_000
 
 // explain appends to remain the possible logs after all attempts, starting from log. First it puts
 // the refund last or first. If neither explains the answers, it tries all places, starting near the
-// one where the first try ended.
+// place where the first try ended.
 func (s *search) explain(remain []*exactLog, log *exactLog) []*exactLog {
 	counting, refunds := s.counting()
 	remain, explained := s.try(remain, log, counting)
@@ -336,7 +337,8 @@ func (s *search) counting() (counting int, refunds bool) {
 	return counting, refunds
 }
 
-// try puts the refund at one place. If the log after it exists and is new, try appends it.
+// try puts the refund at the given place. If this leads to a log that is not in remain, try appends
+// the log.
 func (s *search) try(remain []*exactLog, log *exactLog, place int) (after []*exactLog, explained bool) {
 	for _, a := range s.asks {
 		a.found = false
@@ -353,7 +355,8 @@ func (s *search) try(remain []*exactLog, log *exactLog, place int) (after []*exa
 	return remain, true
 }
 
-// find returns the log after all attempts that have no place yet, or nil if there is no such order.
+// find finds an order for all attempts that have no place yet, and returns the log after them, or
+// nil if there is no such order.
 func (s *search) find(log *exactLog, left int) *exactLog {
 	if left == 0 {
 		return s.atEnd(log)
@@ -369,16 +372,16 @@ func (s *search) find(log *exactLog, left int) *exactLog {
 	for _, c := range fit {
 		c.found = true
 		end := s.find(c.log, left-1)
-		if c.found = end != nil; c.found || reflect.DeepEqual(log.clone().windows, c.log.windows) { // an attempt that changes nothing can come at once
+		if c.found = end != nil; c.found || reflect.DeepEqual(log.clone().windows, c.log.windows) { // an attempt that changes nothing can come immediately
 			return end
 		}
 	}
 	return nil
 }
 
-// atEnd returns the log if it equals what Inspect returned. Another order may explain the answers
-// as well, but leave another log: earlier questions can decide from which bucket a refund takes its
-// units.
+// atEnd returns the log if it equals what Inspect returned, and otherwise nil. Another order may
+// explain the answers as well but lead to another log, because earlier questions can determine from
+// which bucket a refund takes its units.
 func (s *search) atEnd(log *exactLog) *exactLog {
 	for i, limits := range s.plan.callers {
 		if diff := gocmp.Diff(s.end[i], log.inspect(limits, s.now, s.plan.denials)); diff != "" {
@@ -389,14 +392,15 @@ func (s *search) atEnd(log *exactLog) *exactLog {
 	return log
 }
 
-// A candidate can come next in the order.
+// A candidate is a question that can come next in the order.
 type candidate struct {
 	*ask
 	answer
 }
 
-// next returns the candidates, or none if an answer has become impossible. Of equal questions with
-// equal answers it returns one, unless an order within an AllowEach makes a difference.
+// next returns the candidates, or none if an answer has become impossible. Of several equal
+// questions that have equal answers, it returns only one, unless their order within an AllowEach
+// matters.
 func (s *search) next(log *exactLog) (fit []candidate) {
 	answers, tried, back := map[identity]answer{}, map[identity]bool{}, s.refundable()
 	counted := s.counted()
@@ -444,8 +448,8 @@ func (s *search) refundable() (units int64) {
 	return units
 }
 
-// isOver reports whether an answer has become impossible: a limit had less in use then than it can
-// ever have from now on, even if back units are refunded.
+// isOver reports whether the answer has become impossible: it says that a limit had fewer units in
+// use than the limit can have from now on, even if back units are refunded.
 func (a *ask) isOver(now window.Decision, back int64) bool {
 	for i := range a.got.Usage {
 		if a.usedBefore(a.got, i) < a.usedBefore(now, i)-back {
@@ -455,7 +459,7 @@ func (a *ask) isOver(now window.Decision, back int64) bool {
 	return false
 }
 
-// usedBefore returns how many units of limit i were in use before the answer d.
+// usedBefore returns how many units of the i-th limit were in use before the decision d.
 func (q question) usedBefore(d window.Decision, i int) int64 {
 	if q.verb == "peek" && d.Allowed {
 		return d.Usage[i].Used - q.n
@@ -463,7 +467,7 @@ func (q question) usedBefore(d window.Decision, i int) int64 {
 	return d.Usage[i].Used - d.Counted
 }
 
-// An identity is equal for questions that have the same answer.
+// An identity is equal for questions that must get the same answer.
 type identity struct {
 	verb           string
 	caller         int
@@ -474,8 +478,8 @@ func (q question) id() identity {
 	return identity{q.verb, q.caller, q.n, q.refund.At.UnixMilli(), q.refund.Counted}
 }
 
-// rank returns the order in which to try: first what counts nothing, then questions that others
-// follow.
+// rank returns the rank in which to try the question: first questions that count nothing, then
+// questions that others follow.
 func (a *ask) rank() int {
 	switch {
 	case a.verb == "refund":
@@ -488,7 +492,7 @@ func (a *ask) rank() int {
 	return 2
 }
 
-// An answer is the log's answer to a question, and the log after it.
+// An answer is the log's answer to a question, and the log after the question.
 type answer struct {
 	want window.Decision
 	log  *exactLog
@@ -506,8 +510,8 @@ func (s *search) answer(log *exactLog, q question) (a answer) {
 	return a
 }
 
-// compact joins entries of one bucket and one date, which the log does not distinguish anyway. It
-// keeps the log short.
+// compact keeps the log short: it joins entries that have the same bucket and time, which the log
+// does not distinguish anyway.
 func compact(x *exactLog) {
 	for per, log := range x.windows {
 		var joined []*entry

@@ -16,7 +16,7 @@ import (
 // undoers are limiters on one connection.
 type undoers []*window.Limiter
 
-// newUndoers returns limiters of several kinds of limits.
+// newUndoers returns limiters that have several kinds of limits.
 func newUndoers(t *testing.T, conn *window.Connection, change func(*window.Config)) (all undoers) {
 	t.Helper()
 	for i, limits := range []string{"5/1h", "5/1m 9/1h", "50/1h@1m", "2/24h"} {
@@ -27,8 +27,8 @@ func newUndoers(t *testing.T, conn *window.Connection, change func(*window.Confi
 	return all
 }
 
-// count counts two units of the event under each limiter. It returns undos that alternate: the
-// first refunds a unit, the second resets, and so on.
+// count counts two units of the event under each limiter. It returns undos that alternate between
+// refunding one unit and resetting the event.
 func (all undoers) count(t *testing.T, event string) (undos []window.Undo) {
 	t.Helper()
 	for i, l := range all {
@@ -59,8 +59,8 @@ func wantUnits(t *testing.T, where string, got, want []int64) {
 	}
 }
 
-// onOneServer returns such limiters on one server, after that is proved, and the calls of their
-// client.
+// onOneServer returns limiters on one server, and the calls of their client. It waits until it is
+// proved that there is only one server.
 func onOneServer(t *testing.T, server *redistest.Server, change func(*window.Config)) (undoers, *redistest.Calls) {
 	t.Helper()
 	calls := &redistest.Calls{}
@@ -69,8 +69,8 @@ func onOneServer(t *testing.T, server *redistest.Server, change func(*window.Con
 	return all, calls
 }
 
-// TestUndoAll checks that UndoAll refunds and resets, even after its context has ended: by one
-// script call on one server, on a cluster, in memory, and if a key occurs twice.
+// TestUndoAll checks that UndoAll refunds and resets, even if its context is done: on one server by
+// one script call, on a cluster, in memory, and if a key occurs twice.
 func TestUndoAll(t *testing.T) {
 	t.Parallel()
 	ended, cancel := context.WithCancel(t.Context())
@@ -104,8 +104,8 @@ func TestUndoAll(t *testing.T) {
 	wantUnits(t, "one in memory", all.used(t, "memory"), append(want, 1))
 }
 
-// TestUndoneAlone checks that an Undo fails alone if it is invalid, or if its key has a foreign
-// value. If no reply comes, each error names its own key.
+// TestUndoneAlone checks that an Undo that is invalid, or whose key has a foreign value, does not
+// make the others fail. If no reply comes, each error names its own key.
 func TestUndoneAlone(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

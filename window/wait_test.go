@@ -11,8 +11,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestWait checks on the fake time of synctest that Wait sleeps for RetryAfter and at most 5 %
-// more.
+// TestWait checks on synctest's fake clock that Wait sleeps for RetryAfter plus at most 5%.
 func TestWait(t *testing.T) {
 	for name, cfg := range map[string]window.Config{
 		"free": limits("1/5s", "3/1h"), "denials count": {Limits: parsed("1/5s", "3/1h"), CountDenied: true},
@@ -37,7 +36,8 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// TestWaitGivesUp checks that Wait ends at once if the deadline is sooner, or the caller leaves.
+// TestWaitGivesUp checks that Wait returns immediately if the deadline comes too early, or if its
+// context is canceled.
 func TestWaitGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := must(window.NewLocal(window.Config{Name: "wait", Limits: parsed("1/1m")}))
@@ -87,8 +87,9 @@ func TestWaitUnderLoad(t *testing.T) {
 	holds(t, cfg.Limits[0], log)
 }
 
-// TestWaitAfterAStepBack checks that Wait repairs dates even if denied attempts count, though its
-// own do not. So no caller waits for a clock that stepped back.
+// TestWaitAfterAStepBack checks that Wait repairs timestamps even if denied attempts count,
+// although those of Wait do not. Otherwise callers would wait until a clock that stepped back has
+// caught up.
 func TestWaitAfterAStepBack(t *testing.T) {
 	cfg := limits("5/1000s")
 	cfg.CountDenied = true

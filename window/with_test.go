@@ -15,8 +15,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestWith checks that a limit of the same Per keeps its counts, and another one starts at zero. A
-// limit that is left out keeps its counts.
+// TestWith checks that a limit with the same Per keeps its counts, that a limit with another Per
+// starts at zero, and that a limit that is left out keeps its counts.
 func TestWith(t *testing.T) {
 	both(t, limits("2/1h"), func(b bench) {
 		b.allow("e", 2)
@@ -39,7 +39,8 @@ func TestWith(t *testing.T) {
 	})
 }
 
-// TestWithTooManyLimits checks that one event is counted under limits of at most 31 different Per.
+// TestWithTooManyLimits checks that one event is counted under limits with at most 31 different
+// values of Per.
 func TestWithTooManyLimits(t *testing.T) {
 	both(t, limits("1/1h"), func(b bench) {
 		b.allow("e", 1)
@@ -72,8 +73,8 @@ func TestWithRefuses(t *testing.T) {
 	}
 }
 
-// TestWithFallback checks that the Fallback decides by the same limits, and takes back units that
-// it counted under them.
+// TestWithFallback checks that the Fallback decides under the limits passed to With, and refunds
+// units that it counted under them.
 func TestWithFallback(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client(t)
@@ -99,8 +100,8 @@ func TestWithFallback(t *testing.T) {
 	}
 }
 
-// TestWithPlan checks that observations have the plan: after With, and for decisions of the
-// Fallback, by its own limits or by those of With.
+// TestWithPlan checks that observations carry the plan: after With, and for decisions of the
+// Fallback under its own limits or under those of With.
 func TestWithPlan(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client(t)
@@ -125,7 +126,8 @@ func TestWithPlan(t *testing.T) {
 	}
 }
 
-// TestWithDenialCache checks that a cached denial under some limits does not affect others.
+// TestWithDenialCache checks that a cached denial under some limits does not affect decisions under
+// other limits.
 func TestWithDenialCache(t *testing.T) {
 	remembered := 0
 	l := must(window.New(window.On(redistest.Client(t)), window.Config{
@@ -187,8 +189,8 @@ func TestWithCost(t *testing.T) {
 	}
 }
 
-// BenchmarkWith measures With alone, and a decision by one limiter and by With for each of a
-// thousand plans, with 64 callers.
+// BenchmarkWith measures With alone, and, with 64 callers, decisions by a single limiter and by a
+// new limiter from With for each of a thousand plans.
 func BenchmarkWith(b *testing.B) {
 	for _, plan := range [][]window.Limit{parsed("5000/1h"), parsed("1/5s", "5/1h", "20/1d")} {
 		l := must(window.NewLocal(window.Config{Name: "plans", Limits: plan}))
@@ -217,8 +219,8 @@ func BenchmarkWith(b *testing.B) {
 	}
 }
 
-// TestRepairsOthers checks that a denied attempt also repairs dates of limits that it does not
-// have, after the clock stepped back.
+// TestRepairsOthers checks that, after the clock stepped back, a denied attempt also repairs
+// timestamps of limits that its limiter does not have.
 func TestRepairsOthers(t *testing.T) {
 	both(t, limits("1/1m", "1/365d"), func(b bench) {
 		b.allow("e", 1)
@@ -235,7 +237,7 @@ func TestRepairsOthers(t *testing.T) {
 	})
 }
 
-// TestOthersInOrder checks that Inspect lists the limits of other callers by Per.
+// TestOthersInOrder checks that Inspect lists the limits of other callers in order of Per.
 func TestOthersInOrder(t *testing.T) {
 	both(t, limits("9/1h"), func(b bench) {
 		must(with(b.Limiter, "9/2m").Allow(b.Context(), "e"))
@@ -251,7 +253,7 @@ func TestOthersInOrder(t *testing.T) {
 }
 
 // TestJointOfPlans checks that AllowAll adds up the units of two checks on one event before
-// anything is sent, also for limiters from With.
+// anything is sent, even if the limiters come from With.
 func TestJointOfPlans(t *testing.T) {
 	both(t, limits("9/1h"), func(b bench) {
 		_, err := window.AllowAll(b.Context(), window.Check{Limiter: with(b.Limiter, "1/1h"), Event: "e"}, window.Check{Limiter: with(b.Limiter, "1/1h"), Event: "e"})
