@@ -67,8 +67,8 @@ func TestChoose(t *testing.T) {
 // says why: an error of Choose once, because it can concern all calls, and a programming mistake
 // each time.
 func TestChooseFails(t *testing.T) {
-	const once = `level=ERROR msg="slidegate: the limiter cannot decide about requests" outage=`
-	const each = `level=ERROR msg="slidegate: the limiter cannot decide about a call" outage=`
+	const once = `level=ERROR msg="slidegate: the limiter cannot decide" outage=`
+	const each = `level=ERROR msg="slidegate: a call got no decision" outage=`
 	for _, of := range []struct {
 		choose func(context.Context, string) (grpclimit.Limiter, error)
 		line   string

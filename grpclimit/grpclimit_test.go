@@ -138,7 +138,7 @@ func TestOutage(t *testing.T) {
 					t.Errorf("%s: %v, %v", outage, err, after)
 				}
 			}
-			log.check(t, `level=ERROR msg="slidegate: the limiter cannot decide about requests" outage=`+string(outage)+" explained=true\n")
+			log.check(t, `level=ERROR msg="slidegate: the limiter cannot decide" outage=`+string(outage)+" explained=true\n")
 		}
 	})
 }
@@ -161,7 +161,7 @@ func TestFallback(t *testing.T) {
 	if status.Code(err) != codes.ResourceExhausted || after != 24*time.Hour || !slices.Equal(limits, []string{"1/1d"}) {
 		t.Errorf("%v, %v, %v", err, after, limits)
 	}
-	log.check(t, `level=WARN msg="slidegate: the limiter's Fallback decides about requests, by its own limits" explained=true`+"\n")
+	log.check(t, `level=WARN msg="slidegate: the limiter's Fallback decides, by its own limits" explained=true`+"\n")
 }
 
 // TestForeignValue checks that each error of a single key is logged, because it is not an outage.
@@ -178,7 +178,7 @@ func TestForeignValue(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	log.check(t, strings.Repeat(`level=ERROR msg="slidegate: the limiter cannot decide about a call" outage=closed`+"\n", 2))
+	log.check(t, strings.Repeat(`level=ERROR msg="slidegate: a call got no decision" outage=closed`+"\n", 2))
 }
 
 // TestRefusals checks that a call that can never pass gets InvalidArgument, and that nothing makes

@@ -168,7 +168,7 @@ func TestInFlightRefuses(t *testing.T) {
 	server.Kill(t)
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	const outage = `level=ERROR msg="slidegate: the limiter cannot decide about requests" outage=%s explained=true` + "\n"
+	const outage = `level=ERROR msg="slidegate: the limiter cannot decide" outage=%s explained=true` + "\n"
 	for name, test := range map[string]struct {
 		ctx     context.Context
 		outage  grpclimit.Outage

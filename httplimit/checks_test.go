@@ -157,7 +157,7 @@ func TestChecksRefused(t *testing.T) {
 		"no cost":    {window.Check{Limiter: l, Event: "e", N: -1}, 400, ""},
 		"too costly": {window.Check{Limiter: l, Event: "e", N: 3}, 413, ""},
 		"outage":     {window.Check{Limiter: out, Event: "e"}, 503, lineOutage},
-		"no limiter": {window.Check{Event: "e"}, 503, `level=ERROR msg="slidegate: the limiter cannot decide about a request"` + "\n"},
+		"no limiter": {window.Check{Event: "e"}, 503, `level=ERROR msg="slidegate: a request got no decision"` + "\n"},
 	} {
 		for _, shadow := range []bool{false, true} {
 			var log logBuffer

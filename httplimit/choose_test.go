@@ -98,14 +98,14 @@ func TestChooseSettles(t *testing.T) {
 func TestChooseFails(t *testing.T) {
 	level := must(ar1.NewLocal(ar1.Config{Name: "level", Limits: limits("5/1h")}))
 	mistake := func(text string) string {
-		return strings.Repeat(`level=ERROR msg="slidegate: the limiter cannot decide about a request" err="`+text+`"`+"\n", 2)
+		return strings.Repeat(`level=ERROR msg="slidegate: a request got no decision" err="`+text+`"`+"\n", 2)
 	}
 	for _, of := range []struct {
 		limiter httplimit.Limiter
 		err     error
 		log     string
 	}{
-		{nil, fmt.Errorf("no row: %w", window.ErrExceedsLimit), `level=ERROR msg="slidegate: the limiter cannot decide about requests" err="no limiter was found, because Choose failed: no row: ` + window.ErrExceedsLimit.Error() + `"` + "\n"},
+		{nil, fmt.Errorf("no row: %w", window.ErrExceedsLimit), `level=ERROR msg="slidegate: the limiter cannot decide" err="no limiter was found, because Choose failed: no row: ` + window.ErrExceedsLimit.Error() + `"` + "\n"},
 		{nil, nil, mistake("the limiter is nil, although Choose returned no error; return a limiter, httplimit.Unlimited or httplimit.Blocked")},
 		{(*window.Limiter)(nil), nil, mistake("the limiter is nil, although Choose returned no error; return a limiter, httplimit.Unlimited or httplimit.Blocked")},
 		{level, nil, mistake("slidegate: httplimit has a CostAfter, but a Limiter without Settle, a *ar1.Limiter; use a *window.Limiter, or give yours a Settle method that calls that of a *window.Limiter")},

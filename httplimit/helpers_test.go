@@ -233,9 +233,9 @@ func from(peer string, lines ...string) *http.Request {
 
 // The log lines about outages and Fallbacks.
 const (
-	lineOutage    = `level=ERROR msg="slidegate: the limiter cannot decide about requests"` + "\n"
-	lineDegraded  = `level=WARN msg="slidegate: the limiter's Fallback decides about requests, by its own limits"` + "\n"
-	lineRecovered = `level=INFO msg="slidegate: the limiter decides about requests again"` + "\n"
+	lineOutage    = `level=ERROR msg="slidegate: the limiter cannot decide"` + "\n"
+	lineDegraded  = `level=WARN msg="slidegate: the limiter's Fallback decides, by its own limits"` + "\n"
+	lineRecovered = `level=INFO msg="slidegate: the limiter decides again"` + "\n"
 )
 
 // always returns a Choose that returns one limiter.

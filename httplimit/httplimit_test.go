@@ -280,7 +280,7 @@ func TestForeignValue(t *testing.T) {
 			t.Error(w.Code)
 		}
 	}
-	if one, all := strings.Count(log.String(), "about a request\""), strings.Count(log.String(), "about requests\""); one != 3 || all != 1 {
+	if one, all := strings.Count(log.String(), "a request got no decision"), strings.Count(log.String(), "cannot decide"); one != 3 || all != 1 {
 		t.Error(&log)
 	}
 }

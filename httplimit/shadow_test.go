@@ -110,7 +110,7 @@ func TestShadowLog(t *testing.T) {
 		want := `msg="slidegate: shadow: requests passed that would have been refused" requests=1 status=429 last_limits=[5/1h]
 msg="slidegate: shadow: requests passed that would have been refused" requests=1 status=400 last_limits=[]
 msg="slidegate: shadow: requests passed that would have been refused" requests=100 status=429 last_limits=[5/1h]
-msg="slidegate: the limiter cannot decide about requests"
+msg="slidegate: the limiter cannot decide"
 `
 		if log.String() != want {
 			t.Errorf("%s\nnot:\n%s", &log, want)

@@ -102,7 +102,7 @@ func TestStatusInOutage(t *testing.T) {
 	}
 	check(http.StatusOK, `"remaining":5`, "")
 	s.Kill(t)
-	const line = `level=ERROR msg="slidegate: the limiter cannot decide about requests" quota=down` + "\n"
+	const line = `level=ERROR msg="slidegate: the limiter cannot decide" quota=down` + "\n"
 	for range 3 {
 		check(http.StatusServiceUnavailable, `"detail":"The limits cannot be read at the moment. Try again soon."`, line)
 	}
@@ -149,7 +149,7 @@ func TestStatusMistakes(t *testing.T) {
 				t.Errorf("%+v: %d, %s", q, w.Code, w.Body)
 			}
 		}
-		if want := strings.Repeat(`level=ERROR msg="slidegate: the limiter cannot decide about a request" quota=q`+"\n", 2); log.String() != want {
+		if want := strings.Repeat(`level=ERROR msg="slidegate: a request got no decision" quota=q`+"\n", 2); log.String() != want {
 			t.Error(&log)
 		}
 	}

@@ -178,7 +178,7 @@ func testRedisIsKilled(t *testing.T, program string) {
 	outage, again := p.logs(t, ""), make(chan struct{})
 	go func() {
 		defer close(again)
-		p.logs(t, "decides about requests again")
+		p.logs(t, "decides again")
 	}()
 	if !strings.Contains(outage, "Fallback decides") {
 		t.Error(outage)

@@ -60,14 +60,14 @@ func (j *Journal) Note(log *slog.Logger, outage string, byFallback bool, cause e
 	switch {
 	case byFallback:
 		if j.change(degraded) {
-			j.with(log, cause).Warn("slidegate: the limiter's Fallback decides about requests, by its own limits", "err", keyless(cause))
+			j.with(log, cause).Warn("slidegate: the limiter's Fallback decides, by its own limits", "err", keyless(cause))
 		}
 	case cause != nil:
 		if j.change(failing) {
-			j.with(log, cause).Error("slidegate: the limiter cannot decide about requests", "outage", outage, "err", keyless(cause))
+			j.with(log, cause).Error("slidegate: the limiter cannot decide", "outage", outage, "err", keyless(cause))
 		}
 	case j.change(normal):
-		j.with(log, nil).Info("slidegate: the limiter decides about requests again")
+		j.with(log, nil).Info("slidegate: the limiter decides again")
 	}
 }
 
@@ -83,7 +83,7 @@ func (j *Journal) Failed(log *slog.Logger, outage, about string, err error) {
 		j.Note(log, outage, false, err)
 		return
 	}
-	log.Error("slidegate: the limiter cannot decide about a "+about, "outage", outage, "err", err)
+	log.Error("slidegate: a "+about+" got no decision", "outage", outage, "err", err)
 }
 
 // with adds the name of the limiter that is not answering, or was not.
