@@ -13,14 +13,14 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Calls counts the script calls that a client sends. Pass its Count to NewClient. One Calls may
-// serve several connections.
+// Calls counts the script calls that a client sends. Pass its method Count to NewClient. Several
+// clients can share a Calls.
 type Calls struct {
 	Scripts atomic.Int64 // script calls for events
-	Events  atomic.Int64 // events in them
+	Events  atomic.Int64 // events in these script calls
 	Several atomic.Int64 // script calls for several events
 	Marks   atomic.Int64 // script calls that mark the keys of a proof: see lua/probe.lua
-	Finds   atomic.Int64 // script calls that look for the mark on one of them
+	Finds   atomic.Int64 // script calls that look for the mark on one of those keys
 
 	dial func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error)
 }
@@ -59,11 +59,11 @@ func (c *Calls) add(keys []string, verb string) {
 	}
 }
 
-// counted is a connection on which commands are counted before they are sent.
+// counted is a connection that counts commands before it sends them.
 type counted struct {
 	net.Conn
 	calls *Calls
-	begun []byte // of a command whose end has not been written yet
+	begun []byte // the start of a command whose end has not been written yet
 }
 
 // Write counts the commands that end in b, and sends b.
@@ -79,8 +79,9 @@ func (c *counted) Write(b []byte) (int, error) {
 	}
 }
 
-// AwaitProof waits until the next proof that Redis is one server starts. The first one starts at
-// once, and each is renewed after ten seconds. ask asks about new events, all at once.
+// AwaitProof waits until the client starts the next proof that Redis is a single server. The first
+// proof starts immediately, and it is renewed every ten seconds. The function ask must make an
+// attempt for each of the given events, all at once.
 func (c *Calls) AwaitProof(tb testing.TB, ask func(events []string)) {
 	tb.Helper()
 	before := c.Marks.Load()
@@ -93,15 +94,15 @@ func (c *Calls) AwaitProof(tb testing.TB, ask func(events []string)) {
 }
 
 // AwaitSeveral waits until the client sends script calls for several events, which it does once it
-// is proved that Redis is one server. ask asks about new events, all at once.
+// has proved that Redis is a single server. For ask, see AwaitProof.
 func (c *Calls) AwaitSeveral(tb testing.TB, ask func(events []string)) {
 	tb.Helper()
 	before := c.Several.Load()
 	c.await(tb, "no script call for several events", ask, func() bool { return c.Several.Load() > before })
 }
 
-// AwaitSingles waits until three rounds in a row send no script call for several events. ask asks
-// about new events, all at once.
+// AwaitSingles waits until three consecutive calls of ask have caused no script call for several
+// events. For ask, see AwaitProof.
 func (c *Calls) AwaitSingles(tb testing.TB, ask func(events []string)) {
 	tb.Helper()
 	before, rounds := c.Several.Load(), 0
@@ -113,7 +114,7 @@ func (c *Calls) AwaitSingles(tb testing.TB, ask func(events []string)) {
 	})
 }
 
-// await asks about new events, in rounds, until over returns true.
+// await calls ask with new events until over returns true.
 func (c *Calls) await(tb testing.TB, what string, ask func(events []string), over func() bool) {
 	tb.Helper()
 	late := time.Now().Add(time.Minute)
@@ -128,7 +129,7 @@ func (c *Calls) await(tb testing.TB, what string, ask func(events []string), ove
 	}
 }
 
-// newEvents returns 64 events for a round.
+// newEvents returns 64 events that no other round has.
 func newEvents(round int) (events []string) {
 	for i := range 64 {
 		events = append(events, "round-"+strconv.Itoa(round)+"."+strconv.Itoa(i))

@@ -11,13 +11,13 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// masters is the size of a cluster, and slots the number of Redis Cluster's hash slots.
+// masters is the number of masters in a cluster, and slots the number of hash slots.
 const (
 	masters = 3
 	slots   = 16384
 )
 
-// plain returns the test binary's only cluster without replicas.
+// plain returns the cluster without replicas, which all tests of the binary share.
 var plain = sync.OnceValues(func() (*Nodes, error) { return newNodes(0) })
 
 var plainClient = sync.OnceValues(func() (rueidis.Client, error) {
@@ -41,7 +41,7 @@ func Cluster(tb testing.TB) rueidis.Client {
 	return c
 }
 
-// ClusterOptions returns the options of a client of that cluster.
+// ClusterOptions returns the options for a client of the cluster that Cluster uses.
 func ClusterOptions(tb testing.TB) rueidis.ClientOption {
 	tb.Helper()
 	n, err := plain()
@@ -49,12 +49,12 @@ func ClusterOptions(tb testing.TB) rueidis.ClientOption {
 	return n.Options(nil)
 }
 
-// replicated returns the test binary's only cluster with replicas.
+// replicated returns the cluster with replicas, which all tests of the binary share.
 var replicated = sync.OnceValues(func() (*Nodes, error) { return newNodes(1) })
 
-// Replicated returns a healthy Redis Cluster of three masters with a replica each. All tests of the
-// binary share it: use different keys, from [Key], and do not break it in parallel tests. It needs
-// [QuickMoves].
+// Replicated returns a healthy Redis Cluster of three masters that have one replica each. All tests
+// of the binary share it: use different keys, from [Key], and do not break the cluster in parallel
+// tests. It skips the test if the server lacks [QuickMoves].
 func Replicated(tb testing.TB) *Nodes {
 	tb.Helper()
 	Needs(tb, QuickMoves)
@@ -64,12 +64,12 @@ func Replicated(tb testing.TB) *Nodes {
 	return n
 }
 
-// nodeArgs makes a new replica get its data at once, and keeps nodes from considering another one
-// dead only because the machine is busy.
+// nodeArgs makes new replicas get their data immediately, and keeps nodes from considering other
+// nodes dead just because the machine is busy.
 var nodeArgs = []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "5000", "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}
 
-// newNodes starts a cluster with this number of replicas of each master, and returns once it is
-// healthy.
+// newNodes starts a cluster with the given number of replicas for each master, and returns once the
+// cluster is healthy.
 func newNodes(replicas int) (*Nodes, error) {
 	h, err := theHost()
 	if err == nil {
@@ -87,7 +87,7 @@ func newNodes(replicas int) (*Nodes, error) {
 	return n, n.form(ctx)
 }
 
-// startServers starts the nodes at the same time. Main removes them.
+// startServers starts n nodes concurrently. Main removes them.
 func startServers(h host, n int) (servers []*Server, err error) {
 	type result struct {
 		*Server
@@ -111,9 +111,9 @@ func startServers(h host, n int) (servers []*Server, err error) {
 }
 
 // form assigns the slots to the first three nodes, introduces all nodes to each other, and makes
-// the others replicas.
+// the other nodes replicas.
 func (n *Nodes) form(ctx context.Context) (err error) {
-	for i, s := range n.All { // all of them before any meets another: then it would be too late
+	for i, s := range n.All { // before any node meets another one, because then it would be too late
 		if s.id, err = s.Do(ctx, "CLUSTER", "MYID").ToString(); err == nil {
 			err = s.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)).Error()
 		}
@@ -137,7 +137,8 @@ func (n *Nodes) form(ctx context.Context) (err error) {
 	return n.waitHealthy(ctx)
 }
 
-// addSlots assigns the slots from first up to end to a node. Redis 6 has no CLUSTER ADDSLOTSRANGE.
+// addSlots assigns the slots in [first, end) to the node. It lists them, because Redis 6 has no
+// CLUSTER ADDSLOTSRANGE.
 func (s *Server) addSlots(ctx context.Context, first, end int) error {
 	command := []string{"CLUSTER", "ADDSLOTS"}
 	for slot := first; slot < end; slot++ {
@@ -146,8 +147,8 @@ func (s *Server) addSlots(ctx context.Context, first, end int) error {
 	return s.Do(ctx, command...).Error()
 }
 
-// meet introduces the node to others. It would learn of other nodes only by gossip, which can take
-// ten seconds.
+// meet introduces the node to others. Otherwise the node would learn of them only by gossip, which
+// can take ten seconds.
 func (s *Server) meet(ctx context.Context, others []*Server) error {
 	for _, o := range others {
 		ip, port, _ := net.SplitHostPort(o.node.peer())
@@ -158,7 +159,7 @@ func (s *Server) meet(ctx context.Context, others []*Server) error {
 	return nil
 }
 
-// replicate makes a node a replica once it knows its master.
+// replicate makes s a replica of master, as soon as s knows master.
 func (n *Nodes) replicate(ctx context.Context, s, master *Server) error {
 	return until(ctx, s.Addr()+" becomes a replica of "+master.Addr(), func() (bool, error) {
 		err := s.Do(ctx, "CLUSTER", "REPLICATE", master.id).Error()

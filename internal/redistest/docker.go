@@ -21,13 +21,13 @@ import (
 type docker struct {
 	containers.Daemon
 	helper  *helper
-	network string // of the nodes of a cluster
+	network string // the network of a cluster's nodes
 }
 
-// errNoDocker means that SLIDEGATE_DOCKER forbids Docker.
+// errNoDocker means that SLIDEGATE_DOCKER is 0.
 var errNoDocker = errors.New("SLIDEGATE_DOCKER=0 forbids it")
 
-// findDocker returns Docker as a host, or the reason why it does not answer within limit.
+// findDocker returns Docker as a host, or an error if Docker does not answer within limit.
 func findDocker(limit time.Duration) (host, error) {
 	if os.Getenv("SLIDEGATE_DOCKER") == "0" {
 		return nil, errNoDocker
@@ -56,8 +56,8 @@ func (d docker) node(port int, l launch) node {
 	return &container{docker: d, port: port, launch: l}
 }
 
-// cluster creates a network for the nodes. Ports of the Docker host lead to them through another
-// network, so tests still reach a node that leaves this one.
+// cluster creates a network for the nodes. Tests reach the nodes by ports of the Docker host and
+// another network, so they can still reach a node that is taken off this network.
 func (d docker) cluster() (host, error) {
 	return d, d.helper.Call("Docker.Network", struct{}{}, &d.network)
 }
@@ -69,7 +69,7 @@ type container struct {
 	port   int
 	launch launch
 
-	ip atomic.Value // a string: its address on the cluster's network, which each start and rejoin can change
+	ip atomic.Value // string: the server's address on the cluster's network; each start or rejoin can change it
 }
 
 func (c *container) addr() string { return net.JoinHostPort(c.docker.Address, strconv.Itoa(c.port)) }
@@ -108,7 +108,7 @@ func (c *container) ask(method string) error {
 	return c.docker.helper.Call(method, c.port, new(struct{}))
 }
 
-// moved calls a method that returns the server's new address.
+// moved calls a method that returns the server's new address, and stores that address.
 func (c *container) moved(method string, args any) error {
 	var ip string
 	err := c.docker.helper.Call(method, args, &ip)
@@ -116,15 +116,15 @@ func (c *container) moved(method string, args any) error {
 	return err
 }
 
-// helper is the program cluster_test/containers, which controls Docker. It is in another module, so
-// that this one does not require its dependencies.
+// helper is the running program cluster_test/containers, which controls Docker. The program is in
+// another module, so that this module does not require its dependencies.
 type helper struct {
 	*rpc.Client
 	cmd *exec.Cmd
 }
 
-// startHelper builds and runs the program. Go caches the build. All test binaries of one `go test`
-// share one testcontainers reaper.
+// startHelper builds and runs the program. Go caches the build. All test binaries of one go test
+// command share a testcontainers reaper.
 func startHelper() (*helper, error) {
 	dir, err := clusterTest()
 	if err != nil {
@@ -152,12 +152,13 @@ type pipes struct {
 	io.WriteCloser
 }
 
-// end ends the helper's input, and waits until it has removed everything.
+// end closes the helper's input, and waits until the helper has removed everything and exited.
 func (h *helper) end() error {
 	return errors.Join(h.Close(), h.cmd.Wait())
 }
 
-// startedIn is the directory in which the program started, because tests may change theirs.
+// startedIn is the directory in which the program started. It is recorded because tests may change
+// the working directory.
 var startedIn, _ = os.Getwd()
 
 // clusterTest returns the directory of the module cluster_test, if the program started in a clone

@@ -15,13 +15,13 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Faults breaks a client's connections in ways that a test chooses. Pass its Break to NewClient.
-// The zero value breaks nothing. One Faults may serve several connections.
+// Faults injects faults into a client's connections. Pass its method Break to NewClient. The zero
+// Faults injects nothing. Several clients can share a Faults.
 type Faults struct {
 	reach func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error)
 
 	mu     sync.Mutex
-	lose   []byte // lose the reply to the next command that contains this
+	lose   []byte // the reply to the next command that contains these bytes is lost
 	refuse int
 	delay  time.Duration
 	conns  map[*conn]struct{}
@@ -33,8 +33,8 @@ func (f *Faults) Break(o *rueidis.ClientOption) {
 	o.DialCtxFn = f.Dial
 }
 
-// LoseReply loses one reply: that to the next command whose bytes contain part, such as "EVALSHA".
-// The server gets the whole command and answers it. The answer is dropped and the connection
+// LoseReply loses one reply: the reply to the next command that contains part, such as "EVALSHA".
+// The server receives and executes the whole command. The reply is dropped and the connection is
 // closed, so other pending replies on the same connection are lost too.
 func (f *Faults) LoseReply(part string) {
 	f.mu.Lock()
@@ -49,7 +49,7 @@ func (f *Faults) Refuse(n int) {
 	f.refuse = n
 }
 
-// Delay delays everything that the server sends.
+// Delay delays everything that the server sends by d.
 func (f *Faults) Delay(d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -65,7 +65,7 @@ func (f *Faults) Cut() {
 	}
 }
 
-// Dial connects to addr, or refuses.
+// Dial connects to addr, unless Refuse makes it fail.
 func (f *Faults) Dial(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
 	if f.refuses() {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
@@ -93,7 +93,7 @@ func (f *Faults) refuses() bool {
 	return true
 }
 
-// wrap returns a connection with these faults.
+// wrap returns inner as a connection into which f injects faults.
 func (f *Faults) wrap(inner net.Conn) *conn {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -105,17 +105,17 @@ func (f *Faults) wrap(inner net.Conn) *conn {
 	return c
 }
 
-// conn is a connection with faults.
+// conn is a connection into which faults are injected.
 type conn struct {
 	net.Conn
 	faults *Faults
-	losing bool // guarded by faults.mu: the next data is lost
+	losing bool // the next data is lost; guarded by faults.mu
 	once   sync.Once
 	closed chan struct{}
-	end    atomic.Value // a time.Time: the deadline of reads
+	end    atomic.Value // time.Time: the read deadline
 }
 
-// Write sends b. If the reply must be lost, no reply is read before all of b is sent.
+// Write sends b. If the reply to b is to be lost, nothing is read until all of b has been sent.
 func (c *conn) Write(b []byte) (int, error) {
 	f := c.faults
 	f.mu.Lock()
@@ -128,7 +128,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Read returns what the server sent, late or never.
+// Read returns data from the server, delayed or not at all if a fault is set.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.faults.mu.Lock()
@@ -150,13 +150,14 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// SetDeadline also ends delays: the server answered in time, but the reader does not know.
+// SetDeadline also bounds delays: if the deadline passes during a delay, Read fails although the
+// server has answered in time.
 func (c *conn) SetDeadline(t time.Time) error {
 	c.end.Store(t)
 	return c.Conn.SetDeadline(t)
 }
 
-// SetReadDeadline also ends delays.
+// SetReadDeadline also bounds delays, like SetDeadline.
 func (c *conn) SetReadDeadline(t time.Time) error {
 	c.end.Store(t)
 	return c.Conn.SetReadDeadline(t)

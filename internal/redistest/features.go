@@ -12,13 +12,13 @@ import (
 )
 
 // A Feature is something that some tests need and some servers lack. TestServer prints the features
-// that the server lacks, whose tests are skipped.
+// that the server lacks. Tests that need them are skipped.
 type Feature struct {
 	name          string
-	redis, valkey int // the first versions that have it: 901 is 9.1
+	redis, valkey int // the first versions that have the feature: 901 is 9.1
 }
 
-// never is the version of a server that does not have a Feature in any version.
+// never means that no version of a server has the Feature.
 const never = math.MaxInt
 
 // The features that some servers of the matrix lack.
@@ -32,7 +32,7 @@ var (
 
 var features = []Feature{DebugFlag, CJSON, NoReplicas, QuickMoves, LuaModule}
 
-// Needs skips a test on a server that lacks the feature.
+// Needs skips the test if the server lacks f.
 func Needs(tb testing.TB, f Feature) {
 	tb.Helper()
 	v, err := sharedVersion()
@@ -42,7 +42,7 @@ func Needs(tb testing.TB, f Feature) {
 	}
 }
 
-// lacks reports whether a server of that version, such as "Redis 6.0.16", lacks the feature.
+// lacks reports whether a server with the given version, such as "Redis 6.0.16", lacks the feature.
 func (f Feature) lacks(version string) bool {
 	var name string
 	var major, minor int
@@ -64,22 +64,23 @@ var sharedVersion = sync.OnceValues(func() (string, error) {
 	return version(context.Background(), c), nil
 })
 
-// stored returns a value in the format of DUMP, and the time at which it expires in ms. Redis 6 has
-// no PEXPIRETIME, so the script adds the clock to PTTL, both within one millisecond.
+// stored returns a value in the format of DUMP, and its expiry time in ms. Redis 6 has no
+// PEXPIRETIME, so the script adds PTTL to the current time, and repeats until it has read both
+// within the same millisecond.
 const stored = `
 local function ms() local t = redis.call('TIME') return t[1] * 1000 + math.floor(t[2] / 1000) end
 local now, ttl
 repeat now, ttl = ms(), redis.call('PTTL', KEYS[1]) until ms() == now
 return {redis.call('DUMP', KEYS[1]) or '', string.format('%.0f', ttl < 0 and ttl or now + ttl)}`
 
-// Stored returns the value of a key and when it expires, as a string that changes with either.
+// Stored returns a string that contains the value of key and its expiry time.
 func Stored(tb testing.TB, c rueidis.Client, key string) string {
 	tb.Helper()
 	value, expires := read(tb, c, key)
 	return strconv.Quote(value) + " " + expires
 }
 
-// Expires returns when a key expires, in ms since 1970.
+// Expires returns the expiry time of key, in ms since 1970.
 func Expires(tb testing.TB, c rueidis.Client, key string) int64 {
 	tb.Helper()
 	_, expires := read(tb, c, key)

@@ -13,17 +13,18 @@ import (
 	"time"
 )
 
-// dockerLimit bounds how long Docker may take to answer, because some daemons accept a connection
-// and never answer.
+// dockerLimit is how long Docker may take to answer. Some daemons accept a connection and never
+// answer.
 const dockerLimit = 5 * time.Second
 
-// errNoServer means that no test of this binary can have a server.
+// errNoServer means that the tests of this binary can run no server.
 var errNoServer = errors.New("redistest: no Redis to test on")
 
-// explained reports whether a test of this binary has explained why it has no server.
+// explained is true once a test of this binary has reported why there is no server.
 var explained atomic.Bool
 
-// briefly returns err, or a short error if an earlier call returned the explanation.
+// briefly returns err, or a short error if an earlier call has already returned the full
+// explanation.
 func briefly(err error) error {
 	if errors.Is(err, errNoServer) && explained.Swap(true) {
 		return fmt.Errorf("%w: another test that failed says why, and what to install", errNoServer)
@@ -31,7 +32,7 @@ func briefly(err error) error {
 	return err
 }
 
-// theHost returns the host where this test binary runs its servers.
+// theHost returns the host on which this test binary runs its servers.
 var theHost = sync.OnceValues(func() (host, error) {
 	if !started.inMain {
 		return nil, errors.New("redistest: TestMain must call redistest.Main, which removes servers")
@@ -39,8 +40,8 @@ var theHost = sync.OnceValues(func() (host, error) {
 	return pickHost()
 })
 
-// pickHost returns the first available host: Docker, a server on the PATH, or one that it may
-// install.
+// pickHost returns the first available host: Docker, a server on the PATH, or a server that it is
+// allowed to install.
 func pickHost() (host, error) {
 	h, missing := findDocker(dockerLimit)
 	if missing == nil {
@@ -59,22 +60,23 @@ func pickHost() (host, error) {
 	return nil, fmt.Errorf("%w: start Docker (%w), or install redis-server or valkey-server (%w)", errNoServer, missing, err)
 }
 
-// findLocal looks for a server on the PATH.
+// findLocal looks for a server program on the PATH.
 func findLocal(noDocker error) (host, bool) {
 	path, ok := findProgram([]string{"redis-server", "valkey-server"})
 	return local{path: path, noDocker: noDocker}, ok
 }
 
-// Program returns the path of the first of the names that is on the PATH. If none is, and
-// SLIDEGATE_INSTALL allows it, it installs the Debian package pkg, which contains the first of
-// them. If it may not or cannot install, it skips the test and says what is missing.
+// Program returns the path of the first program in names that is on the PATH. If none of them is,
+// and SLIDEGATE_INSTALL allows it, Program installs the Debian package pkg, which must contain the
+// first program in names. If it is not allowed or not able to install the package, it skips the
+// test and reports what is missing.
 func Program(tb testing.TB, pkg string, names ...string) string {
 	tb.Helper()
 	return Tool(tb, names[0], func() (string, bool) { return findProgram(names) }, pkg)
 }
 
-// Tool returns the path that find returns. It works like [Program], for a tool that is more than a
-// single program, and may need several packages.
+// Tool returns the path that find returns. It is like [Program], but for a tool that consists of
+// more than one program, and that may need several packages.
 func Tool(tb testing.TB, what string, find func() (path string, ok bool), pkgs ...string) string {
 	tb.Helper()
 	if path, ok := find(); ok {
@@ -88,7 +90,8 @@ func Tool(tb testing.TB, what string, find func() (path string, ok bool), pkgs .
 	return path
 }
 
-// unavailable skips a test that needs a program, unless its installation was tried.
+// unavailable ends a test that needs a missing program. It skips the test, unless an attempt to
+// install the program has failed.
 func unavailable(tb testing.TB, program string, err error) {
 	tb.Helper()
 	if errors.Is(err, errForbidden) || errors.Is(err, errUnable) {
@@ -106,9 +109,9 @@ func findProgram(names []string) (path string, ok bool) {
 	return "", false
 }
 
-// install makes test binaries that run at the same time install one after the other, and keeps a
-// package from starting its own server. Its arguments are the packages. A single one has a program
-// of the same name.
+// install installs the packages in its arguments. It keeps a package from starting a server of its
+// own. If there is only one package, it must contain a program with the same name: if that exists
+// by now, another test binary has installed it.
 const install = `
 if [ $# = 1 ] && command -v "$1"; then exit; fi
 policy=/usr/sbin/policy-rc.d
@@ -119,14 +122,14 @@ if [ ! -e $policy ]; then
 fi
 apt-get -q update && apt-get -qy install --no-install-recommends "$@"`
 
-// The reasons why aptInstall did not try.
+// The reasons why aptInstall does not try to install packages.
 var (
 	errForbidden = errors.New("apt-get does it as root if SLIDEGATE_INSTALL=1 is set")
 	errUnable    = errors.New("apt-get cannot do it here, or not as this user")
 )
 
-// aptInstall installs packages as root on Debian and its derivatives, if SLIDEGATE_INSTALL allows
-// it. It prints what it installs, and why.
+// aptInstall installs pkgs as root on Debian and its derivatives, if SLIDEGATE_INSTALL allows it.
+// It prints what it installs and why.
 func aptInstall(why string, pkgs ...string) error {
 	if os.Getenv("SLIDEGATE_INSTALL") != "1" {
 		return errForbidden

@@ -14,17 +14,17 @@ import (
 	"time"
 )
 
-// startLimit is how long a server may take until it answers.
+// startLimit is how long a server may take to start and answer.
 const startLimit = 30 * time.Second
 
-// ready is what Redis and Valkey log once they answer.
+// ready is what Redis and Valkey log when they start to answer.
 const ready = "Ready to accept connections"
 
-// local runs servers as processes of this machine.
+// local runs servers as processes on this machine.
 type local struct {
-	path     string // of redis-server or valkey-server
+	path     string // the path of redis-server or valkey-server
 	noDocker error  // why Docker is not used
-	proxy    *proxy // between the nodes of a cluster
+	proxy    *proxy // the proxy between the nodes of a cluster; otherwise nil
 }
 
 func (l local) String() string {
@@ -45,15 +45,15 @@ func (l local) cluster() (host, error) {
 	return l, nil
 }
 
-// process is a server with a guard: a shell that waits on a pipe that only the test binary holds
-// open. When the test binary closes the pipe, or dies, the guard kills the server and removes its
-// directory.
+// process is a server process with a guard: a shell that waits on a pipe which only the test binary
+// holds open. When the test binary closes the pipe or dies, the guard kills the server and removes
+// the server's directory.
 type process struct {
 	port   int
 	args   []string // the command
 	launch launch
 
-	guard *exec.Cmd     // nil: not running
+	guard *exec.Cmd     // nil if the server is not running
 	hold  io.Closer     // closing it ends the guard
 	pid   string        // the server's
 	ended chan struct{} // closed when the server has ended
@@ -95,7 +95,7 @@ func (p *process) start() error {
 	return p.awaitReady(bufio.NewReader(out))
 }
 
-// files writes the files of the server to a directory, from which the guard copies them.
+// files writes the server's files to a new directory, from which the guard copies them.
 func (p *process) files() (dir string, err error) {
 	if dir, err = os.MkdirTemp("", "redistest-files-"); err != nil {
 		return "", err
@@ -106,8 +106,8 @@ func (p *process) files() (dir string, err error) {
 	return dir, err
 }
 
-// awaitReady reads the server's log until it is ready. It discards later lines. The log ends when
-// the server does.
+// awaitReady reads the server's log until the server is ready. It discards later lines. The log
+// ends when the server ends.
 func (p *process) awaitReady(log *bufio.Reader) error {
 	late := time.AfterFunc(startLimit, func() { _ = p.hold.Close() })
 	defer late.Stop()
@@ -124,7 +124,7 @@ func (p *process) awaitReady(log *bufio.Reader) error {
 	return nil
 }
 
-// readUntil reads lines up to the one that contains word.
+// readUntil reads lines up to and including the first that contains word.
 func readUntil(r *bufio.Reader, word string) (said string, err error) {
 	for err == nil && !strings.Contains(said, word) {
 		var line string
@@ -134,7 +134,7 @@ func readUntil(r *bufio.Reader, word string) (said string, err error) {
 	return said, err
 }
 
-// kill ends the server by ending its guard, and waits until both are gone.
+// kill ends the server by ending its guard, and waits until both have exited.
 func (p *process) kill() error {
 	if p.guard == nil {
 		return nil
@@ -152,7 +152,7 @@ func (p *process) resume() error { return p.signal("CONT") }
 func (p *process) isolate() error { return errNoCluster }
 func (p *process) rejoin() error  { return errNoCluster }
 
-// signal uses the shell, because Go has no such signals on Windows.
+// signal sends a signal with the shell, because Go does not define STOP and CONT on Windows.
 func (p *process) signal(name string) error {
 	if p.guard == nil {
 		return errors.New("the server is not running")

@@ -15,15 +15,15 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Nodes is a Redis Cluster whose slots tests may move, and whose nodes they may break.
+// Nodes is a Redis Cluster in which tests may move slots and break nodes.
 type Nodes struct {
 	All      []*Server // in no particular order
-	Hung     int       // how many nodes hung although no test stopped them, and were replaced
+	Hung     int       // how many nodes were replaced because they hung although no test had paused them
 	replicas int       // of each master
 }
 
-// options returns the options of a client of the whole cluster. Nodes announce the addresses that
-// they use among themselves. The client dials the addresses that reach them from here.
+// options returns the options for a client of the whole cluster. Nodes announce the addresses that
+// they use among themselves. The client translates them to the addresses that tests can reach.
 func (n *Nodes) options() rueidis.ClientOption {
 	o := n.All[0].options()
 	o.ForceSingleClient = false
@@ -42,7 +42,8 @@ func (n *Nodes) options() rueidis.ClientOption {
 	return o
 }
 
-// Options returns the options of a client of this cluster, changed by opt, which may be nil.
+// Options returns the options for a client of this cluster. The function opt can change the
+// options; it may be nil.
 func (n *Nodes) Options(opt func(*rueidis.ClientOption)) rueidis.ClientOption {
 	return changed(n.options(), opt)
 }
@@ -55,13 +56,13 @@ func (n *Nodes) NewClient(tb testing.TB, opt func(*rueidis.ClientOption)) rueidi
 
 // A member is a node as another node sees it.
 type member struct {
-	id, master string // master is the ID of its master, or "-"
-	epoch      string // of its configuration, or of its master's
+	id, master string // master is the ID of the node's master, or "-"
+	epoch      string // the configuration epoch of the node, or of its master
 	serves     []string
-	healthy    bool // known, connected and not suspected
+	healthy    bool // known, connected, and not suspected of having failed
 }
 
-// view returns the cluster as a node sees it, in the order of IDs.
+// view returns the cluster as the node sees it, sorted by ID.
 func (s *Server) view(ctx context.Context) (view []member, err error) {
 	text, err := s.Do(ctx, "CLUSTER", "NODES").ToString()
 	for line := range strings.Lines(strings.TrimPrefix(text, "txt:")) { // ID, address, flags, master, two times, epoch, link, slots
@@ -82,7 +83,7 @@ func (m member) equal(o member) bool {
 	return m.id == o.id && m.master == o.master && m.epoch == o.epoch && slices.Equal(m.serves, o.serves)
 }
 
-// has reports whether the node serves a slot.
+// has reports whether the node serves slot.
 func (m member) has(slot int) bool {
 	return slices.ContainsFunc(m.serves, func(r string) bool {
 		from, to, isRange := strings.Cut(r, "-")
@@ -95,7 +96,7 @@ func (m member) has(slot int) bool {
 	})
 }
 
-// find returns the first server for which like is true in the view of any node that answers.
+// find returns the first server for which like returns true, in the view of any healthy node.
 func (n *Nodes) find(tb testing.TB, what string, like func(member) bool) *Server {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
@@ -115,7 +116,7 @@ func (n *Nodes) find(tb testing.TB, what string, like func(member) bool) *Server
 	return nil
 }
 
-// byID returns the server with this node ID, or nil.
+// byID returns the server with the given node ID, or nil.
 func (n *Nodes) byID(id string) *Server {
 	if i := slices.IndexFunc(n.All, func(s *Server) bool { return s.id == id }); i >= 0 {
 		return n.All[i]
@@ -123,20 +124,20 @@ func (n *Nodes) byID(id string) *Server {
 	return nil
 }
 
-// MasterOf returns the server that serves a slot.
+// MasterOf returns the server that serves slot.
 func (n *Nodes) MasterOf(tb testing.TB, slot int) *Server {
 	tb.Helper()
 	return n.find(tb, fmt.Sprint("who serves slot ", slot), func(m member) bool { return m.has(slot) })
 }
 
-// ReplicaOf returns the replica of a master.
+// ReplicaOf returns the replica of master.
 func (n *Nodes) ReplicaOf(tb testing.TB, master *Server) *Server {
 	tb.Helper()
 	return n.find(tb, "a replica of "+master.Addr(), func(m member) bool { return m.healthy && m.master == master.id })
 }
 
-// Failover makes the replica of a master take over, without a loss. It returns the replica once all
-// nodes know.
+// Failover makes the replica of master take over without losing data. It returns the replica once
+// all nodes know the new master.
 func (n *Nodes) Failover(tb testing.TB, master *Server) *Server {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
@@ -149,8 +150,8 @@ func (n *Nodes) Failover(tb testing.TB, master *Server) *Server {
 	return replica
 }
 
-// AwaitVotes waits until every replica can take over when its master fails, after elections that
-// AwaitFailover saw.
+// AwaitVotes waits until every replica can take over if its master fails. It takes into account the
+// elections that AwaitFailover has observed.
 func (n *Nodes) AwaitVotes(tb testing.TB) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
@@ -164,11 +165,11 @@ func (n *Nodes) AwaitVotes(tb testing.TB) {
 	}
 }
 
-// awaitVotes waits until a replica can be elected. Masters vote for a replica of the same master
-// only once in two node timeouts. A node that was elected asks for votes again only after four.
-// Before that, a failover fails, or worse: for two node timeouts, a replica that was elected, and
-// then replaced, takes its old votes for new ones when its master dies. The others ignore it, so
-// its slots have no master until an operator intervenes
+// awaitVotes waits until s can be elected. Within two node timeouts, a master votes only once for a
+// replica of the same master. A node that has been elected asks for votes again only after four
+// node timeouts. Before that, a failover fails. It can even be worse: for two node timeouts, a
+// replica that was elected and then replaced takes its old votes for new ones if its master dies.
+// The other nodes ignore it, so its slots have no master until an operator intervenes
 // (https://github.com/redis/redis/issues/8752).
 func (s *Server) awaitVotes(ctx context.Context, master *Server) error {
 	config, err := s.Do(ctx, "CONFIG", "GET", "cluster-node-timeout").AsStrMap()
@@ -193,13 +194,13 @@ func (n *Nodes) AwaitFailover(tb testing.TB, master, replica *Server) {
 	master.deposed, replica.elected = time.Now(), time.Now()
 }
 
-// Heal ends all faults that tests made in nodes, and waits until the cluster is healthy. A node
-// that was killed comes back empty, as a replica of the master that has none.
+// Heal ends all faults that tests have injected into nodes, and waits until the cluster is healthy.
+// A killed node comes back empty, as a replica of a master that has none.
 func (n *Nodes) Heal(tb testing.TB) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*startLimit)
 	defer cancel()
-	for _, s := range n.All { // first, because masters that answer must elect replicas of dead ones
+	for _, s := range n.All { // first, because healthy masters must elect the replicas of dead ones
 		switch s.state {
 		case paused:
 			s.Resume(tb)
@@ -214,7 +215,7 @@ func (n *Nodes) Heal(tb testing.TB) {
 
 // awaitHealthy waits until the cluster is healthy. If that takes long, it replaces nodes that hang.
 // Redis 8.6.3 loops forever in CLUSTER SHARDS if two nodes consider each other their master, which
-// can happen for a moment after a failover.
+// can happen briefly after a failover.
 func (n *Nodes) awaitHealthy(tb testing.TB) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*startLimit)
@@ -228,7 +229,7 @@ func (n *Nodes) awaitHealthy(tb testing.TB) {
 	check(tb, n.waitHealthy(ctx))
 }
 
-// replaceBroken replaces nodes that were killed, or that hang although no test stopped them.
+// replaceBroken replaces nodes that were killed, or that hang although no test has paused them.
 func (n *Nodes) replaceBroken(ctx context.Context, tb testing.TB) {
 	tb.Helper()
 	for _, s := range n.All {
@@ -238,22 +239,22 @@ func (n *Nodes) replaceBroken(ctx context.Context, tb testing.TB) {
 			s.setState(tb, dead, s.node.kill)
 		}
 	}
-	for _, s := range n.All { // afterwards, because a node that hangs cannot forget those that were killed
+	for _, s := range n.All { // in a second loop, because a node that hangs cannot forget the killed nodes
 		if s.state == dead {
 			check(tb, n.replace(ctx, s))
 		}
 	}
 }
 
-// hangs reports whether the node has not answered for some seconds.
+// hangs reports whether the node does not answer within five seconds.
 func (s *Server) hangs(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	return s.Do(ctx, "PING").Error() != nil
 }
 
-// replace starts a killed node as a new one. The other nodes forget the old one once it serves no
-// slots.
+// replace restarts a killed node as a new node. It first makes the other nodes forget the old node,
+// once that serves no slots.
 func (n *Nodes) replace(ctx context.Context, s *Server) (err error) {
 	others := slices.DeleteFunc(slices.Clone(n.All), func(o *Server) bool { return o == s || o.state == dead })
 	for _, o := range others {
@@ -272,7 +273,7 @@ func (n *Nodes) replace(ctx context.Context, s *Server) (err error) {
 		return err
 	}
 	var master *Server
-	err = until(ctx, s.Addr()+" has a master", func() (bool, error) { // a node that is new, too, may not know all others
+	err = until(ctx, s.Addr()+" has a master", func() (bool, error) { // the first of others may be new itself, and not know all nodes yet
 		master, err = n.withoutReplica(ctx, others)
 		return err == nil, err
 	})
@@ -282,7 +283,7 @@ func (n *Nodes) replace(ctx context.Context, s *Server) (err error) {
 	return n.replicate(ctx, s, master)
 }
 
-// forget makes the node forget another once that one serves no slots.
+// forget makes the node forget the node with the given ID, once that serves no slots.
 func (s *Server) forget(ctx context.Context, id string) error {
 	return until(ctx, s.Addr()+" forgets "+id, func() (bool, error) {
 		view, err := s.view(ctx)
@@ -312,9 +313,9 @@ func (n *Nodes) withoutReplica(ctx context.Context, nodes []*Server) (*Server, e
 	return nil, fmt.Errorf("every master has a replica: %+v", view)
 }
 
-// waitHealthy waits until the cluster is healthy. All nodes then have the same view, every slot is
-// served, and every master has its replicas, which are connected. Epochs agree, too: a replica that
-// knows an old epoch of its master can win an election and then be ignored.
+// waitHealthy waits until the cluster is healthy: all nodes have the same view, every slot is
+// served, and every master has its replicas, which are connected. Epochs must agree too: otherwise
+// a replica that knows an old epoch of its master can win an election and then be ignored.
 func (n *Nodes) waitHealthy(ctx context.Context) error {
 	return until(ctx, "the cluster is whole", func() (bool, error) {
 		first, err := n.All[0].view(ctx)
@@ -327,8 +328,8 @@ func (n *Nodes) waitHealthy(ctx context.Context) error {
 	})
 }
 
-// checkView returns an error unless the node has this view, in which all nodes are healthy and each
-// range of slots has this number of replicas.
+// checkView returns an error unless the node's view is all, all nodes in it are healthy, and each
+// slot range has the given number of replicas.
 func (s *Server) checkView(ctx context.Context, all []member, replicas int) error {
 	view, err := s.view(ctx)
 	if err != nil {
@@ -354,7 +355,8 @@ func (s *Server) checkView(ctx context.Context, all []member, replicas int) erro
 	return nil
 }
 
-// until calls so every 20 ms until it returns true, or the context ends.
+// until calls so every 20 ms until so returns true or ctx is done. The error describes the awaited
+// state as what.
 func until(ctx context.Context, what string, so func() (bool, error)) error {
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
@@ -371,8 +373,8 @@ func until(ctx context.Context, what string, so func() (bool, error)) error {
 	}
 }
 
-// Move moves a slot and its keys to another master, like redis-cli --cluster reshard, while both
-// serve requests. It returns once all nodes know.
+// Move moves slot and its keys to the master to, like redis-cli --cluster reshard, while both
+// masters serve requests. It returns once all nodes know the slot's new master.
 func (n *Nodes) Move(tb testing.TB, slot int, to *Server) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
@@ -391,7 +393,7 @@ func (n *Nodes) Move(tb testing.TB, slot int, to *Server) {
 	}
 }
 
-// migrate sends all keys of a slot to another server.
+// migrate moves all keys of slot to the server to.
 func (s *Server) migrate(ctx context.Context, slot string, to *Server) error {
 	ip, port, _ := net.SplitHostPort(to.node.peer())
 	for {

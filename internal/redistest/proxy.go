@@ -12,15 +12,15 @@ import (
 // busOffset is the distance from a node's port to that of its cluster bus.
 const busOffset = 10000
 
-// A proxy forwards what the processes of one cluster send each other, so that a test can cut some
-// of them off. A process announces a port of the proxy instead of its own.
+// A proxy forwards the traffic between the processes of a cluster, so that a test can cut off some
+// of them. Each process announces a port of the proxy instead of its own port.
 type proxy struct {
 	mu   sync.Mutex
-	cut  map[int]bool // nodes, by the port that they announce
+	cut  map[int]bool // nodes that are cut off, by the ports that they announce
 	open map[*link]struct{}
 }
 
-// link is one connection from a node to another. from is 0 if it is unknown, as for a replica's
+// link is a connection from one node to another. If from is unknown, it is 0, as for a replica's
 // connection to its master.
 type link struct {
 	from, to  int
@@ -31,8 +31,8 @@ func newProxy() *proxy {
 	return &proxy{cut: map[int]bool{}, open: map[*link]struct{}{}}
 }
 
-// attach returns a port for a node to announce. The proxy forwards it to the node's own port, and
-// its bus to the node's bus, until the test binary ends.
+// attach returns a port for a node to announce. Until the test binary ends, the proxy forwards
+// connections to that port and to its bus port to the node's own ports.
 func (p *proxy) attach(own int) (port int, err error) {
 	for range 50 {
 		port = freePort()
@@ -63,8 +63,8 @@ func (p *proxy) serve(l net.Listener, to, own int, bus bool) {
 	}
 }
 
-// forward forwards a connection until either end closes. Each message on a bus starts with its kind
-// and size. Its bytes 10 and 11 are the port that the sender announces.
+// forward forwards a connection until either end closes it. On a bus, bytes 10 and 11 of each
+// message contain the port that the sender announces.
 func (p *proxy) forward(c *link, own string, bus bool) {
 	defer c.near.Close()
 	var head [12]byte
@@ -94,7 +94,8 @@ func (p *proxy) forward(c *link, own string, bus bool) {
 	_, _ = io.Copy(far, c.near)
 }
 
-// add registers a connection, unless one of its nodes is cut off.
+// add registers a connection, unless one of its nodes is cut off. It reports whether it has
+// registered the connection.
 func (p *proxy) add(c *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,7 +112,7 @@ func (p *proxy) remove(c *link) {
 	delete(p.open, c)
 }
 
-// isolate cuts a node off, or reconnects it.
+// isolate cuts off the node that announces port or, if off is false, reconnects it.
 func (p *proxy) isolate(port int, off bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,7 +125,7 @@ func (p *proxy) isolate(port int, off bool) {
 	}
 }
 
-// proxied is a process in a cluster, which other nodes reach through a proxy.
+// proxied is a process in a cluster. Other nodes reach it through the proxy.
 type proxied struct {
 	process
 	proxy     *proxy

@@ -1,28 +1,31 @@
 // Package redistest provides real Redis servers for tests.
 //
-// A package that uses it needs this once:
+// A package whose tests use it needs this function:
 //
 //	func TestMain(m *testing.M) { redistest.Main(m) }
 //
-// Tests then share one server, and use different keys, from [Key]. That server is never emptied. A
-// test that needs its own flags, or breaks its server, calls [Start]. A test that needs several
-// shards calls [Cluster], and one that moves slots or breaks nodes calls [Replicated].
+// All tests then share one server, which is never emptied, and use different keys, from [Key]. A
+// test that needs a server with special flags, or that breaks its server, calls [Start]. A test
+// that needs several shards calls [Cluster]. A test that moves slots or breaks nodes calls
+// [Replicated].
 //
 // Servers start on first use, so a test binary that only lists its tests starts none. They run in
-// Docker if it answers, and otherwise as processes of redis-server or valkey-server. The program
-// cluster_test/containers controls Docker, so this module does not require testcontainers. Four
-// environment variables control the choice:
+// Docker if Docker is available, and otherwise as redis-server or valkey-server processes. The
+// program cluster_test/containers controls Docker, so that this module does not require
+// testcontainers. Environment variables control the choice:
 //
 //   - SLIDEGATE_REDIS_IMAGE is the image to run in Docker.
-//   - SLIDEGATE_DOCKER=1 makes tests fail if Docker does not answer; with 0 they use processes.
-//   - SLIDEGATE_INSTALL=1 allows apt-get to install redis-server if there is no other server, and
-//     the packages that [Program] and [Tool] need. Without it, tests fail and say what to install.
+//   - SLIDEGATE_DOCKER=1 makes tests fail if Docker is not available; with 0 they use processes.
+//   - SLIDEGATE_INSTALL=1 allows tests to install redis-server with apt-get if there is no other
+//     server, and the packages that [Program] and [Tool] need. Without it, tests fail and report
+//     what to install.
 //   - TESTCONTAINERS_... are the variables of testcontainers-go; see its documentation.
 //
-// A test that needs a feature that some servers lack calls [Needs].
+// A test calls [Needs] if it needs a feature that some servers lack.
 //
-// All servers are removed at the end. If the test binary dies earlier, servers still end: a guard
-// next to each process waits for that, and the program removes its containers when its input ends.
+// All servers are removed at the end. This holds even if the test binary is killed: each process
+// has a guard that notices this, and cluster_test/containers removes its containers when its input
+// ends.
 package redistest
 
 import (
@@ -38,7 +41,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// started holds what the tests of one binary share, and what Main must remove.
+// started holds the functions that Main calls after the tests.
 var started struct {
 	mu      sync.Mutex
 	inMain  bool
@@ -56,8 +59,8 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// MainParallel is like [Main], for tests that mostly wait for a server. It runs eight at a time, on
-// any number of cores, unless -parallel says otherwise.
+// MainParallel is like [Main], for tests that mostly wait for a server. It runs eight tests at a
+// time, on any number of cores, unless -parallel sets another number.
 func MainParallel(m *testing.M) {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
@@ -65,7 +68,7 @@ func MainParallel(m *testing.M) {
 	Main(m)
 }
 
-// UnlessShort returns full, or short in a short run.
+// UnlessShort returns full or, with go test -short, short.
 func UnlessShort[T any](full, short T) T {
 	if testing.Short() {
 		return short
@@ -74,7 +77,7 @@ func UnlessShort[T any](full, short T) T {
 }
 
 // Share returns how many of n calls a random history makes: all of them if SLIDEGATE_LONG is set,
-// as in make matrix, otherwise a third, and a tenth in a short run.
+// as in make matrix, a tenth with go test -short, and otherwise a third.
 func Share(n int) int {
 	switch {
 	case testing.Short():
@@ -127,7 +130,7 @@ func Addr(tb testing.TB) string {
 	return s.Addr()
 }
 
-// Client returns a client of the shared server. All tests share it: do not close it.
+// Client returns a client of the shared server. All tests share the client: do not close it.
 func Client(tb testing.TB) rueidis.Client {
 	tb.Helper()
 	c, err := sharedClient()
@@ -135,8 +138,8 @@ func Client(tb testing.TB) rueidis.Client {
 	return c
 }
 
-// NewClient returns a client of the shared server with its own connections, which is closed when
-// the test ends. Change its options in opt, which may be nil.
+// NewClient returns a new client of the shared server. The client is closed when the test ends. The
+// function opt can change the options; it may be nil.
 func NewClient(tb testing.TB, opt func(*rueidis.ClientOption)) rueidis.Client {
 	tb.Helper()
 	s, err := shared()
@@ -152,10 +155,10 @@ func Options(tb testing.TB, opt func(*rueidis.ClientOption)) rueidis.ClientOptio
 	return s.Options(opt)
 }
 
-// options returns the options that a limiter should run with. With AlwaysPipelining the client
-// reads its connections all the time, so it notices at once when one is closed, and the next call
-// is not lost on it. Only ConnWriteTimeout is longer, because the machine that runs tests may be
-// busy.
+// options returns the options that are recommended for limiters. With AlwaysPipelining, the client
+// reads from its connections all the time. So it notices immediately when a connection is closed,
+// and does not lose the next call on it. Only ConnWriteTimeout is longer than recommended, because
+// the machine that runs the tests may be busy.
 func (s *Server) options() rueidis.ClientOption {
 	return rueidis.ClientOption{
 		InitAddress:       []string{s.Addr()},
@@ -167,15 +170,15 @@ func (s *Server) options() rueidis.ClientOption {
 
 var keys atomic.Int64
 
-// Key returns a name that no other call in this test binary returns. It is valid as a limiter's
-// name (at most 64 of A-Z a-z 0-9 . _ : -), and starts like the test's name.
+// Key returns a name that no other call in this test binary returns. It is a valid limiter name (at
+// most 64 of A-Z a-z 0-9 . _ : -), and starts with the test's name, possibly shortened.
 func Key(tb testing.TB) string {
 	tail := fmt.Sprintf("-%d", keys.Add(1))
 	name := strings.Map(nameRune, tb.Name())
 	return name[:min(len(name), 64-len(tail))] + tail
 }
 
-// nameRune replaces characters that a limiter's name cannot have.
+// nameRune replaces characters that a limiter's name cannot contain.
 func nameRune(r rune) rune {
 	if r < 128 && strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:-", r) {
 		return r
@@ -183,8 +186,8 @@ func nameRune(r rune) rune {
 	return '_'
 }
 
-// check fails the test if err is not nil. The first test without a server explains why, and later
-// ones are brief.
+// check fails the test if err is not nil. If there is no server, only the first failing test
+// explains why.
 func check(tb testing.TB, err error) {
 	tb.Helper()
 	if err != nil {

@@ -14,7 +14,7 @@ type LineReader interface {
 	ReadBytes(delim byte) ([]byte, error)
 }
 
-// ReadCommand reads one command of a client: its bytes, and its arguments.
+// ReadCommand reads one command from a client. It returns the command's bytes and its arguments.
 func ReadCommand(r LineReader) (raw []byte, args []string, err error) {
 	raw, err = r.ReadBytes('\n')
 	if err != nil {
@@ -29,7 +29,7 @@ func ReadCommand(r LineReader) (raw []byte, args []string, err error) {
 	return raw, args, err
 }
 
-// readArgument appends the bytes of one argument to raw.
+// readArgument reads one argument, and appends its bytes to raw.
 func readArgument(r LineReader, raw []byte) (more []byte, arg string, err error) {
 	head, err := r.ReadBytes('\n')
 	if err != nil {
@@ -46,7 +46,7 @@ func readArgument(r LineReader, raw []byte) (more []byte, arg string, err error)
 	return append(append(raw, head...), body...), string(body[:size]), nil
 }
 
-// number returns the number in a line that starts with a kind.
+// number returns the number in a line that must start with the byte kind.
 func number(line []byte, kind byte) (int, error) {
 	if line[0] != kind {
 		return 0, fmt.Errorf("redistest: %q does not start with %c", line, kind)
@@ -54,7 +54,7 @@ func number(line []byte, kind byte) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(line[1:])))
 }
 
-// copyReply copies one reply of a server, and what the server pushes before it.
+// copyReply copies one reply from a server, and any push messages before it.
 func copyReply(w io.Writer, r *bufio.Reader) error {
 	line, err := r.ReadBytes('\n')
 	if err != nil {
@@ -63,7 +63,7 @@ func copyReply(w io.Writer, r *bufio.Reader) error {
 	if _, err = w.Write(line); err != nil {
 		return err
 	}
-	rest := 0 // number of further replies that belong to this one
+	rest := 0 // number of further elements that belong to this reply
 	switch kind := line[0]; kind {
 	case '$', '=', '!', '*', '~', '%', '>', '|':
 		n, err := number(line, kind)
@@ -90,8 +90,8 @@ func copyReply(w io.Writer, r *bufio.Reader) error {
 	return err
 }
 
-// scriptKeys returns the keys of a script call and its first argument. For other commands it
-// returns nothing.
+// scriptKeys returns the keys and the first argument of a script call. For any other command, it
+// returns nil and "".
 func scriptKeys(args []string) (keys []string, verb string) {
 	if len(args) < 4 || !strings.HasPrefix(strings.ToUpper(args[0]), "EVAL") {
 		return nil, ""

@@ -13,19 +13,19 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// A Pair is a master with a replica, outside a cluster.
+// A Pair is a master and its replica, which are not in a cluster.
 type Pair struct {
 	Master, Replica *Server
-	named           atomic.Pointer[Server] // the server that new connections of clients go to
+	named           atomic.Pointer[Server] // the server to which clients connect
 }
 
-// Replica starts a master and its replica for this test.
+// Replica starts a master and a replica for the test.
 func Replica(tb testing.TB) *Pair {
 	tb.Helper()
 	return newPair(tb, clusterHost(tb))
 }
 
-// clusterHost returns the host for servers that must reach each other.
+// clusterHost returns a host for servers that must be able to reach each other.
 func clusterHost(tb testing.TB) host {
 	tb.Helper()
 	h, err := theHost()
@@ -44,7 +44,7 @@ func newPair(tb testing.TB, h host) *Pair {
 	return p
 }
 
-// follow makes the server a replica of another, and waits until it has its data.
+// follow makes the server a replica of master, and waits until it has the master's data.
 func (s *Server) follow(master *Server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
@@ -59,7 +59,7 @@ func (s *Server) follow(master *Server) error {
 }
 
 // AwaitReplica waits until the replica has received everything that the master has written so far.
-// WAIT does not help: it waits only for writes of its own connection.
+// It does not use WAIT, which waits only for writes on its own connection.
 func (p *Pair) AwaitReplica(tb testing.TB) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
@@ -72,7 +72,7 @@ func (p *Pair) AwaitReplica(tb testing.TB) {
 	}))
 }
 
-// offset returns the position of a server in the replication stream.
+// offset returns the server's position in the replication stream.
 func (s *Server) offset(ctx context.Context) (int64, error) {
 	info, err := s.Do(ctx, "INFO", "replication").ToString()
 	if err != nil {
@@ -83,8 +83,8 @@ func (s *Server) offset(ctx context.Context) (int64, error) {
 	return strconv.ParseInt(at, 10, 64)
 }
 
-// Promote makes the replica the master by hand, and the old master its replica. Connections to the
-// old master stay open, and new ones of clients go to the new master.
+// Promote makes the replica the master, without Sentinel, and the old master its replica.
+// Connections to the old master stay open, and new connections go to the new master.
 func (p *Pair) Promote(tb testing.TB) {
 	tb.Helper()
 	check(tb, p.Replica.Do(context.Background(), "REPLICAOF", "NO", "ONE").Error())
@@ -93,7 +93,7 @@ func (p *Pair) Promote(tb testing.TB) {
 	check(tb, p.Replica.follow(p.Master))
 }
 
-// Options returns the options of a client that connects to the current master, as through a host
+// Options returns the options for a client that connects to the current master, as if by a host
 // name whose address an operator changes.
 func (p *Pair) Options() rueidis.ClientOption {
 	o := p.Master.options()
@@ -103,7 +103,7 @@ func (p *Pair) Options() rueidis.ClientOption {
 	return o
 }
 
-// Watched is a Pair under three Sentinels, which promote the replica when the master dies.
+// Watched is a Pair with three Sentinels, which promote the replica if the master dies.
 type Watched struct {
 	*Pair
 	sentinels []*Server
@@ -112,13 +112,13 @@ type Watched struct {
 // masterSet is the name by which Sentinels know the master.
 const masterSet = "watched"
 
-// watch is the configuration of a Sentinel.
+// watch is the format of a Sentinel's configuration.
 const watch = `sentinel monitor ` + masterSet + ` %s %s 2
 sentinel down-after-milliseconds ` + masterSet + ` 1000
 sentinel failover-timeout ` + masterSet + ` 5000
 `
 
-// Sentinel starts a Pair and its Sentinels for this test, and waits until each Sentinel knows all
+// Sentinel starts a Pair and its Sentinels for the test, and waits until each Sentinel knows all
 // others.
 func Sentinel(tb testing.TB) *Watched {
 	tb.Helper()
@@ -135,7 +135,7 @@ func Sentinel(tb testing.TB) *Watched {
 	return w
 }
 
-// startIn starts a server for this test.
+// startIn starts a server for the test.
 func startIn(tb testing.TB, h host, l launch) *Server {
 	tb.Helper()
 	s, err := launchServer(h, l, nil)
@@ -159,7 +159,7 @@ func (w *Watched) waitConnected() error {
 	})
 }
 
-// Options returns the options of a client that finds the master by Sentinel.
+// Options returns the options for a client that finds the master through the Sentinels.
 func (w *Watched) Options() rueidis.ClientOption {
 	o := w.Master.options()
 	o.ForceSingleClient, o.Sentinel.MasterSet, o.InitAddress = false, masterSet, nil
@@ -170,7 +170,7 @@ func (w *Watched) Options() rueidis.ClientOption {
 	return o
 }
 
-// dial connects to the server that Sentinels know by addr.
+// dial connects to the server that the Sentinels know by addr.
 func (w *Watched) dial(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
 	for _, s := range append([]*Server{w.Master, w.Replica}, w.sentinels...) {
 		if s.node.peer() == addr {

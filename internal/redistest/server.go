@@ -18,22 +18,22 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Server is a Redis server of one test, or of all tests of the binary.
+// Server is a Redis server for one test, or for all tests of the binary.
 type Server struct {
 	node  node
 	state state
-	tls   *tls.Config // of its clients; nil means no TLS
+	tls   *tls.Config // for clients; nil means no TLS
 
-	id      string    // in a cluster
-	deposed time.Time // when a replica last took over from it
-	elected time.Time // when it last took over
+	id      string    // the node ID, in a cluster
+	deposed time.Time // when a replica last took over from this server
+	elected time.Time // when this server last took over
 
 	mu      sync.Mutex
 	admin   rueidis.Client   // created on first use
-	clients []rueidis.Client // of tests
+	clients []rueidis.Client // the clients of tests
 }
 
-// state is the fault that a test has injected into a server and not yet ended.
+// state is the fault that a test has injected into a server and has not ended yet.
 type state int
 
 const (
@@ -45,18 +45,19 @@ const (
 
 // node is an environment in which one server runs: a container, or a local process.
 type node interface {
-	// start runs an empty server, always on the same address, and returns once it answers.
+	// start starts an empty server, always on the same address, and returns once the server
+	// answers.
 	start() error
 	// kill ends the server abruptly, and drops its data.
 	kill() error
-	// pause freezes it: connections stay open, but it does not answer. resume ends that.
+	// pause freezes the server: connections stay open, but it does not answer. resume ends a pause.
 	pause() error
 	resume() error
-	// isolate cuts it off from the other nodes of its cluster, but not from tests. rejoin ends
-	// that.
+	// isolate cuts the server off from the other nodes of its cluster, but not from tests. rejoin
+	// ends an isolation.
 	isolate() error
 	rejoin() error
-	// addr returns the address for tests, and peer the one for other nodes.
+	// addr returns the address for tests, and peer the address for other nodes.
 	addr() string
 	peer() string
 }
@@ -64,13 +65,13 @@ type node interface {
 // launch describes how a server starts.
 type launch struct {
 	args   []string          // flags of redis-server
-	files  map[string]string // the contents of its directory
+	files  map[string]string // the files in its directory, by name
 	config string            // the name of its configuration file, if it has one
-	tls    bool              // its port speaks only TLS
-	ready  string            // what it logs once it answers
+	tls    bool              // the server accepts only TLS
+	ready  string            // what the server logs when it starts to answer
 }
 
-// portFlags returns the flags that make the server listen on a port.
+// portFlags returns the flags that make the server listen on port.
 func (l launch) portFlags(port int) []string {
 	if l.tls {
 		return []string{"--port", "0", "--tls-port", strconv.Itoa(port)}
@@ -90,7 +91,7 @@ func (l launch) commandLine(flags ...string) []string {
 // host runs servers.
 type host interface {
 	node(port int, l launch) node
-	// cluster returns this host for the nodes of one cluster.
+	// cluster returns a host for the nodes of a new cluster.
 	cluster() (host, error)
 	// String describes the host, for the line that tests print at the start.
 	fmt.Stringer
@@ -98,12 +99,12 @@ type host interface {
 
 var errNoCluster = errors.New("the server is not in a cluster")
 
-// quiet makes a server write nothing to disk. Later flags may override it.
+// quiet makes a server write nothing to disk. Later flags override these.
 var quiet = []string{"--save", "", "--appendonly", "no"}
 
-// Start runs a server for this test, with flags of redis-server such as "--maxmemory", "10mb". A
-// server with flags is removed when the test ends. One without flags may have served another test,
-// and later tests may use it again: see giveBack.
+// Start starts a server for the test, with redis-server flags such as "--maxmemory", "10mb". A
+// server with flags is removed when the test ends. A server without flags may have served another
+// test, and later tests may reuse it: see giveBack.
 func Start(tb testing.TB, args ...string) *Server {
 	tb.Helper()
 	if len(args) == 0 {
@@ -114,7 +115,7 @@ func Start(tb testing.TB, args ...string) *Server {
 	return s
 }
 
-// startNew starts a server with these flags, and leaves its removal to the caller.
+// startNew starts a server with the given flags. The caller must remove it.
 func startNew(tb testing.TB, args []string) *Server {
 	tb.Helper()
 	host, err := theHost()
@@ -124,8 +125,8 @@ func startNew(tb testing.TB, args []string) *Server {
 	return s
 }
 
-// StartTLS is like [Start], for a server that speaks only TLS. It puts files in the server's
-// directory first, for flags such as "--tls-cert-file". Clients use config.
+// StartTLS is like [Start], but the server accepts only TLS, and its clients use config. It first
+// puts files into the server's directory, for flags such as "--tls-cert-file".
 func StartTLS(tb testing.TB, files map[string]string, config *tls.Config, args ...string) *Server {
 	tb.Helper()
 	host, err := theHost()
@@ -136,8 +137,8 @@ func StartTLS(tb testing.TB, files map[string]string, config *tls.Config, args .
 	return s
 }
 
-// Serve runs a server for a program that is not a test. It runs until stop removes it, or the
-// program ends.
+// Serve starts a server for a program that is not a test. The server runs until stop is called or
+// the program ends.
 func Serve() (addr string, stop func(), err error) {
 	host, err := pickHost()
 	if err != nil {
@@ -150,13 +151,13 @@ func Serve() (addr string, stop func(), err error) {
 	return s.Addr(), s.remove, nil
 }
 
-// newServer starts a server with these flags.
+// newServer starts a server with the given flags.
 func newServer(h host, args []string) (*Server, error) {
 	return launchServer(h, launch{args: append(quiet[:len(quiet):len(quiet)], args...), ready: ready}, nil)
 }
 
-// launchServer starts a server on a free port. If another test binary takes that port first, it
-// tries again on another.
+// launchServer starts a server on a free port. If another test binary takes that port first,
+// launchServer tries another port.
 func launchServer(h host, l launch, config *tls.Config) (s *Server, err error) {
 	for range 5 {
 		s = &Server{node: h.node(freePort(), l), tls: config}
@@ -171,24 +172,25 @@ func launchServer(h host, l launch, config *tls.Config) (s *Server, err error) {
 	return nil, fmt.Errorf("redistest: %w", err)
 }
 
-// Ports are below those that systems assign to outgoing connections, so that a server finds its own
-// free again after a restart. The port of its cluster bus, 10000 higher, is below them too.
+// All ports are below those that systems assign to outgoing connections, so that a server's port is
+// still free when the server restarts. So are the ports of cluster buses, which are higher by
+// 10000.
 const (
 	firstPort  = 16384
 	portBlock  = 100
 	portBlocks = 60
 )
 
-// ports holds the ports that this test binary has not used yet, of the block that it took last. It
-// listens on the first port of each of its blocks until it ends, and other test binaries take other
-// blocks. So no other server answers on the port of a killed one.
+// ports holds the unused ports in the block of ports that this test binary has taken last. The
+// binary listens on the first port of each of its blocks until it ends, so that other test binaries
+// take other blocks. So no other server ever answers on the port of a killed server.
 var ports struct {
 	mu         sync.Mutex
 	next, last int
-	blocks     []net.Listener // to keep them from the garbage collector, which would close them
+	blocks     []net.Listener // referenced here because the garbage collector would close them
 }
 
-// freePort picks a port.
+// freePort returns a free port.
 func freePort() int {
 	ports.mu.Lock()
 	defer ports.mu.Unlock()
@@ -205,7 +207,7 @@ func freePort() int {
 	}
 }
 
-// takeBlock returns the first port of a block, on which it listens.
+// takeBlock takes a block by listening on its first port, which it returns.
 func takeBlock() (first int) {
 	for {
 		first = firstPort + portBlock*rand.IntN(portBlocks)
@@ -218,7 +220,7 @@ func takeBlock() (first int) {
 
 var announced sync.Once
 
-// announce prints the server that the tests run on, once.
+// announce prints which server the tests run on, once.
 func announce(h host, s *Server) {
 	announced.Do(func() {
 		what := "a Redis that does not answer"
@@ -230,13 +232,13 @@ func announce(h host, s *Server) {
 	})
 }
 
-// Do sends the server one command, on its own connection.
+// Do sends one command to the server, on a connection that only Do uses.
 func (s *Server) Do(ctx context.Context, command ...string) rueidis.RedisResult {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.admin == nil {
 		o := s.options()
-		o.PipelineMultiplex = -1 // one connection, which its own CLIENT KILL spares
+		o.PipelineMultiplex = -1 // one connection, because CLIENT KILL spares the connection that sends it
 		c, err := rueidis.NewClient(o)
 		if err != nil {
 			return rueidis.NewErrorResult(err)
@@ -246,16 +248,16 @@ func (s *Server) Do(ctx context.Context, command ...string) rueidis.RedisResult 
 	return s.admin.Do(ctx, s.admin.B().Arbitrary(command[0]).Args(command[1:]...).Build())
 }
 
-// Addr returns the server's host:port. Restart does not change it.
+// Addr returns the server's host:port, which a restart does not change.
 func (s *Server) Addr() string { return s.node.addr() }
 
-// Client returns a new client of this server, which is closed when the test ends.
+// Client returns a new client of this server. The client is closed when the test ends.
 func (s *Server) Client(tb testing.TB) rueidis.Client {
 	tb.Helper()
 	return s.NewClient(tb, nil)
 }
 
-// NewClient returns a client of this server, like [NewClient] for the shared one.
+// NewClient is like the function [NewClient], for this server instead of the shared one.
 func (s *Server) NewClient(tb testing.TB, opt func(*rueidis.ClientOption)) rueidis.Client {
 	tb.Helper()
 	c := newClient(tb, s.options(), opt)
@@ -265,7 +267,8 @@ func (s *Server) NewClient(tb testing.TB, opt func(*rueidis.ClientOption)) rueid
 	return c
 }
 
-// Options returns the options of a client of this server, changed by opt, which may be nil.
+// Options returns the options for a client of this server. The function opt can change the options;
+// it may be nil.
 func (s *Server) Options(opt func(*rueidis.ClientOption)) rueidis.ClientOption {
 	return changed(s.options(), opt)
 }
@@ -277,8 +280,8 @@ func changed(o rueidis.ClientOption, opt func(*rueidis.ClientOption)) rueidis.Cl
 	return o
 }
 
-// newClient returns a client with these options, changed by opt, which may be nil. It is closed
-// when the test ends.
+// newClient returns a new client with the options o, which opt can change if it is not nil. The
+// client is closed when the test ends.
 func newClient(tb testing.TB, o rueidis.ClientOption, opt func(*rueidis.ClientOption)) rueidis.Client {
 	tb.Helper()
 	c, err := rueidis.NewClient(changed(o, opt))
@@ -287,16 +290,16 @@ func newClient(tb testing.TB, o rueidis.ClientOption, opt func(*rueidis.ClientOp
 	return c
 }
 
-// Restart kills the server and starts it again: empty, on the same address, with the same flags.
-// Open connections break.
+// Restart kills the server and starts an empty one with the same address and flags. Open
+// connections break.
 func (s *Server) Restart(tb testing.TB) {
 	tb.Helper()
 	s.setState(tb, healthy, func() error { return errors.Join(s.node.kill(), s.node.start()) })
 }
 
-// Kill ends the server abruptly: open connections break, and new ones are refused. It waits until
-// the server's clients know that, because requests on a broken connection are uncertain. Restart
-// starts the server again.
+// Kill ends the server abruptly: open connections break, and new connections are refused. Kill
+// waits until the server's clients have noticed, because the outcome of a request on a broken
+// connection is uncertain. Restart starts the server again.
 func (s *Server) Kill(tb testing.TB) {
 	tb.Helper()
 	s.setState(tb, dead, s.node.kill)
@@ -307,12 +310,12 @@ func (s *Server) Kill(tb testing.TB) {
 	}
 }
 
-// refusals is how many refusals in a row prove that each of a client's four connections is broken.
-// The client picks one at random.
+// refusals is how many consecutive refusals prove that all four connections of a client are broken.
+// For each request, the client picks a connection at random.
 const refusals = 40
 
-// awaitRefusals waits until all connections of a client to a dead server are broken, and new ones
-// are refused.
+// awaitRefusals waits until a client has noticed that all its connections to a dead server are
+// broken, and that new connections are refused.
 func awaitRefusals(tb testing.TB, c rueidis.Client) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -339,14 +342,14 @@ func (s *Server) Pause(tb testing.TB) {
 	s.setState(tb, paused, s.node.pause)
 }
 
-// Resume ends a Pause: the server continues, and executes the commands that it received meanwhile.
+// Resume ends a Pause: the server continues, and executes the commands that it received during the
+// pause.
 func (s *Server) Resume(tb testing.TB) {
 	tb.Helper()
 	s.setState(tb, healthy, s.node.resume)
 }
 
-// Isolate cuts a node off from the others of its cluster and from its replica. Clients still reach
-// it.
+// Isolate cuts the node off from the other nodes of its cluster. Clients can still reach it.
 func (s *Server) Isolate(tb testing.TB) {
 	tb.Helper()
 	s.setState(tb, isolated, s.node.isolate)
@@ -358,7 +361,7 @@ func (s *Server) Rejoin(tb testing.TB) {
 	s.setState(tb, healthy, s.node.rejoin)
 }
 
-// setState injects or ends a fault, and records the state.
+// setState calls do, which injects or ends a fault, and records the new state.
 func (s *Server) setState(tb testing.TB, to state, do func() error) {
 	tb.Helper()
 	check(tb, do())
@@ -371,7 +374,7 @@ func (s *Server) closeAdmin() {
 	}
 }
 
-// remove ends the server for good, in any state.
+// remove ends the server for good, whatever its state.
 func (s *Server) remove() {
 	s.closeAdmin()
 	if err := s.node.kill(); err != nil {

@@ -12,17 +12,18 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// A Sharder is a proxy in front of two servers, like twemproxy: clients take it for one server. It
-// sends each command to the server of its first key, even if the command has several keys.
+// A Sharder is a proxy in front of two servers, like twemproxy. Clients take it for a single
+// server. It sends each command to the server of the command's first key, even if the command has
+// several keys.
 type Sharder struct {
 	Servers [2]*Server
 
 	listener net.Listener
-	second   atomic.Uint64 // how many of a thousand keys the second server has
+	second   atomic.Uint64 // how many of a thousand keys are on the second server
 	byName   atomic.Bool
 }
 
-// NewSharder starts a Sharder for this test. The second server has second of a thousand keys.
+// NewSharder starts a Sharder for the test. Of a thousand keys, second are on the second server.
 func NewSharder(tb testing.TB, second uint64) *Sharder {
 	tb.Helper()
 	s := &Sharder{Servers: [2]*Server{Start(tb), Start(tb)}}
@@ -35,21 +36,23 @@ func NewSharder(tb testing.TB, second uint64) *Sharder {
 	return s
 }
 
-// Share makes the second server have second of a thousand keys. It moves no key.
+// Share changes the distribution of keys: of a thousand keys, second are on the second server. It
+// does not move existing keys.
 func (s *Sharder) Share(second uint64) { s.second.Store(second) }
 
-// ByName puts all keys with the same text before a hash tag on one server, like Envoy's
-// prefix_routes.
+// ByName makes all keys that have the same text before the hash tag belong to the same server, as
+// with Envoy's prefix_routes.
 func (s *Sharder) ByName() { s.byName.Store(true) }
 
-// Options returns the options for a client of the proxy, changed by opt, which may be nil.
+// Options returns the options for a client of the proxy. The function opt can change the options;
+// it may be nil.
 func (s *Sharder) Options(opt func(*rueidis.ClientOption)) rueidis.ClientOption {
 	o := s.Servers[0].options()
 	o.InitAddress = []string{s.listener.Addr().String()}
 	return changed(o, opt)
 }
 
-// Of returns the index of the server of a key.
+// Of returns the index of the server to which key belongs.
 func (s *Sharder) Of(key string) int {
 	if s.byName.Load() {
 		key, _, _ = strings.Cut(key, "{")
@@ -72,7 +75,7 @@ func (s *Sharder) serve() {
 	}
 }
 
-// forward serves a client until it or a server closes its connection.
+// forward serves a client until the client or a server closes its connection.
 func (s *Sharder) forward(client net.Conn) {
 	defer client.Close()
 	var servers [2]net.Conn
@@ -101,7 +104,7 @@ func (s *Sharder) forward(client net.Conn) {
 	}
 }
 
-// route returns which servers get a command: both, if it has no key.
+// route returns the indices of the servers that get a command: both, if the command has no key.
 func (s *Sharder) route(args []string) []int {
 	if keys, _ := scriptKeys(args); len(keys) > 0 {
 		return []int{s.Of(keys[0])}
@@ -113,8 +116,8 @@ func (s *Sharder) route(args []string) []int {
 	return []int{0, 1}
 }
 
-// answer sends a client the replies to commands in order. If both servers got a command, it sends
-// the reply of the first.
+// answer sends the replies to commands to the client, in order. If both servers got a command, it
+// sends the reply of the first server.
 func answer(client net.Conn, servers [2]net.Conn, sent <-chan []int) {
 	out := bufio.NewWriter(client)
 	from := [2]*bufio.Reader{bufio.NewReader(servers[0]), bufio.NewReader(servers[1])}

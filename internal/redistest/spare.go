@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// spare holds servers without flags that tests have returned. Each saves a new container, and so a
-// third of a second of CPU.
+// spare holds servers without flags that tests have returned. Reusing a server saves a new
+// container, and so a third of a second of CPU time.
 var spare struct {
 	mu       sync.Mutex
 	servers  []*Server
-	settings map[string]string // of a new server
+	settings map[string]string // the settings of a new server
 }
 
-// borrow returns a server without flags. When the test ends, later tests can have it.
+// borrow returns a server without flags. When the test ends, later tests can use the server.
 func borrow(tb testing.TB) *Server {
 	tb.Helper()
 	s := takeSpare()
@@ -30,7 +30,7 @@ func borrow(tb testing.TB) *Server {
 	return s
 }
 
-// takeSpare returns a spare server, or nil.
+// takeSpare takes a spare server, or returns nil if there is none.
 func takeSpare() *Server {
 	spare.mu.Lock()
 	defer spare.mu.Unlock()
@@ -43,7 +43,8 @@ func takeSpare() *Server {
 	return s
 }
 
-// noteSettings records the settings of the first server, which is new.
+// noteSettings records the settings of the first server that a test borrows, because that server is
+// new.
 func (s *Server) noteSettings() error {
 	spare.mu.Lock()
 	defer spare.mu.Unlock()
@@ -62,9 +63,9 @@ func removeSpares() {
 	}
 }
 
-// giveBack empties the server, and keeps it for later tests. It removes a server whose test failed,
-// or that the test broke or configured. Functions and latency events would stay: a test that
-// creates them starts a server with flags.
+// giveBack empties the server, and keeps it for later tests. If the test failed, or if it broke or
+// configured the server, giveBack removes the server instead. It does not delete functions and
+// latency events, so a test that creates them must start a server with flags.
 func (s *Server) giveBack(failed bool) {
 	if failed || s.state != healthy || s.clean() != nil {
 		s.remove()
@@ -76,12 +77,12 @@ func (s *Server) giveBack(failed bool) {
 	spare.servers = append(spare.servers, &Server{node: s.node})
 }
 
-// clean closes the connections of tests, removes all data, and returns an error unless the server
-// then has the settings of a new one.
+// clean closes the tests' connections, and removes all data. It returns an error if the server's
+// settings differ from those of a new server.
 func (s *Server) clean() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	for range 2 { // the first time, the server may not yet have accepted all connections
+	for range 2 { // twice, because the server may not have accepted all connections the first time
 		for _, command := range []string{
 			"CLIENT KILL TYPE normal", "CLIENT KILL TYPE pubsub", "FLUSHALL", "SCRIPT FLUSH",
 			"ACL LOG RESET", "SLOWLOG RESET", "CONFIG RESETSTAT",
@@ -98,7 +99,7 @@ func (s *Server) clean() error {
 	return err
 }
 
-// settings returns the settings and users of a server. It omits the port and the directory, which
+// settings returns the server's settings and users. It omits the port and the directory, which
 // differ between servers.
 func (s *Server) settings(ctx context.Context) (map[string]string, error) {
 	all, err1 := s.Do(ctx, "CONFIG", "GET", "*").AsStrMap()

@@ -1,4 +1,4 @@
-// Package tlstest makes certificates for tests, and starts servers that use them.
+// Package tlstest creates certificates for tests, and starts servers that use them.
 package tlstest
 
 import (
@@ -19,15 +19,15 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// Authority represents a CA. It signs certificates for 127.0.0.1, for servers and clients.
+// Authority represents a CA. It issues certificates for 127.0.0.1, for servers and clients.
 type Authority struct {
-	File string // its certificate, in PEM
+	File string // a file with the CA's certificate, in PEM
 
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
 }
 
-// NewAuthority returns a new CA, whose file is removed when the test ends.
+// NewAuthority returns a new CA. Its file is removed when the test ends.
 func NewAuthority(tb testing.TB) *Authority {
 	tb.Helper()
 	template := x509.Certificate{
@@ -40,7 +40,8 @@ func NewAuthority(tb testing.TB) *Authority {
 	return a
 }
 
-// Issue returns the files of a new certificate and of its key, both in PEM.
+// Issue creates a certificate. It returns the names of the certificate's file and of its key's
+// file, both in PEM.
 func (a *Authority) Issue(tb testing.TB) (cert, key string) {
 	tb.Helper()
 	own := newKey(tb)
@@ -70,7 +71,8 @@ func (a *Authority) Start(tb testing.TB, args ...string) *redistest.Server {
 	return redistest.StartTLS(tb, files, config, args...)
 }
 
-// Write returns the name of a new file with this content, which is removed when the test ends.
+// Write creates a file with the given content, and returns its name. The file is removed when the
+// test ends.
 func Write(tb testing.TB, content string) (file string) {
 	tb.Helper()
 	file = filepath.Join(tb.TempDir(), "file")
@@ -85,7 +87,7 @@ func newKey(tb testing.TB) *ecdsa.PrivateKey {
 	return key
 }
 
-// sign returns the certificate of a key, signed by the key of its parent.
+// sign returns a certificate for the key own, signed with the parent's key by.
 func sign(tb testing.TB, template, parent *x509.Certificate, own, by *ecdsa.PrivateKey) *x509.Certificate {
 	tb.Helper()
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, &own.PublicKey, by)

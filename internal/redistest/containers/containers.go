@@ -21,14 +21,14 @@ type Daemon struct {
 	Address string // the host on which container ports are published
 }
 
-// Port is the port of servers in their containers.
+// Port is the port on which servers listen in their containers.
 const Port = 6379
 
 // Container describes a server in a container.
 type Container struct {
-	Port    int               // on the Docker host; other methods identify the server by it
-	Network string            // of its cluster; empty if there is none
+	Port    int               // on the Docker host; it identifies the server in other methods
+	Network string            // the network of the server's cluster; "" if there is none
 	Command []string          // the arguments of redis-server
 	Files   map[string]string // the files in its directory, by name
-	Ready   string            // what it logs once it answers
+	Ready   string            // what the server logs when it starts to answer
 }
