@@ -16,13 +16,13 @@ import (
 // hangTime is how long Redis hangs in DeadlinesOfCallers.
 const hangTime = 1500 * time.Millisecond
 
-// DeadlinesOfCallers checks the answers to 64 callers whose contexts have these deadlines, while
-// Redis hangs. With a Fallback, it decides for most of them. Without one, their errors match that
-// of the context. With -v it prints a row of a table for each.
+// DeadlinesOfCallers checks what 64 callers with various deadlines get while Redis hangs. With a
+// Fallback, the Fallback must decide at least half of the calls. Without a Fallback, no call is
+// decided. With -v, it prints a table row for each case.
 func DeadlinesOfCallers(t *testing.T, open Open) {
 	t.Parallel()
 	for _, deadline := range []time.Duration{20 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond, 0} {
-		t.Run(deadline.String(), func(t *testing.T) { // two at a time: they are load enough
+		t.Run(deadline.String(), func(t *testing.T) { // two at a time, because more would overload the machine
 			for name, withFallback := range map[string]bool{"alone": false, "with a Fallback": true} {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
@@ -33,7 +33,7 @@ func DeadlinesOfCallers(t *testing.T, open Open) {
 	}
 }
 
-// hung is a Redis that hangs, with callers.
+// hung is a test of callers of a Redis server that hangs.
 type hung struct {
 	deadline     time.Duration // 0 means none
 	withFallback bool
@@ -43,7 +43,7 @@ type hung struct {
 	decided int
 	took    []time.Duration
 	began   time.Time
-	opened  time.Duration // from the hang to the start of the outage
+	opened  time.Duration // time from the hang to the start of the outage
 }
 
 func (h *hung) test(t *testing.T, open Open) {
@@ -96,7 +96,7 @@ func (h *hung) call(t *testing.T, event string) {
 	<-time.After(5 * time.Millisecond)
 }
 
-// check checks the answers to the callers. On a busy machine, many of them miss short deadlines.
+// check checks what the callers got. On a busy machine, many callers miss short deadlines.
 func (h *hung) check(t *testing.T) {
 	t.Helper()
 	var sum time.Duration
@@ -119,17 +119,17 @@ func (h *hung) check(t *testing.T) {
 	t.Logf("| %v | %v | %.1f %% | %v | %v | %v |", h.deadline, h.withFallback, 100*share, (sum / time.Duration(len(h.took))).Round(10*time.Microsecond), longest, h.opened.Round(time.Millisecond))
 }
 
-// HastyCallers checks that crowds of callers with short deadlines neither open the circuit breaker
-// of a healthy Redis, nor get decisions of the Fallback, even if they are the first to call. If the
-// machine is so busy that Redis itself gets no CPU, Redis is not healthy: so only one of five
-// crowds must get its answers.
+// HastyCallers checks that many callers with short deadlines neither open the circuit breaker of a
+// healthy Redis, nor get decisions from the Fallback, even if they are the first callers. If the
+// machine is so busy that Redis gets no CPU time, Redis is not healthy. So the test passes if one
+// of five attempts succeeds.
 func HastyCallers(t *testing.T, open Open) {
 	for _, crowd := range []struct {
 		callers  int
 		deadline time.Duration
 	}{{1000, time.Millisecond}, {10_000, time.Millisecond}, {1000, 8 * time.Millisecond}, {10_000, 15 * time.Millisecond}, {10_000, 30 * time.Millisecond}} {
 		for _, first := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%d callers, %v, first %v", crowd.callers, crowd.deadline, first), func(t *testing.T) { // one by one: each is enough load
+			t.Run(fmt.Sprintf("%d callers, %v, first %v", crowd.callers, crowd.deadline, first), func(t *testing.T) { // one at a time, because more would overload the machine
 				var wrong error
 				for range 5 {
 					if wrong = haste(t, open, crowd.callers, crowd.deadline, first); wrong == nil {
@@ -142,7 +142,7 @@ func HastyCallers(t *testing.T, open Open) {
 	}
 }
 
-// haste lets a crowd call, and returns what is wrong with the answers.
+// haste runs the given number of callers at once, and returns an error if the results are wrong.
 func haste(t *testing.T, open Open, callers int, deadline time.Duration, first bool) error {
 	t.Helper()
 	const maxUnits = 500
@@ -185,8 +185,8 @@ func haste(t *testing.T, open Open, callers int, deadline time.Duration, first b
 	return nil
 }
 
-// Uncertain measures the share of calls that end with ErrUncertain from the moment at which a
-// server dies or hangs, without a Fallback: 64 callers ask for two seconds, each every 5 ms.
+// Uncertain measures the share of calls that return ErrUncertain after a server has died or hung,
+// without a Fallback. For two seconds, 64 callers make an attempt every 5 ms each.
 func Uncertain(b *testing.B, open Open) {
 	for _, timeout := range []time.Duration{250 * time.Millisecond, time.Second} {
 		for name, fail := range map[string]func(*redistest.Server){

@@ -13,9 +13,9 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// EachAfterScriptFlush checks that all events are decided, and those of one event in order, after
-// SCRIPT FLUSH. On a server, script calls are for several of them. It flushes one node of a
-// cluster, all nodes, and a server, while others load the script again.
+// EachAfterScriptFlush checks that AllowEach decides all events, and the attempts for each event in
+// order, while SCRIPT FLUSH is called again and again: on the nodes of a cluster, and on a server,
+// where script calls are for several events.
 func EachAfterScriptFlush(t *testing.T, open Open) {
 	server := redistest.Start(t)
 	for name, to := range map[string]struct {
@@ -23,7 +23,7 @@ func EachAfterScriptFlush(t *testing.T, open Open) {
 		options rueidis.ClientOption
 	}{"cluster": {redistest.Cluster(t), redistest.ClusterOptions(t)}, "server": {server.Client(t), server.Options(nil)}} {
 		t.Run(name, func(t *testing.T) {
-			cfg := window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), Timeout: time.Minute} // a busy machine flushes again and again
+			cfg := window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), Timeout: time.Minute} // on a busy machine, a call may need many tries
 			calls := &redistest.Calls{}
 			calls.Count(&to.options)
 			l := must(window.New(open(t, to.options), cfg))
@@ -68,8 +68,8 @@ func EachAfterScriptFlush(t *testing.T, open Open) {
 	}
 }
 
-// EachInTime checks that a server that hangs costs one Timeout, however many events there are, and
-// that a Fallback decides.
+// EachInTime checks that AllowEach returns after one Timeout if the server hangs, regardless of the
+// number of events, and that the Fallback decides.
 func EachInTime(t *testing.T, open Open) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -112,8 +112,8 @@ func EachInTime(t *testing.T, open Open) {
 	}
 }
 
-// EachOnDeadServer checks that a server that refuses connections costs one Timeout, however many
-// events there are, and that no event is uncertain.
+// EachOnDeadServer checks that AllowEach returns after about one Timeout if the server refuses
+// connections, regardless of the number of events, and that no outcome is uncertain.
 func EachOnDeadServer(t *testing.T, open Open) {
 	t.Parallel()
 	server := redistest.Start(t)

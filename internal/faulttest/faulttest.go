@@ -1,5 +1,5 @@
-// Package faulttest holds tests of limiters while Redis fails. They run for each client library: in
-// package window for rueidis, and in goredisgate for go-redis.
+// Package faulttest provides tests of limiters while Redis fails. They run for each client library:
+// in package window for rueidis, and in package goredisgate for go-redis.
 package faulttest
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Open returns a Connection through some client to the servers in these rueidis options. The client
-// is closed when the test ends.
+// Open returns a Connection to the servers that the rueidis options o name. The Connection can use
+// any client library. Its client is closed when the test ends.
 type Open func(tb testing.TB, o rueidis.ClientOption) *window.Connection
 
 // Rueidis returns a Connection through rueidis. It is an Open.
@@ -34,8 +34,8 @@ func Rueidis(tb testing.TB, o rueidis.ClientOption) *window.Connection {
 	return conn
 }
 
-// Dialer returns the dial function of the options, for a client that is not rueidis. Nil means the
-// default.
+// Dialer returns the dial function in o for use by a client other than rueidis. It returns nil if o
+// uses the default.
 func Dialer(o rueidis.ClientOption) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	if o.DialCtxFn == nil {
 		return nil
@@ -68,12 +68,12 @@ func numbered(n int) []string {
 	return events
 }
 
-// concurrentCalls is how many concurrent calls use every connection of a client.
+// concurrentCalls is how many concurrent calls are needed to use every connection of a client.
 const concurrentCalls = 40
 
-// awaitRefusals waits until all connections to a dead server are known to be broken, and new ones
-// are refused. Requests on a broken connection are uncertain. Each call has a new limiter, whose
-// circuit breaker is closed.
+// awaitRefusals waits until the client knows that all connections to a dead server are broken, and
+// new connections are refused. Until then, outcomes would be uncertain. Each call uses a new
+// limiter, whose circuit breaker is closed.
 func awaitRefusals(t *testing.T, conn *window.Connection) {
 	t.Helper()
 	late := time.Now().Add(time.Minute)

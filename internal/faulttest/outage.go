@@ -26,11 +26,11 @@ import (
 // A fault is a way in which Redis fails to answer.
 type fault struct {
 	name string
-	args []string // of the server
-	// begin starts the fault, and returns a function that ends it. The fault does not affect the
-	// client admin.
+	args []string // the server's arguments
+	// begin starts the fault, and returns a function that ends the fault. The client admin is not
+	// affected by the fault.
 	begin func(t *testing.T, s *redistest.Server, f *redistest.Faults, admin rueidis.Client) (end func())
-	says  string // what the errors contain
+	says  string // a text that the errors contain
 	sent  bool   // some attempts may have been counted
 	needs []redistest.Feature
 }
@@ -90,9 +90,9 @@ func do(t *testing.T, c rueidis.Client, command ...string) {
 	}
 }
 
-// Trouble plays each fault under load, without and with a Fallback. It checks that callers get a
-// correct answer in time, and that Redis decides again soon after the end. With -v it prints the
-// table of docs/outages.md.
+// Trouble injects each fault under load, with and without a Fallback. It checks that callers get a
+// correct answer in time, and that Redis decides again soon after the fault has ended. With -v, it
+// prints the table in docs/outages.md.
 func Trouble(t *testing.T, open Open) {
 	for _, f := range allFaults {
 		for _, withFallback := range []bool{false, true} {
@@ -113,8 +113,8 @@ const (
 	Timeout       = 200 * time.Millisecond
 	faultCallers  = 16
 	recoveryLimit = 2 * time.Second // after the end of a fault; the limiter itself needs at most one second
-	calmTime      = time.Second     // without an outage, until its end is reported
-	Slack         = 2 * time.Second // how much longer a busy machine may take for any of these
+	calmTime      = time.Second     // how long there must be no failure before the end of an outage is reported
+	Slack         = 2 * time.Second // how much longer each of these may take on a busy machine
 )
 
 func (f fault) test(t *testing.T, open Open, withFallback bool) {
@@ -142,7 +142,7 @@ func (f fault) test(t *testing.T, open Open, withFallback bool) {
 	t.Logf("| %s | %v | %v | %v | %v |", strings.TrimPrefix(t.Name(), "TestTrouble/"), seen.quantile(0.5), seen.quantile(0.99), seen.quantile(1), AwaitRecovery(t, l))
 }
 
-// A recorder collects the answers to callers during a fault.
+// A recorder records what callers get during a fault.
 type recorder struct {
 	mu                          sync.Mutex
 	took                        []time.Duration
@@ -151,7 +151,8 @@ type recorder struct {
 	late                        int // uncertain, because no reply came in time
 }
 
-// load starts callers that ask about 500 events, each every 5 ms, for the duration d.
+// load runs the given number of callers for the duration d. Each of them makes an attempt every 5
+// ms, for one of 500 events.
 func (r *recorder) load(tb testing.TB, l *window.Limiter, callers int, d time.Duration) {
 	tb.Helper()
 	var group sync.WaitGroup
@@ -171,7 +172,7 @@ func (r *recorder) load(tb testing.TB, l *window.Limiter, callers int, d time.Du
 	group.Wait()
 }
 
-// clear discards what it has recorded.
+// clear discards everything recorded so far.
 func (r *recorder) clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -250,7 +251,7 @@ func AwaitRecovery(t *testing.T, l *window.Limiter) time.Duration {
 	return took.Round(time.Millisecond)
 }
 
-// AwaitAnswer attempts an event until Redis decides. The first call of a limiter connects, which
+// AwaitAnswer makes attempts for event until Redis decides. A limiter's first call connects, which
 // can take longer than a short Timeout.
 func AwaitAnswer(t *testing.T, l *window.Limiter, event string) {
 	t.Helper()
@@ -267,11 +268,11 @@ func AwaitAnswer(t *testing.T, l *window.Limiter, event string) {
 	}
 }
 
-// CallsUnderLoad compares the server's count with the answers, after a load on two hot events and
-// on others that share script calls. Meanwhile all connections are cut or a reply is lost, each
-// after 500 more answers, and many callers leave at random moments. The server must have counted
-// all allowed attempts, none twice, and at most the uncertain ones in addition. A single cut is not
-// an outage.
+// CallsUnderLoad makes many attempts for two hot events and for other events that share script
+// calls, and compares the server's counts with the answers. After every 500 answers, either all
+// connections are cut or a reply is lost, and many callers leave at random times. The server must
+// have counted each allowed attempt exactly once, and in addition at most the uncertain ones. A cut
+// must not count as an outage.
 func CallsUnderLoad(t *testing.T, open Open) {
 	for name, most := range map[string]int64{"allowed": 1_000_000, "denied": 3000} {
 		t.Run(name, func(t *testing.T) {
@@ -309,10 +310,10 @@ func CallsUnderLoad(t *testing.T, open Open) {
 	}
 }
 
-// A tally counts how the attempts on an event ended.
+// A tally counts the outcomes of the attempts for an event.
 type tally struct{ asked, allowed, denied, uncertain, refused atomic.Int64 }
 
-// add counts an attempt. It reports whether Redis answered.
+// add counts the outcome of an attempt. It reports whether Redis answered.
 func (a *tally) add(t *testing.T, d window.Decision, err error) (answered bool) {
 	a.asked.Add(1)
 	switch {
@@ -330,7 +331,8 @@ func (a *tally) add(t *testing.T, d window.Decision, err error) (answered bool) 
 	return err == nil
 }
 
-// check compares the tally with the units counted at the end, when at most most units fit.
+// check compares the tally with counted, the units that Redis has counted in the end. The limit is
+// most units.
 func (a *tally) check(t *testing.T, counted, most int64) {
 	t.Helper()
 	asked, allowed, denied, uncertain, refused := a.asked.Load(), a.allowed.Load(), a.denied.Load(), a.uncertain.Load(), a.refused.Load()
@@ -343,16 +345,17 @@ func (a *tally) check(t *testing.T, counted, most int64) {
 	}
 }
 
-// An answerCount counts the answers of Redis to callers that keep asking until there are enough.
+// An answerCount counts the answers from Redis to callers that keep making attempts until there are
+// enough answers.
 type answerCount struct {
 	enough int64
 	n      atomic.Int64
 	end    chan struct{} // closed once all callers have ended
 }
 
-// askUntilAnswered starts 64 callers that ask about the events until Redis has answered often
-// enough, every second time about a hot one. In every fourth attempt, the caller leaves at a random
-// moment.
+// askUntilAnswered starts 64 callers that make attempts for the events until Redis has answered
+// often enough. Half of the attempts are for a hot event. In every fourth attempt, the caller
+// leaves at a random time.
 func askUntilAnswered(t *testing.T, l *window.Limiter, tallies map[string]*tally, enough int64) *answerCount {
 	c := &answerCount{enough: enough, end: make(chan struct{})}
 	events := slices.Collect(maps.Keys(tallies))
@@ -379,7 +382,8 @@ func askUntilAnswered(t *testing.T, l *window.Limiter, tallies map[string]*tally
 	return c
 }
 
-// await waits until Redis has answered n times. It returns false when all callers have ended.
+// await waits until Redis has answered n times, or until all callers have ended if n is enough. It
+// returns false if all callers have ended.
 func (c *answerCount) await(n int64) bool {
 	for c.n.Load() < n {
 		select {
@@ -396,10 +400,10 @@ func (c *answerCount) await(n int64) bool {
 	return false
 }
 
-// NobodyElsesDeadline checks that a caller with a short deadline fails alone, on a connection of a
-// client with the rueidis defaults.
+// NobodyElsesDeadline checks that a short deadline affects only its own caller, even if callers
+// share a connection of a client that has the default options of rueidis.
 func NobodyElsesDeadline(t *testing.T, open Open) {
-	var failed atomic.Int64 // a caller that is scheduled late may get its answer
+	var failed atomic.Int64 // a caller with a short deadline may still get its answer in some rounds
 	for range redistest.UnlessShort(20, 5) {
 		faults := &redistest.Faults{}
 		conn := open(t, redistest.Options(t, func(o *rueidis.ClientOption) { o.DialCtxFn, o.AlwaysPipelining = faults.Dial, false }))
@@ -430,7 +434,7 @@ func NobodyElsesDeadline(t *testing.T, open Open) {
 	}
 }
 
-// Outages records the reports of a limiter that outages started and ended.
+// Outages records a limiter's reports that an outage started or ended.
 type Outages struct {
 	mu      sync.Mutex
 	reports []window.Observation
@@ -445,7 +449,7 @@ func (o *Outages) Observe(_ context.Context, seen window.Observation) {
 	}
 }
 
-// Kinds returns the kinds of the reports, in order.
+// Kinds returns the kinds of the recorded reports, in order.
 func (o *Outages) Kinds() (kinds []window.Kind) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -455,7 +459,7 @@ func (o *Outages) Kinds() (kinds []window.Kind) {
 	return kinds
 }
 
-// AwaitEnd waits until an outage has ended, and checks that it is the only one.
+// AwaitEnd waits until an outage has ended, and checks that there was only one.
 func (o *Outages) AwaitEnd(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(calmTime + Slack); len(o.Kinds()) < 2 && time.Now().Before(deadline); {
@@ -466,8 +470,8 @@ func (o *Outages) AwaitEnd(t *testing.T) {
 	}
 }
 
-// NoOutage checks that neither what callers do nor foreign values in Redis count as an outage,
-// however often they occur.
+// NoOutage checks that canceled calls, short deadlines, and foreign values in Redis do not count as
+// an outage, however often they occur.
 func NoOutage(t *testing.T, open Open) {
 	t.Parallel()
 	faults := &redistest.Faults{}
@@ -507,8 +511,8 @@ func NoOutage(t *testing.T, open Open) {
 	}
 }
 
-// OutageBeginsAndEnds checks that Observe receives one report of the start and one of the end, and
-// that Redis gets only one probe a second in between.
+// OutageBeginsAndEnds checks that Observe receives one report when an outage starts and one when it
+// ends, and that the Fallback decides in between without reports of its own.
 func OutageBeginsAndEnds(t *testing.T, open Open) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -534,8 +538,8 @@ func OutageBeginsAndEnds(t *testing.T, open Open) {
 	}
 }
 
-// DegradedIsRefundedInTheFallback checks that units that the Fallback counted are refunded there,
-// and that Reset forgets in both.
+// DegradedIsRefundedInTheFallback checks that units that the Fallback has counted are refunded in
+// the Fallback, and that Reset forgets the event both in Redis and in the Fallback.
 func DegradedIsRefundedInTheFallback(t *testing.T, open Open) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -562,7 +566,8 @@ func DegradedIsRefundedInTheFallback(t *testing.T, open Open) {
 	}
 }
 
-// OneShardDown checks that events of two masters are decided while the third is unreachable.
+// OneShardDown checks that the events of two masters are decided while the third master is
+// unreachable.
 func OneShardDown(t *testing.T, open Open) {
 	nodes := redistest.Cluster(t).Nodes()
 	var all []string
@@ -639,8 +644,8 @@ func eventsByNode(t *testing.T, l *window.Limiter, nodes map[string]rueidis.Clie
 	return of
 }
 
-// TimeoutIsKept checks that no call takes longer than Timeout while the client waits for something
-// other than a reply: for a connection to a server that hangs, or for a place in its queue.
+// TimeoutIsKept checks that no call takes longer than Timeout even if the client is not waiting for
+// a reply, but for a connection to a server that hangs or for room in the client's queue.
 func TimeoutIsKept(t *testing.T, open Open) {
 	t.Parallel()
 	for name, cut := range map[string]bool{"connecting": true, "queueing": false} {
@@ -648,7 +653,7 @@ func TimeoutIsKept(t *testing.T, open Open) {
 			t.Parallel()
 			server, faults := redistest.Start(t), &redistest.Faults{}
 			l := must(window.New(open(t, server.Options(faults.Break)), window.Config{Name: "timeout", Limits: parsed("1000000/1h"), Timeout: Timeout}))
-			for range 100 { // until all connections are made
+			for range 100 { // until the client has opened all connections
 				AwaitAnswer(t, l, "e")
 			}
 			server.Pause(t)
@@ -673,11 +678,11 @@ func TimeoutIsKept(t *testing.T, open Open) {
 }
 
 // ConnectingTakesLonger checks that a limiter recovers even if connecting takes longer than
-// Timeout, as with TLS or over a long distance.
+// Timeout, as it can with TLS or over a long distance.
 func ConnectingTakesLonger(t *testing.T, open Open) {
 	faults := &redistest.Faults{}
 	conn := open(t, redistest.Options(t, func(o *rueidis.ClientOption) {
-		o.PipelineMultiplex = -1 // one connection, because a call fails for each one that is opened
+		o.PipelineMultiplex = -1 // one connection, because a call fails for each connection that is opened
 		o.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, c *tls.Config) (net.Conn, error) {
 			select {
 			case <-time.After(60 * time.Millisecond):
@@ -693,7 +698,8 @@ func ConnectingTakesLonger(t *testing.T, open Open) {
 	AwaitRecovery(t, l)
 }
 
-// FallbackFails checks that the error reports whether the attempt was counted in Redis.
+// FallbackFails checks that, if the Fallback fails too, the error still states whether Redis may
+// have counted the attempt.
 func FallbackFails(t *testing.T, open Open) {
 	server, faults := redistest.Start(t), &redistest.Faults{}
 	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("2/1h")}))
@@ -709,7 +715,8 @@ func FallbackFails(t *testing.T, open Open) {
 	}
 }
 
-// WaitWhileDegraded checks that Wait asks Redis again before the Fallback would allow the attempt.
+// WaitWhileDegraded checks that Wait tries Redis again, and does not wait until the Fallback would
+// allow the attempt.
 func WaitWhileDegraded(t *testing.T, open Open) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -729,8 +736,8 @@ func WaitWhileDegraded(t *testing.T, open Open) {
 	}
 }
 
-// AbandonedCallsAreBounded checks that callers that keep retrying a Redis that hangs, without
-// waiting, cannot accumulate an unlimited number of calls.
+// AbandonedCallsAreBounded checks that the number of calls in flight stays bounded if callers keep
+// retrying without a pause while Redis hangs.
 func AbandonedCallsAreBounded(t *testing.T, open Open) {
 	server := redistest.Start(t)
 	l := must(window.New(open(t, server.Options(nil)), window.Config{Name: "bounded", Limits: parsed("1000000/1h"), Timeout: time.Minute}))
@@ -750,7 +757,7 @@ func AbandonedCallsAreBounded(t *testing.T, open Open) {
 		})
 	}
 	callers.Wait()
-	if n := runtime.NumGoroutine(); n > 4096+64+1100 { // plus those of rueidis
+	if n := runtime.NumGoroutine(); n > 4096+64+1100 { // including those of rueidis
 		t.Errorf("%d goroutines", n)
 	}
 	server.Resume(t)

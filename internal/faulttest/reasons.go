@@ -14,19 +14,19 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// A cause is a way to make Redis not answer for some reason.
+// A cause is a way to make Redis fail for a particular reason.
 type cause struct {
 	name   string
 	reason window.Reason
-	says   string   // what the error contains in addition to the reason: often what to do
-	args   []string // of the server
+	says   string   // a text that the error contains, often the remedy
+	args   []string // the server's arguments
 	begin  func(t *testing.T, s *redistest.Server)
-	client func(o *rueidis.ClientOption) // nil means no other options; otherwise the client connects after the start of the fault
+	client func(o *rueidis.ClientOption) // changes the client's options, if not nil; the client then connects only after begin
 	then   func(t *testing.T, s *redistest.Server)
 	needs  []redistest.Feature
 }
 
-// send sends a command to a server.
+// send returns a function that sends command to a server.
 func send(command ...string) func(t *testing.T, s *redistest.Server) {
 	return func(t *testing.T, s *redistest.Server) {
 		t.Helper()
@@ -36,7 +36,7 @@ func send(command ...string) func(t *testing.T, s *redistest.Server) {
 	}
 }
 
-// asLimiter makes a client log in as the user limiter.
+// asLimiter makes the client log in as the user "limiter".
 func asLimiter(o *rueidis.ClientOption) { o.Username, o.Password = "limiter", "password" }
 
 const (
@@ -68,7 +68,7 @@ var causes = []cause{
 	{name: "no Lua module", reason: window.ReasonLua, says: "or Valkey with its module lua", args: []string{"--enable-module-command", "yes"}, begin: send("MODULE", "UNLOAD", "lua"), needs: []redistest.Feature{redistest.LuaModule}},
 }
 
-// failToSave makes the server try to save where it cannot.
+// failToSave makes the server try to save its data in a directory where it cannot.
 func failToSave(t *testing.T, s *redistest.Server) {
 	t.Helper()
 	send("CONFIG", "SET", "save", "900 1")(t, s)
@@ -76,7 +76,7 @@ func failToSave(t *testing.T, s *redistest.Server) {
 	awaitInfo(t, s, "rdb_last_bgsave_status:err")
 }
 
-// keepBusy runs a script that does not end until the server is asked to kill it.
+// keepBusy keeps the server busy with an endless script, which is killed when the test ends.
 func keepBusy(t *testing.T, s *redistest.Server) {
 	t.Helper()
 	send("CONFIG", "SET", "lua-time-limit", "1")(t, s)
@@ -108,8 +108,8 @@ func awaitInfo(t *testing.T, s *redistest.Server, line string) {
 	}
 }
 
-// Reasons sets up each cause, and checks what callers and observers learn about it, with and
-// without a Fallback. With -v it prints a row of a table for each.
+// Reasons creates each cause, and checks the reason that callers and observers get, with and
+// without a Fallback. With -v, it prints a table row for each cause.
 func Reasons(t *testing.T, open Open) {
 	for _, c := range causes {
 		t.Run(c.name, func(t *testing.T) {
@@ -126,7 +126,7 @@ func (c cause) test(t *testing.T, open Open) {
 	s := redistest.Start(t, c.args...)
 	var seen observations
 	cfg := window.Config{Name: "api", Limits: parsed("1/1h"), Timeout: 2 * time.Second, Observe: seen.observe}
-	if c.reason == window.ReasonTimeout { // a busy machine answers the others later than this
+	if c.reason == window.ReasonTimeout { // for the other causes, a busy machine can be slower than this
 		cfg.Timeout = Timeout
 	}
 	options := s.Options(c.client)
@@ -156,10 +156,10 @@ func (c cause) test(t *testing.T, open Open) {
 	t.Logf("| %s | `%s` | %v |", c.name, c.reason, seen.all[len(seen.all)-1].Err)
 }
 
-// event is easy to find in a text.
+// event is easy to find in an error text.
 const event = "secret-event"
 
-// connect returns a Connection to a server that no longer answers.
+// connect returns a Connection to a server for which the cause has begun.
 func (c cause) connect(t *testing.T, s *redistest.Server, open Open, o rueidis.ClientOption) (conn *window.Connection) {
 	t.Helper()
 	if c.client == nil {
@@ -175,12 +175,12 @@ func (c cause) connect(t *testing.T, s *redistest.Server, open Open, o rueidis.C
 	return conn
 }
 
-// isOver asks and checks the error. It reports whether Redis is no longer asked.
+// isOver makes an attempt and checks the error. It reports whether the circuit breaker has opened.
 func (c cause) isOver(t *testing.T, l *window.Limiter) bool {
 	t.Helper()
 	_, err := l.Allow(t.Context(), event)
 	certain := errors.Is(err, window.ErrOutage)
-	if err == nil { // it was faster than the cause
+	if err == nil { // the attempt was made before the cause took effect
 		return false
 	}
 	if !c.explains(window.ReasonOf(err)) || !certain && !errors.Is(err, window.ErrUncertain) {
@@ -192,12 +192,12 @@ func (c cause) isOver(t *testing.T, l *window.Limiter) bool {
 	return strings.Contains(err.Error(), "the circuit breaker is open")
 }
 
-// explains reports whether a reason can be that of the cause. At first, connections can break.
+// explains reports whether r is a possible reason for the cause. At first, connections can break.
 func (c cause) explains(r window.Reason) bool {
 	return r == c.reason || r == window.ReasonClosed && slices.Contains([]window.Reason{window.ReasonRefused, window.ReasonBusy, window.ReasonNoAuth}, c.reason)
 }
 
-// observations collects what Observe receives.
+// observations records what Observe receives.
 type observations struct{ all []window.Observation }
 
 func (s *observations) observe(_ context.Context, o window.Observation) { s.all = append(s.all, o) }

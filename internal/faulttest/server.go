@@ -17,7 +17,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// ScriptFlush keeps dropping the scripts under traffic, and checks that no caller notices.
+// ScriptFlush keeps flushing the server's scripts under load, and checks that callers do not
+// notice.
 func ScriptFlush(t *testing.T, open Open) {
 	server := redistest.Start(t)
 	client := server.Client(t)
@@ -43,8 +44,8 @@ func ScriptFlush(t *testing.T, open Open) {
 	}
 }
 
-// attemptAtOnce attempts one event from several goroutines at once, each the given number of times,
-// and returns how often it was allowed.
+// attemptAtOnce makes attempts for one event from several goroutines at once. Each goroutine makes
+// the given number of attempts. It returns how many were allowed.
 func attemptAtOnce(t *testing.T, l *window.Limiter, goroutines, times int) int64 {
 	t.Helper()
 	var allowed atomic.Int64
@@ -64,9 +65,9 @@ func attemptAtOnce(t *testing.T, l *window.Limiter, goroutines, times int) int64
 	return allowed.Load()
 }
 
-// Restart kills the server under traffic and starts it again, empty. It checks that calls fail with
-// a correct error meanwhile, and succeed again without intervention. Every attempt that was
-// acknowledged since the restart is counted.
+// Restart kills the server under load and starts an empty one in its place. It checks that calls in
+// between fail with a correct error, that calls succeed again without intervention, and that every
+// attempt acknowledged since the restart is counted.
 func Restart(t *testing.T, open Open) {
 	server := redistest.Start(t)
 	l := must(window.New(open(t, server.Options(nil)), window.Config{Name: "restart", Limits: parsed("100000/1h"), Timeout: time.Second}))
@@ -88,7 +89,7 @@ func Restart(t *testing.T, open Open) {
 	}
 	server.Restart(t)
 	epoch.Store(1)
-	for since.Load() < 1000 && !t.Failed() { // the limiter finds the server again by itself
+	for since.Load() < 1000 && !t.Failed() { // the limiter reconnects by itself
 		if _, err := l.Peek(t.Context(), "e"); err != nil {
 			t.Log(err)
 		}
@@ -101,9 +102,9 @@ func Restart(t *testing.T, open Open) {
 	}
 }
 
-// CertainOnSlowRefusal refuses each connection after 27 ms, so that nothing is ever sent. The fifth
-// attempt would start just before the Timeout ends, and get no reply. The certain answer of the
-// fourth must remain.
+// CertainOnSlowRefusal refuses each connection after 27 ms, so that nothing is ever sent. A fifth
+// try would start just before the Timeout and get no answer in time. So the call must return the
+// certain outcome of the fourth try.
 func CertainOnSlowRefusal(t *testing.T, open Open) {
 	server := redistest.Start(t)
 	var dead atomic.Bool
@@ -121,9 +122,9 @@ func CertainOnSlowRefusal(t *testing.T, open Open) {
 	checkCertain(t, conn, 1, Timeout)
 }
 
-// CertainOnDeadServer checks that every call to a dead server learns that nothing was counted. Each
-// call has a new limiter. Its Timeout is long enough for many dials: if a single one hangs, because
-// the machine is busy, the outcome of a call is uncertain.
+// CertainOnDeadServer checks that every call to a dead server returns ErrOutage, because nothing
+// was counted. Each call uses a new limiter. The Timeout is long enough for many dials: if the last
+// dial hung until the Timeout because the machine is busy, the outcome would be uncertain.
 func CertainOnDeadServer(t *testing.T, open Open) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -133,8 +134,8 @@ func CertainOnDeadServer(t *testing.T, open Open) {
 	checkCertain(t, conn, 128, Slack)
 }
 
-// checkCertain checks that new limiters, 32 at a time, all answer with ErrOutage, because nothing
-// was ever sent.
+// checkCertain makes the given number of attempts, 32 at a time, each with a new limiter. It checks
+// that all of them return ErrOutage, because nothing was ever sent.
 func checkCertain(t *testing.T, conn *window.Connection, attempts int, timeout time.Duration) {
 	t.Helper()
 	var group errgroup.Group

@@ -18,8 +18,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// ShardingUnderLoad checks that limits hold behind a proxy that divides the keys among two servers,
-// and sends a call for several keys to the server of the first.
+// ShardingUnderLoad checks that limits hold behind a proxy that distributes the keys over two
+// servers, and sends a call for several keys to the server of the first key.
 func ShardingUnderLoad(t *testing.T, open Open) {
 	for _, share := range []uint64{500, 50} {
 		t.Run(fmt.Sprint("of a thousand keys ", share), func(t *testing.T) {
@@ -34,8 +34,8 @@ func ShardingUnderLoad(t *testing.T, open Open) {
 	}
 }
 
-// ShardingBeginsUnderLoad checks that each call decides only one event once a proxy has started to
-// divide the keys, and the next proof has ended. Limits then hold for new events.
+// ShardingBeginsUnderLoad checks what happens when a proxy starts to distribute the keys. Once the
+// next proof has failed, each call decides only one event, and limits hold for new events.
 func ShardingBeginsUnderLoad(t *testing.T, open Open) {
 	t.Parallel()
 	proxy, calls := redistest.NewSharder(t, 0), &redistest.Calls{}
@@ -52,8 +52,8 @@ func ShardingBeginsUnderLoad(t *testing.T, open Open) {
 	}
 }
 
-// RoutingUnderLoad checks that limits hold behind a proxy that chooses the server by the names of
-// limiters, which share a Connection. The events of each limiter are on one server.
+// RoutingUnderLoad checks that limits hold behind a proxy that chooses the server by the limiter's
+// name, if two limiters on different servers share a Connection.
 func RoutingUnderLoad(t *testing.T, open Open) {
 	t.Parallel()
 	proxy, calls := redistest.NewSharder(t, 500), &redistest.Calls{}
@@ -79,19 +79,19 @@ func sharded(t *testing.T) window.Config {
 	return window.Config{Name: redistest.Key(t), Limits: []window.Limit{window.PerHour(sharedMax)}, Timeout: time.Minute}
 }
 
-// AwaitGroups waits until script calls of a limiter are for several events. calls counts those of
-// its client. It asks about events that no test uses.
+// AwaitGroups waits until the limiter's script calls are for several events. The limiter's client
+// must count them in calls. AwaitGroups makes attempts for events that no test uses.
 func AwaitGroups(t *testing.T, l eachLimiter, calls *redistest.Calls) {
 	t.Helper()
 	calls.AwaitSeveral(t, asker(t, l))
 }
 
-// An eachLimiter is a limiter of any kind.
+// An eachLimiter is a limiter that has AllowEach, such as a *window.Limiter.
 type eachLimiter interface {
 	AllowEach(ctx context.Context, events []string) []window.Result
 }
 
-// asker returns a function that asks about events, all at once.
+// asker returns a function that makes an attempt for each of the events, all at once.
 func asker(t *testing.T, l eachLimiter) func(events []string) {
 	t.Helper()
 	return func(events []string) {
@@ -103,8 +103,8 @@ func asker(t *testing.T, l eachLimiter) func(events []string) {
 	}
 }
 
-// useUp asks about many events far more often than the limit allows, from many callers. It checks
-// that exactly Max units of each event are allowed, and that each event is on one server.
+// useUp makes far more attempts for many events than the limit allows, from many callers. It checks
+// that exactly Max units of each event are allowed, and that each event is on the right server.
 func useUp(t *testing.T, l *window.Limiter, proxy *redistest.Sharder) {
 	t.Helper()
 	const callers = 16 // of each kind
@@ -151,7 +151,7 @@ func shuffled(events []string) []string {
 	return events
 }
 
-// count adds the units of a decision.
+// count adds the units granted by d to the counter to.
 func count(t *testing.T, to *atomic.Int64, d window.Decision, err error) {
 	if err != nil {
 		t.Error(err)
@@ -159,8 +159,8 @@ func count(t *testing.T, to *atomic.Int64, d window.Decision, err error) {
 	to.Add(d.Granted)
 }
 
-// OneNodeOfCluster checks a client that takes one node of a cluster for a single server. Events of
-// that node are decided, one per call. Others end in ErrOutage.
+// OneNodeOfCluster checks a client that takes one node of a cluster for a single server. Events on
+// that node are decided, one per call. Attempts for other events return ErrOutage.
 func OneNodeOfCluster(t *testing.T, open Open) {
 	t.Parallel()
 	calls := &redistest.Calls{}

@@ -8,20 +8,20 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Script is what the tests send. The server does not parse it.
+// Script is the source of the script that tests use. The server does not parse it.
 const Script = "return 'a script'"
 
-// OnFakeTime runs a test in a bubble of synctest, with a server. Time passes only while all
+// OnFakeTime runs test in a synctest bubble, with a new server. Time passes only while all
 // goroutines wait.
 func OnFakeTime(t *testing.T, test func(t *testing.T, s *Server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, New()) })
 }
 
-// Pass lets time pass.
+// Pass lets the time d pass.
 func Pass(d time.Duration) { <-time.After(d) }
 
-// close ends everything that the server is still doing.
+// close removes all holds and actions, and closes all connections.
 func (s *Server) close() {
 	s.Choose(nil)
 	s.Next()
@@ -36,14 +36,14 @@ func AlwaysPipelining(always bool) func(*rueidis.ClientOption) {
 	return func(o *rueidis.ClientOption) { o.AlwaysPipelining = always }
 }
 
-// RingScale bounds the pipelines in flight on a connection to 2^scale. With more, the client's
-// writer waits for a mutex until replies to a pipeline come. A bubble of synctest does not count
-// that as waiting, so time would stand still.
+// RingScale bounds the number of pipelines in flight on a connection to 2^scale. If there are more,
+// the client's writer waits for a mutex until the replies to a pipeline arrive. synctest does not
+// count that as waiting, so time would stand still.
 func RingScale(scale int) func(*rueidis.ClientOption) {
 	return func(o *rueidis.ClientOption) { o.RingScaleEachConn = scale }
 }
 
-// Client returns a client of the server. Each change sets options.
+// Client returns a client of the server. Each function in change can change the client's options.
 func (s *Server) Client(t *testing.T, change ...func(*rueidis.ClientOption)) rueidis.Client {
 	t.Helper()
 	option := rueidis.ClientOption{
@@ -60,12 +60,12 @@ func (s *Server) Client(t *testing.T, change ...func(*rueidis.ClientOption)) rue
 	t.Cleanup(func() {
 		s.close()
 		client.Close()
-		Pass(time.Minute) // until the client stops its own retries
+		Pass(time.Minute) // until the client's own retries have ended
 	})
 	return client
 }
 
-// ClusterClient returns a client of a cluster.
+// ClusterClient returns a client of the cluster that consists of nodes.
 func ClusterClient(t *testing.T, nodes []*Server) rueidis.Client {
 	t.Helper()
 	client := nodes[0].Client(t, func(o *rueidis.ClientOption) {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The verbs that a Counter knows: Tally, and those of the scripts.
+// The verbs that a Counter supports: Tally, and verbs of the scripts.
 const (
 	verbAllow     = "allow"
 	verbCount     = "count"
@@ -18,15 +18,16 @@ const (
 	verbRefund    = "refund"
 	verbReset     = "reset"
 
-	// Tally counts all units. It replies how many are counted after each of them.
+	// Tally counts all units. The reply lists, for each unit, how many units have been counted
+	// after it.
 	Tally = "tally"
 )
 
 // A Counter simulates a script's record of one event. It counts units and never forgets them. A
-// limit allows while all units are at most its Max, and its waits are always its Per.
+// limit allows an attempt if the total does not exceed its Max. Its waits are always its Per.
 type Counter struct {
 	Used     int64
-	Attempts int // number of attempts that were executed
+	Attempts int // number of attempts executed
 }
 
 // execute executes a script call, and returns its reply.
@@ -70,7 +71,7 @@ func (c *Counter) decide(cmd Command) []int64 {
 	return c.reply(cmd, fits, cmd.Units)
 }
 
-// decideEach executes each or counteach: attempts of one unit, one after the other.
+// decideEach executes each or counteach: attempts of one unit each, one after the other.
 func (c *Counter) decideEach(cmd Command) []int64 {
 	one := cmd
 	one.Units, one.Verb = 1, verbAllow
@@ -100,7 +101,7 @@ func (c *Counter) tally(n int64) (reply []int64) {
 	return reply
 }
 
-// room returns how many more units every limit allows.
+// room returns how many more units all limits allow.
 func (c *Counter) room(limits []string) int64 {
 	least := int64(1 << 53)
 	for pair := range slices.Chunk(limits, 2) {
@@ -109,8 +110,8 @@ func (c *Counter) room(limits []string) int64 {
 	return max(0, least)
 }
 
-// reply returns how many attempts were allowed, the time, and a row for each limit, whose waits are
-// for unit more units.
+// reply returns fits, the time, and a row for each limit. The waits are for an attempt of unit more
+// units.
 func (c *Counter) reply(cmd Command, fits, unit int64) []int64 {
 	reply := []int64{fits, time.Now().UnixMilli()}
 	if cmd.Time != "" {
@@ -132,7 +133,7 @@ func (c *Counter) reply(cmd Command, fits, unit int64) []int64 {
 func integerOf(s string) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
-		panic(err) // a defect of the tested code
+		panic(err) // the tested code is wrong
 	}
 	return n
 }

@@ -1,4 +1,4 @@
-// Package servertest provides a fake server for tests of package pipeline and of package engine.
+// Package servertest provides a fake server for the tests of packages pipeline and engine.
 package servertest
 
 import (
@@ -19,56 +19,56 @@ import (
 	"github.com/slidegate/slidegate/lua"
 )
 
-// A Server is a fake Redis in memory for a real client, so that the pipeline and the engine can be
-// tested on fake time. It counts by a simple rule: see Counter. The tests of window.lua and ar1.lua
-// are elsewhere.
+// A Server is a fake Redis server in memory. A real client connects to it, so that the pipeline and
+// the engine can be tested with fake time. It counts by a simple rule: see Counter. window.lua and
+// ar1.lua are tested elsewhere.
 type Server struct {
-	nodes []*Server // of the same cluster, including this one; nil if it is not a cluster
+	nodes []*Server // the nodes of the cluster, including this one; nil if there is no cluster
 
 	mu       sync.Mutex
-	known    map[string]bool // scripts by hash; nil if the server knows all
+	known    map[string]bool // known scripts, by hash; nil if the server knows all scripts
 	counters map[string]*Counter
 	ran      []Command // script calls that were executed, in order
 	received []Command // all script calls that were received
 	gets     int
 	keys     Keys
 	marks    map[string]string // of probe.lua
-	proofs   []int             // how many keys each of its calls has marked
+	proofs   []int             // how many keys each call of probe.lua has marked
 	dials    int
 	refuses  bool          // refuses dials
 	slow     time.Duration // how long a dial takes
-	dialing  chan struct{} // a dial waits until it is closed; nil if it does not wait
+	dialing  chan struct{} // dials wait until it is closed; nil if they do not wait
 	gate     chan struct{} // commands wait until it is closed; nil if they do not wait
 	actions  []Action      // for the next script calls
 	choose   func(Command) Action
 	conns    map[*serverConn]struct{}
 }
 
-// A Command is a script call, or a GET. Calls of probe.lua are not included.
+// A Command is a script call or a GET. Calls of probe.lua are not Commands.
 type Command struct {
 	Name   string // EVAL, EVALSHA, SCRIPT or GET
-	Script string // its source or hash
+	Script string // the script's source or hash
 	Key    string
 	Verb   string
 	Time   string
 	Units  int64
-	Rest   []string  // the arguments after the units: in tests with limits, Per and Max of each
-	More   []Command // the same for the other keys of the call
+	Rest   []string  // the arguments after the units: in tests that have limits, Per and Max of each limit
+	More   []Command // the call's other keys, with the same other fields
 }
 
-// An Action is what the server does with a command. The zero Action executes it and replies at
-// once.
+// An Action is what the server does with a command. With the zero Action, the server executes the
+// command and replies immediately.
 type Action struct {
 	Delay  time.Duration // before everything else
-	Reply  string        // sent instead of executing it; in RESP, without the final line ending
+	Reply  string        // sent instead of executing the command; in RESP, without the final line ending
 	Cut    bool          // the connection breaks before the command is executed
 	Hang   bool          // neither the command nor later ones on the connection are ever executed
-	Lose   bool          // the connection breaks after the command was executed, before the reply
+	Lose   bool          // the connection breaks after the command is executed, before the reply
 	Forget bool          // the server first forgets all scripts
 	Silent bool          // the command is executed, but nothing more is sent on the connection
 }
 
-// Refusal returns an action that replies with an error.
+// Refusal returns an Action that replies with the error text.
 func Refusal(text string) Action { return Action{Reply: "-" + text} }
 
 // New returns a server that is not a cluster.
@@ -76,14 +76,14 @@ func New() *Server {
 	return &Server{counters: map[string]*Counter{}, conns: map[*serverConn]struct{}{}, marks: map[string]string{}}
 }
 
-// Keys says how a server handles calls for several keys.
+// Keys specifies how a server handles calls for several keys.
 type Keys int
 
 // The kinds of servers.
 const (
-	OneKey  Keys = iota // refuses such calls, as a node of a cluster does
-	AllKeys             // accepts them
-	Divided             // accepts them, but calls for one of the keys go elsewhere, as behind some proxies
+	OneKey  Keys = iota // refuses such calls, as a cluster node does
+	AllKeys             // accepts such calls
+	Divided             // accepts such calls, but calls for a single key go elsewhere, as behind some proxies
 )
 
 // SetKeys sets how the server handles calls for several keys. The default is OneKey.
@@ -100,7 +100,7 @@ func (s *Server) Proofs() []int {
 	return slices.Clone(s.proofs)
 }
 
-// NewCluster returns servers that share the hash slots.
+// NewCluster returns n servers that share the hash slots.
 func NewCluster(n int) []*Server {
 	nodes := make([]*Server, n)
 	for i := range nodes {
@@ -146,7 +146,7 @@ func (s *Server) ReleaseDials() {
 	s.dialing = nil
 }
 
-// SlowDials sets how long each dial takes.
+// SlowDials makes each dial take the time d.
 func (s *Server) SlowDials(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,10 +160,10 @@ func (s *Server) Next(actions ...Action) {
 	s.actions = actions
 }
 
-// Always sets the action for all commands after those of Next.
+// Always sets the action for all commands after those that Next applies to.
 func (s *Server) Always(f Action) { s.Choose(func(Command) Action { return f }) }
 
-// Choose sets a function that chooses the action for each command after those of Next.
+// Choose sets a function that chooses the action for each command after those that Next applies to.
 func (s *Server) Choose(choose func(Command) Action) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,28 +194,28 @@ func (s *Server) Cut() {
 	}
 }
 
-// ForgetScripts makes all scripts unknown, as after a restart.
+// ForgetScripts makes the server forget all scripts, as after a restart.
 func (s *Server) ForgetScripts() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.known = map[string]bool{}
 }
 
-// Ran returns the script calls that were executed so far.
+// Ran returns the script calls executed so far.
 func (s *Server) Ran() []Command {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.ran)
 }
 
-// Received returns the script calls that were received so far.
+// Received returns the script calls received so far.
 func (s *Server) Received() []Command {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.received)
 }
 
-// ClearCalls clears the calls that Ran, Received and Asked return.
+// ClearCalls resets what Ran, Received and Asked return.
 func (s *Server) ClearCalls() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,7 +229,7 @@ func (s *Server) Asked() int {
 	return s.gets + len(s.received)
 }
 
-// Counter returns the counter of a key.
+// Counter returns a copy of the counter for key.
 func (s *Server) Counter(key string) Counter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,7 +239,7 @@ func (s *Server) Counter(key string) Counter {
 	return Counter{}
 }
 
-// Executed returns how many attempts were executed on all keys.
+// Executed returns how many attempts were executed, for all keys.
 func (s *Server) Executed() (attempts int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -249,14 +249,14 @@ func (s *Server) Executed() (attempts int) {
 	return attempts
 }
 
-// Dialed returns how many times clients have dialled.
+// Dialed returns how many times clients have dialed.
 func (s *Server) Dialed() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.dials
 }
 
-// dial is the ClientOption.DialCtxFn of a client.
+// dial is a client's ClientOption.DialCtxFn.
 func (s *Server) dial(_ context.Context, _ string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
 	if err := s.awaitDial(d.Timeout); err != nil {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: err}
@@ -270,7 +270,7 @@ func (s *Server) dial(_ context.Context, _ string, d *net.Dialer, _ *tls.Config)
 	return theirs, nil
 }
 
-// dialNodes returns the ClientOption.DialCtxFn of a client of a cluster.
+// dialNodes returns the ClientOption.DialCtxFn for a client of a cluster.
 func dialNodes(nodes []*Server) func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
 	return func(ctx context.Context, address string, d *net.Dialer, c *tls.Config) (net.Conn, error) {
 		_, port, err := net.SplitHostPort(address)
@@ -281,7 +281,7 @@ func dialNodes(nodes []*Server) func(context.Context, string, *net.Dialer, *tls.
 	}
 }
 
-// awaitDial waits as long as a dial takes, and returns why it fails, or nil.
+// awaitDial waits as long as a dial takes. It returns an error if the dial fails.
 func (s *Server) awaitDial(timeout time.Duration) error {
 	s.mu.Lock()
 	s.dials++
@@ -309,17 +309,17 @@ func (s *Server) awaitDial(timeout time.Duration) error {
 type serverConn struct {
 	net.Conn
 	server *Server
-	closed chan struct{} // closed when no more commands come
+	closed chan struct{} // closed when no more commands arrive
 
-	get      Command // in a transaction
+	get      Command // the GET in the current transaction
 	finished bool    // no more commands are executed
 
 	writing sync.Mutex
-	silent  bool            // sends nothing
-	tracked map[string]bool // keys that the client reads from its cache; the server's mu guards it
+	silent  bool            // nothing is sent any more
+	tracked map[string]bool // keys that the client has cached; guarded by server.mu
 }
 
-// start reads commands as they come, and executes them in order.
+// start starts to read commands as they arrive, and to execute them in order.
 func (c *serverConn) start() {
 	commands := make(chan []string, 1<<13)
 	go c.read(commands)
@@ -349,7 +349,7 @@ func (c *serverConn) read(commands chan<- []string) {
 	delete(c.server.conns, c)
 }
 
-// send sends the lines of a reply, unless the client is gone.
+// send sends the lines of a reply, unless the connection is silent.
 func (c *serverConn) send(lines ...string) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -368,7 +368,7 @@ func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s", len(s), s) }
 
 func number(n int64) string { return fmt.Sprintf(":%d", n) }
 
-// execute executes a command of a client.
+// execute executes a command from the client.
 func (c *serverConn) execute(args []string) {
 	switch args[0] {
 	case "HELLO":
@@ -396,7 +396,7 @@ func (c *serverConn) execute(args []string) {
 	}
 }
 
-// slots returns the reply to CLUSTER SLOTS: the nodes have equal shares.
+// slots returns the reply to CLUSTER SLOTS. The nodes have equal shares.
 func (s *Server) slots() []string {
 	n := len(s.nodes)
 	reply := []string{fmt.Sprintf("*%d", n)}
@@ -447,7 +447,7 @@ func (s *Server) probe(args []string) []string {
 	return []string{"*1", number(found)}
 }
 
-// mark marks keys, unless there are too many.
+// mark marks keys, unless the server accepts only one key.
 func (s *Server) mark(keys []string, value string) []string {
 	if s.proofs = append(s.proofs, len(keys)); s.keys == OneKey {
 		return []string{crossSlot}
@@ -521,7 +521,7 @@ func (s *Server) actionOf(cmd Command) Action {
 	return s.choose(cmd)
 }
 
-// run executes a command of a client, and returns the lines of the reply.
+// run executes a command from the client of c, and returns the lines of the reply.
 func (s *Server) run(c *serverConn, cmd Command) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -553,7 +553,7 @@ func (s *Server) run(c *serverConn, cmd Command) []string {
 	return reply
 }
 
-// get returns the reply to PTTL and GET.
+// get returns the reply to PTTL and GET in a transaction.
 func (s *Server) get(key string) []string {
 	if k := s.counters[key]; k != nil && k.Used > 0 {
 		return []string{"*2", ":100000", bulk(fmt.Sprint(k.Used))}
@@ -561,8 +561,8 @@ func (s *Server) get(key string) []string {
 	return []string{"*2", ":-2", "_"}
 }
 
-// count executes a script call on one key. It notifies clients that cache the value of the key if
-// that changes.
+// count executes a script call for one key. If the key's value changes, it notifies the clients
+// that have cached the value.
 func (s *Server) count(cmd Command) []int64 {
 	k := s.counters[cmd.Key]
 	if k == nil {
