@@ -87,7 +87,7 @@ func TestPageOfOtherLimits(t *testing.T) {
 	allow(t, l, "alice", true)
 	allow(t, l, "alice", false)
 	do(t, ctx, visit(servePage(t, "--limit", "1000000/1d", s.name, "alice")), says("answer", "Allowed"),
-		says("because", "999,999 units at once; other limits are stored, and may deny, too"))
+		says("because", "999,999 units at once; other limits are stored, and may deny too"))
 }
 
 // TestPagePace checks that the page shows the next and the newest turn of package pace, and a
@@ -106,7 +106,7 @@ func TestPagePace(t *testing.T) {
 		t.Fatal(err)
 	}
 	do(t, ctx, visit(servePage(t, "--pace", "--allow-reset", "--limit", "1/1m", s.name, "alice")), says("answer", "Waits"),
-		says("because", "for the next turn; other limits are stored, and may delay it, too"), says("turns", "The newest turn comes in "),
+		says("because", "for the next turn; other limits are stored, and may delay it too"), says("turns", "The newest turn comes in "),
 		says("until", "turn at "), says("limits", "0 free, 1 used, 1 ahead"), holds(`!document.querySelector(".strip, .denied")`))
 	if err := l.Pause(t.Context(), "alice", time.Minute); err != nil {
 		t.Fatal(err)
@@ -206,7 +206,7 @@ func TestPageResetUncertain(t *testing.T) {
 	server.Pause(t)
 	defer server.Resume(t)
 	do(t, ctx, chromedp.Click("#reset", chromedp.ByID), chromedp.Click(`#confirm button[value="yes"]`, chromedp.ByQuery),
-		says("failed", "Perhaps not everything is forgotten: --redis "))
+		says("failed", "Some counts may not have been reset: --redis "))
 }
 
 // TestPageHostile checks that an event that contains markup is shown as text, and that no script in
@@ -244,7 +244,7 @@ func TestPageAccount(t *testing.T) {
 	g.failNow(t, "alice", "192.0.2.31", 5)
 	do(t, ctx, visit(url), says("answer", "Denied"), says("because", "by pair"),
 		says("why", "pair: 5 failures within 1m, from this address on this account. 5/1m allows the next at "),
-		says("state", "A known device is kept out only if total denies"), holds(`document.querySelectorAll(".limit").length === 13`))
+		says("state", "A known device is denied only by total"), holds(`document.querySelectorAll(".limit").length === 13`))
 	follow(t, ctx, `//h2/a[text()="pair"]`)
 	do(t, ctx, says("shown", "192.0.2.31 alice"), says("answer", "Denied"), says("because", "by 5/1m"))
 }

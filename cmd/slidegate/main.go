@@ -34,15 +34,15 @@ type commandLine struct {
 	Version kong.VersionFlag `help:"Print the version, and the Go version that built it."`
 
 	Replay    replay.Command      `cmd:"" help:"Show what limits would have done to a log."`
-	Inspect   inspect.Command     `cmd:"" help:"Show how much of its limits an event has used, and what is free."`
-	Top       inspect.Top         `cmd:"" help:"List the limiters of a Redis, and their fullest events."`
+	Inspect   inspect.Command     `cmd:"" help:"Show how much of its limits an event has used, and what is left."`
+	Top       inspect.Top         `cmd:"" help:"List the limiters in Redis, and their fullest events."`
 	Reset     inspect.Reset       `cmd:"" help:"Delete the counts of an event from Redis."`
 	Override  inspect.Override    `cmd:"" help:"Give an event other limits temporarily, while the service runs."`
 	Overrides inspect.Overrides   `cmd:"" help:"List the overrides of a limiter."`
 	Proxy     proxyserver.Command `cmd:"" help:"Run a reverse proxy that limits the requests to a server."`
 	Audit     webaudit.Command    `cmd:"" help:"Test whether the rate limit of a service does what it claims."`
 
-	Completion completion.Command `cmd:"" help:"Print a script for a shell that completes commands and flags."`
+	Completion completion.Command `cmd:"" help:"Print a shell script that completes commands and flags."`
 }
 
 func main() {

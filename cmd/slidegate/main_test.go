@@ -123,7 +123,7 @@ func TestBadInput(t *testing.T) {
 		{"replay --limit 5/h,0/d", `--limit: limit "0/d": `},
 		{"replay --limit -1/1h", `--limit: limit "-1/1h": a Max of -1; choose 1 to 2^53 units`},
 		{"replay --limit 5/h --limit 1/5s,6/60m", `--limit: 5/1h and 6/60m have the same window; keep the tighter one`},
-		{"replay --limit " + manyLimits(32), `--limit: 1/32s is the limit number 32; a limiter has at most 31`},
+		{"replay --limit " + manyLimits(32), `--limit: 1/32s is limit number 32; a limiter has at most 31`},
 		{"replay --compare", "--compare: its value is missing; write one, as in 3/10m,20/1d"},
 		{"replay --compare 5/1h,6/60m", `--compare: 5/1h and 6/60m have the same window; keep the tighter one`},
 		{"replay --compare 5/1h --limit 5/1h", `--limit and --compare cannot be combined; write the limits of --limit as one more --compare`},

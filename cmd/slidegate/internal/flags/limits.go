@@ -25,7 +25,7 @@ func (ls *Limits) Decode(c *kong.DecodeContext) error {
 func (ls *Limits) add(s string) error {
 	l, err := window.ParseLimit(s)
 	if err == nil && len(*ls) == engine.MaxLimits {
-		err = fmt.Errorf("%s is the limit number %d; a limiter has at most %d", s, engine.MaxLimits+1, engine.MaxLimits)
+		err = fmt.Errorf("%s is limit number %d; a limiter has at most %d", s, engine.MaxLimits+1, engine.MaxLimits)
 	}
 	for _, other := range *ls {
 		if err == nil && l.Per == other.Per {

@@ -199,15 +199,15 @@ func (sec *section) row(gaugeWidth int) []string {
 // writeNotes writes hints about wrong arguments, and says what the report omits.
 func (a *accountState) writeNotes(b *strings.Builder) {
 	if !a.Known {
-		b.WriteString("\nNo failure is counted on this account. Nobody failed on it lately, or the\nservice spells it in another way (Alice and alice are two accounts). Check NAME\nand --secret-file, too.\n")
+		b.WriteString("\nNo failures are counted for this account: nobody has failed to log in to it\nrecently, or the service spells it differently (Alice and alice are two\naccounts). Check NAME and --secret-file too.\n")
 	}
 	for _, budget := range a.Budgets {
 		if more := budget.unnamedLimits(); len(more) > 0 {
-			fmt.Fprintf(b, "\nMore limits are stored for %s, and may deny, too; add\n--budget %s=%s.\n", budget.Budget, budget.Budget, strings.Join(more, ","))
+			fmt.Fprintf(b, "\nMore limits are stored for %s, and may deny too; add\n--budget %s=%s.\n", budget.Budget, budget.Budget, strings.Join(more, ","))
 		}
 	}
 	if a.Address == "" {
-		b.WriteString("\nAn address can be denied, too; add it to see its failures.\n")
+		b.WriteString("\nAn address can be denied too; add it to see its failures.\n")
 	}
 	if a.Default {
 		b.WriteString("\nThe limits are the defaults of login; name others as in --budget pair=5/1m.\n")

@@ -40,8 +40,8 @@ type Override struct {
 		Event flags.Argument `arg:"" help:"The event key, as the service passes it to Allow. Write -- before one that begins with a dash."`
 	} `embed:""`
 	Limits    flags.Limits `name:"limit" placeholder:"MAX/PER" help:"A limit that replaces all limits of the event, such as 100/1m. For several, repeat the flag or write 5/1s,100/1m."`
-	Block     bool         `help:"Deny the event everything."`
-	Unlimited bool         `help:"Allow the event everything, and count nothing."`
+	Block     bool         `help:"Deny all attempts on the event."`
+	Unlimited bool         `help:"Allow all attempts on the event, and count nothing."`
 	End       bool         `help:"Remove the override of the event."`
 	For       flags.For    `placeholder:"24h" help:"How long the override lasts, from 1s to 366d."`
 	Why       flags.Short  `placeholder:"TEXT" help:"The reason, for anyone who finds the override later."`
@@ -132,7 +132,7 @@ func (s *Subject) endOverride(ctx context.Context, l *window.Limiter, out cli.St
 	}
 	screen, text := output.ScreenOf(out.Out), "Ended.\n"
 	if !ended {
-		text = screen.Wrap(fmt.Sprintf("There is no override of %s in %s on %s.", logs.Shown(s.Event), s.Name, s.Redis.String())) + "\n"
+		text = screen.Wrap(fmt.Sprintf("There is no override for %s in %s on %s.", logs.Shown(s.Event), s.Name, s.Redis.String())) + "\n"
 	}
 	if _, err = io.WriteString(out.Out, text); err == nil && !ended {
 		return statusUnknown

@@ -235,7 +235,7 @@ func (st *State) writeHints(b *strings.Builder) {
 		fmt.Fprintf(b, "\nNothing is stored for %s; correct --limit if the service has other windows.\n", strings.Join(absent, ", "))
 	}
 	if st.Decision != nil && st.missingFlags() != "" {
-		fmt.Fprintf(b, "\nMore limits are stored, and may %s, too; add %s.\n", st.verb(), st.missingFlags())
+		fmt.Fprintf(b, "\nMore limits are stored, and may %s too; add %s.\n", st.verb(), st.missingFlags())
 	}
 }
 

@@ -48,7 +48,7 @@ func (c *columns) read(line, _ string) (Attempt, error) {
 
 var (
 	errQuotes = errors.New(`its quotes do not match; quote a field as "a, b", a quote in it as ""`)
-	errOpen   = fmt.Errorf("%w; a field cannot hold the end of a line here", errQuotes)
+	errOpen   = fmt.Errorf("%w; a field cannot contain a newline here", errQuotes)
 )
 
 // splitter splits CSV lines into fields. It gives encoding/csv one line at a time, so that a field

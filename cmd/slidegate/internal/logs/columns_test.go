@@ -56,7 +56,7 @@ func TestColumnsRefused(t *testing.T) {
 		"1741064767,alice,-1":                   `"-1" is not a number of units; write 1 or more`,
 		"1741064767,alice,1.5":                  `"1.5" is not a number of units; write 1 or more`,
 		"1741064767,alice,99999999999999999999": `"99999999999999999999" is not a number of units; write 1 or more`,
-		`1741064767,"alice`:                     `its quotes do not match; quote a field as "a, b", a quote in it as ""; a field cannot hold the end of a line here`,
+		`1741064767,"alice`:                     `its quotes do not match; quote a field as "a, b", a quote in it as ""; a field cannot contain a newline here`,
 		`1741064767,al"ice`:                     `its quotes do not match; quote a field as "a, b", a quote in it as ""`,
 	} {
 		if a, err := (&columns{newSplitter()}).read(line, "event"); err == nil || err.Error() != want {

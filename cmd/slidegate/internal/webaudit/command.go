@@ -30,7 +30,7 @@ type Command struct {
 	Denied      []int         `placeholder:"STATUS" help:"The HTTP status of a denied request, instead of 429. For several, write 429,503."`
 	MaxRequests int           `placeholder:"N" default:"5000" help:"Send at most N requests. Default: 5000."`
 	MaxTime     time.Duration `placeholder:"TIME" default:"5m" help:"Run for at most TIME, such as 90s or 10m. Default: 5m."`
-	Picture     flags.Text    `name:"picture" placeholder:"FILE" help:"Also draw a chart into FILE (.svg or .png): the requests allowed in one window, over time."`
+	Picture     flags.Text    `name:"picture" placeholder:"FILE" help:"Also draw a chart to FILE (.svg or .png): the requests allowed in one window, over time."`
 	JSON        bool          `name:"json" xor:"form" help:"Print the report as one JSON object, with every attempt."`
 	Markdown    bool          `xor:"form" help:"Print the report as Markdown."`
 }

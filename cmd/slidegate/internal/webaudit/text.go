@@ -31,7 +31,7 @@ func (r *Report) rows() []row {
 	}
 	rows := []row{
 		{"requests", fmt.Sprintf("%d in %s, status %s", r.Requests, formatSeconds(r.Took), r.statuses())},
-		{"attempts", fmt.Sprintf("%d allowed, %d denied, %d without an answer; requests of ways not counted", r.Allowed, r.Denied, r.Unknown)},
+		{"attempts", fmt.Sprintf("%d allowed, %d denied, %d without a response; not counting ways around the limit", r.Allowed, r.Denied, r.Unknown)},
 		{"most allowed", strings.Join(most, ", ")},
 		{"denied without need", fmt.Sprint(r.Needless)},
 		{"waits", fmt.Sprintf("%d reported: %d too short, %d too long", r.Waits.Reported, r.Waits.TooShort, r.Waits.TooLong)},

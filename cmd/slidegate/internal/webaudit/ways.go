@@ -87,7 +87,7 @@ func randomAddress(field string) string {
 	return address
 }
 
-var errNotSpoken = errors.New("the server does not speak it")
+var errNotSpoken = errors.New("the server does not support it")
 
 func (a *Audit) sendHTTP2(ctx context.Context) (answer, error) {
 	got, spoken, err := a.client.sendHTTP2(ctx, a.base)
@@ -267,7 +267,7 @@ func (t *tester) test(ctx context.Context, w way) (open bool, outcome string) {
 		case a.Answer == audit.AnswerDenied:
 			return false, "shares the budget"
 		case !got.like(*t.sample, t.varies):
-			return false, fmt.Sprintf("another answer, status %d", got.status)
+			return false, fmt.Sprintf("a different response, status %d", got.status)
 		}
 		mine = append(mine, a)
 		if streak++; t.proven(mine, streak) {
@@ -380,7 +380,7 @@ func (a *Audit) addWays(r *Report) {
 	for _, k := range slices.Sorted(maps.Keys(open)) {
 		f := wayFindings[k]
 		f.Kind = k
-		f.Seen = fmt.Sprintf("While the budget was used up, requests with the same answer were allowed by: %s.", strings.Join(open[k], ", "))
+		f.Seen = fmt.Sprintf("While the budget was used up, requests with the same response were allowed by: %s.", strings.Join(open[k], ", "))
 		r.Findings = append(r.Findings, f)
 	}
 }

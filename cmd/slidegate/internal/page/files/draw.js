@@ -1,7 +1,7 @@
-// The drawings of the page: one strip for each limit, and the last hour of a proxy.
+// What the page draws: a strip for each limit, and a proxy's last hour.
 
-// el returns an element with these attributes and children. It shows strings as text, even if they
-// hold markup.
+// el returns an element with the given attributes and children. Strings are shown as plain text, even
+// if they contain markup.
 export function el(name, attributes = {}, ...children) {
   const e = document.createElement(name);
   return fill(e, attributes, children);
@@ -17,7 +17,7 @@ function fill(e, attributes, children) {
   return e;
 }
 
-// span returns milliseconds as a person writes them: 5 s, 1 h, 30 d.
+// span formats a number of milliseconds for people: 5 s, 1 h, 30 d.
 export function span(ms) {
   for (const [unit, size] of [["d", 86400000], ["h", 3600000], ["min", 60000], ["s", 1000]]) {
     if (ms >= size) return `${Math.round((ms / size) * 100) / 100} ${unit}`;
@@ -25,7 +25,7 @@ export function span(ms) {
   return `${ms} ms`;
 }
 
-// countdown returns the rest of a wait, rounded up.
+// countdown formats the rest of a wait, rounded up.
 export function countdown(ms) {
   if (ms <= 0) return "now";
   if (ms < 10000) return `${(Math.ceil(ms / 100) / 10).toFixed(1)} s`;
@@ -36,22 +36,22 @@ export function countdown(ms) {
   return s < 86400 ? clock : `${Math.floor(s / 86400)} d ${clock}`;
 }
 
-// moment returns a time of Redis, with its date if that is another day than now.
+// moment formats a time of day, with the date if it differs from the date of now.
 export function moment(ms, now) {
   const text = new Date(Math.ceil(ms / 1000) * 1000).toISOString();
   const time = text.slice(11, 19);
   return text.slice(0, 10) === new Date(now).toISOString().slice(0, 10) ? time : `${text.slice(0, 10)} ${time}`;
 }
 
-// count returns a number as a person writes it: 1,000,000.
+// count formats a number for people: 1,000,000.
 export const count = (n) => n.toLocaleString("en", {maximumFractionDigits: 2});
 
-// units counts things: 1 unit, 2 units.
+// units formats a number with its noun: 1 unit, 2 units.
 export const units = (n, thing = "unit") => `${count(n)} ${thing}${n === 1 ? "" : "s"}`;
 
 const wide = 1000, high = 100, bar = 12;
 
-// Strip is a window: bars that roll to the left as time passes.
+// Strip shows a window as bars that move to the left as time passes.
 class Strip {
   constructor(per) {
     this.per = per;
@@ -62,7 +62,7 @@ class Strip {
     this.element = el("div", {class: "strip"}, this.svg, axis);
   }
 
-  // update draws the bars anew if they have changed.
+  // update redraws the bars if they have changed.
   update(buckets) {
     const shown = JSON.stringify(buckets);
     if (shown === this.shown) return;
@@ -75,7 +75,7 @@ class Strip {
     }));
   }
 
-  // groups adds up the buckets whose bars would cover each other, the newest first.
+  // groups combines buckets whose bars would overlap, the newest first.
   groups(buckets) {
     const groups = [];
     for (const b of [...buckets].reverse()) {
@@ -92,7 +92,7 @@ class Strip {
   }
 }
 
-// Limit is the card of one limit.
+// Limit is the card that shows a limit.
 export class Limit {
   constructor(section) {
     this.name = el("h3");
@@ -101,7 +101,7 @@ export class Limit {
     const gauge = shape("svg", {class: "gauge", viewBox: "0 0 1000 6", preserveAspectRatio: "none", "aria-hidden": "true"}, this.level);
     this.next = el("p", {class: "next"});
     this.element = el("article", {class: "limit"}, el("header", {}, this.name, this.free), gauge);
-    if (section.buckets && section.ahead === undefined) { // turns ahead would be right of the strip
+    if (section.buckets && section.ahead === undefined) { // turns ahead would be to the right of the strip
       this.strip = new Strip(section.per_ms);
       this.element.append(this.strip.element);
     }
@@ -113,7 +113,7 @@ export class Limit {
     this.at = at;
     const known = section.max !== undefined, used = section.used ?? section.level;
     const ahead = section.ahead ? `, ${count(section.ahead)} ahead` : "";
-    const held = !section.per_ms; // it is of package inflight
+    const held = !section.per_ms; // the limit is from package inflight
     if (held) this.name.textContent = known ? units(section.max) : "Now";
     else this.name.textContent = known ? `${count(section.max)} in ${span(section.per_ms)}` : span(section.per_ms);
     this.name.title = section.limit ?? "";
@@ -126,7 +126,7 @@ export class Limit {
     this.strip?.update(section.buckets);
   }
 
-  // frame moves the bars and the countdown between two updates.
+  // frame moves the bars and the countdown between updates.
   frame(now) {
     this.strip?.frame(now);
     const s = this.section, counts = s.next_units !== undefined, after = counts ? s.next_after_ms : s.retry_after_ms || s.reset_after_ms;
@@ -136,7 +136,7 @@ export class Limit {
   }
 }
 
-// hourChart draws the requests of each minute of an hour.
+// hourChart draws the number of requests in each minute of an hour.
 export function hourChart(minutes) {
   const most = Math.max(1, ...minutes.map((m) => m.allowed + m.denied + m.refused));
   const step = wide / minutes.length, bars = [];
@@ -148,5 +148,5 @@ export function hourChart(minutes) {
       if (h > 0) bars.push(shape("rect", {class: kind, x: i * step, width: step - 2, y, height: h}));
     }
   });
-  return shape("svg", {viewBox: `0 0 ${wide} ${high}`, preserveAspectRatio: "none", role: "img", "aria-label": `Requests in each of the last 60 minutes; at most ${most} in one`}, ...bars);
+  return shape("svg", {viewBox: `0 0 ${wide} ${high}`, preserveAspectRatio: "none", role: "img", "aria-label": `Requests in each of the last 60 minutes; at most ${most} per minute`}, ...bars);
 }

@@ -1,18 +1,18 @@
-// The page of slidegate. It shows what its URL asks for: an event, an account, or an overview.
+// The script of slidegate's page. The page shows what its URL asks for: an event, an account or an overview.
 import {Limit, count, countdown, el, hourChart, moment, span, units} from "./draw.js";
 
 const $ = (id) => document.getElementById(id);
-const now = () => performance.now() + ahead; // by the clock of Redis
+const now = () => performance.now() + ahead; // by the Redis clock
 let ahead = 0;
 
-// text sets the text of an element if it changes, so that a screen reader does not repeat it.
+// text sets the text of an element, but only if it differs, so that a screen reader does not repeat it.
 function text(id, value) {
   if ($(id).textContent !== value) $(id).textContent = value;
   $(id).hidden = value === "";
 }
 
-// stream calls show for each update, and shows the state of the connection. While the page is
-// hidden, the connection is closed.
+// stream calls show with each update, and shows the state of the connection. While the page is hidden,
+// the connection is closed.
 function stream(address, show) {
   let source;
   const open = () => {
@@ -40,7 +40,7 @@ function stream(address, show) {
 
 const cards = new Map();
 
-// limits shows the cards of an event or a budget in an element.
+// limits shows the limits of an event or a budget as cards in the element place.
 function limits(state, place, prefix = "") {
   const at = Date.parse(state.at), kept = new Set();
   for (const section of state.limits ?? []) {
@@ -59,10 +59,10 @@ function limits(state, place, prefix = "") {
   }
 }
 
-let end = 0; // of the wait, by the clock of Redis
+let end = 0; // when the wait ends, by the Redis clock
 
-// verdict shows whether an attempt is allowed, and when. A limiter of package pace denies nothing: an
-// attempt waits for its turn.
+// verdict shows whether an attempt is allowed now and, if not, when it will be. A limiter of package
+// pace denies nothing: an attempt waits for its turn.
 function verdict(state, answer, because) {
   const waits = state.allowed === false, pace = state.estimator === "pace";
   const kind = state.allowed === undefined || waits && pace ? "unknown" : waits ? "denied" : "allowed";
@@ -75,13 +75,13 @@ function verdict(state, answer, because) {
   if (end) text("until", `${pace ? "turn" : "allowed"} at ${moment(end, now())}${state.leases ? ", unless renewed" : ""}`);
 }
 
-// free returns the number of units that the known limits together allow.
+// free returns the number of units that are free under all limits whose Max is known.
 const free = (all) => Math.min(...all.filter((s) => s.limit).map((s) => s.remaining));
 
-// others returns a note if other limits than the known ones are stored.
-const others = (all, what = "deny") => all.every((s) => s.limit) ? "" : `; other limits are stored, and may ${what}, too`;
+// others returns a note if Redis also stores limits whose Max is unknown.
+const others = (all, what = "deny") => all.every((s) => s.limit) ? "" : `; other limits are stored, and may ${what} too`;
 
-// turns returns what a state of package pace says of the newest turn and the last pause.
+// turns describes the newest turn and the last pause of package pace.
 function turns(state) {
   const at = Date.parse(state.at);
   const when = (time, after, ahead, past) => !time ? "" : after
@@ -91,7 +91,7 @@ function turns(state) {
     when(state.paused_until, state.paused_for_ms, "The pause ends", "The last pause ended");
 }
 
-// leases returns a table of the leases of package inflight.
+// leases returns a table of package inflight's leases.
 function leases(state) {
   const at = Date.parse(state.at);
   const rows = state.leases.map((l) => [l.holder || "none", count(l.units), moment(Date.parse(l.since), at), moment(Date.parse(l.until), at)]);
@@ -108,9 +108,9 @@ function showEvent(state) {
   else if (state.allowed === false && state.estimator === "pace") verdict(state, "Waits", `for the next turn${others(all, "delay it")}`);
   else if (state.allowed === false && state.leases) verdict(state, "Denied", `${count(all[0].used)} of ${units(all[0].max)} held`);
   else if (state.allowed === false) verdict(state, "Denied", `by ${full.map((s) => s.limit).join(" and ")}`);
-  else if (!state.stored && !state.override) verdict(state, state.allowed ? "Allowed" : "Unknown", "Nothing is counted: its counts are gone, or it was never counted here. Or the limiter has another name or Secret, or the event is spelled in another way.");
+  else if (!state.stored && !state.override) verdict(state, state.allowed ? "Allowed" : "Unknown", "Nothing is counted: the counts are gone, or the event was never counted here. Or the limiter has another name or Secret, or the event is spelled differently.");
   else if (state.allowed) verdict(state, "Allowed", `${units(free(all))} at once${state.override ? "" : others(all)}`);
-  else verdict(state, "Unknown", "Redis does not store how much a limit holds. Write the limits of the service above.");
+  else verdict(state, "Unknown", "Redis does not store the Max of a limit. Enter the limits of the service above.");
   if ($("reset")) $("reset").hidden = !state.stored;
   limits(state, $("limits"));
 }
@@ -120,18 +120,18 @@ function showAccount(state) {
   text("where", `login guard ${state.guard} on ${state.redis}${state.address ? `, from ${state.address}` : ""}`);
   if (!state.allowed) verdict(state, "Denied", `by ${state.why.map((r) => r.budget).join(" and ")}`);
   else if (state.known) verdict(state, "Allowed", `denied after ${units(free(all), "more failure")}${others(all)}`);
-  else verdict(state, "Allowed", "No failure is counted. Nobody failed on this account lately, or the service spells it in another way.");
+  else verdict(state, "Allowed", "No failures are counted: nobody has failed to log in to this account recently, or the service spells it differently.");
   const at = Date.parse(state.at);
   $("why").hidden = state.allowed;
   $("why").replaceChildren(...state.why.map((r) => el("li", {},
     el("b", {}, r.budget), `: ${r.text}. ${r.limit} allows the next at ${moment(at + r.retry_after_ms, at)}.`)));
   text("challenge", state.challenge_text);
-  text("defaults", state.defaults ? "The limits are the defaults of login. If the service has others, start slidegate inspect with --budget." : "");
+  text("defaults", state.defaults ? "The limits are the defaults of package login. If the service has other limits, start slidegate inspect with --budget." : "");
   if ($("reset")) $("reset").hidden = !state.known;
   for (const b of state.budgets) limits(b, budget(b), `${b.budget}/`);
 }
 
-// budget returns the element for a budget's cards. Its title links to the event of the budget.
+// budget returns the element for a budget's cards. Its title links to the budget's event.
 function budget(b) {
   const id = `budget-${b.budget}`;
   if (!$(id)) {
@@ -141,7 +141,7 @@ function budget(b) {
   return $(id);
 }
 
-// table returns a table with a heading. If it has no rows, it returns the text in empty.
+// table returns a table with a heading. If there are no rows, it shows the text in empty instead.
 function table(title, heads, rows, empty) {
   const cell = (name) => (c, i) => el(name, i ? {class: `number of-${heads[i]}`} : {}, c);
   const body = rows.length
@@ -155,7 +155,7 @@ let drawn = ""; // what the overview shows
 
 const tile = (name, value, kind = "") => el("div", {class: `tile ${kind}`}, el("b", {}, value), el("span", {}, name));
 
-// overview shows the last hour of a proxy.
+// overview shows a proxy's last hour.
 function overview(o) {
   const shown = JSON.stringify({...o, at: ""});
   if (shown === drawn) return;
@@ -163,11 +163,11 @@ function overview(o) {
   const sum = (kind) => o.minutes.reduce((n, m) => n + m[kind], 0), would = o.shadow ? " would be" : "";
   const focused = document.activeElement?.getAttribute("href");
   const most = o.most.map((e) => [e.link ? el("a", {href: `?${e.link}`}, e.shown) : e.shown, e.limit, count(e.denied), `${count(e.per_minute)}/min`, moment(Date.parse(e.last), Date.parse(o.at))]);
-  const routes = o.routes.map((r) => [r.pattern || "readable in two ways", r.limits || "none", count(r.allowed), count(r.denied), count(r.refused)]);
+  const routes = o.routes.map((r) => [r.pattern || "ambiguous requests", r.limits || "none", count(r.allowed), count(r.denied), count(r.refused)]);
   const outages = o.outages.map((x) => [x.route, moment(Date.parse(x.began), Date.parse(o.at)), x.ended ? span(Math.max(1000, Date.parse(x.ended) - Date.parse(x.began))) : "still out"]);
   $("overview").replaceChildren(
     el("div", {class: "tiles"}, tile(`allowed${would && " (shadow)"}`, count(sum("allowed")), "allowed"), tile(`denied${would && " (shadow)"}`, count(sum("denied")), "denied"),
-      tile("refused otherwise", count(sum("refused"))), tile("Redis", o.redis === "none" ? "not used" : o.redis, o.redis === "out" ? "denied" : "")),
+      tile("other refusals", count(sum("refused"))), tile("Redis", o.redis === "none" ? "not used" : o.redis, o.redis === "out" ? "denied" : "")),
     el("section", {class: "hour"}, el("h2", {}, "Requests in the last hour"), hourChart(o.minutes),
       el("div", {class: "axis"}, el("span", {}, "1 h ago"), el("span", {}, "30 min"), el("span", {}, "now"))),
     table("Most denied", ["event", "limit", "denied", "rate", "last"], most, "Nothing was denied in the last hour."),
@@ -177,7 +177,7 @@ function overview(o) {
   if (focused) document.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
 }
 
-// frame keeps the picture in time with the clock of Redis.
+// frame keeps the display in step with the Redis clock.
 function frame() {
   const time = now();
   for (const card of cards.values()) card.frame(time);
@@ -185,14 +185,14 @@ function frame() {
   requestAnimationFrame(frame);
 }
 
-// syncClock sets the clock by a time of Redis. If two times differ by little, the later one came
-// with less delay.
+// syncClock sets the clock from a time that Redis reported. Of two readings that differ only a little,
+// the one further ahead arrived with less delay.
 function syncClock(time) {
   const seen = time - performance.now();
   if (seen > ahead || ahead - seen > 2000) ahead = seen;
 }
 
-// watch shows an event or an account, and lets the user reset it where the operator allows that.
+// watch shows an event or an account, and lets the user reset it if the operator allows that.
 function watch() {
   stream(`watch${location.search}`, (update) => {
     text("shown", update.shown);
@@ -215,9 +215,9 @@ async function reset() {
   text("failed", "");
   try {
     const answer = await fetch(`reset${location.search}`, {method: "POST"});
-    if (!answer.ok) text("failed", `Perhaps not everything is forgotten: ${await answer.text()}`);
+    if (!answer.ok) text("failed", `Some counts may not have been reset: ${await answer.text()}`);
   } catch {
-    text("failed", "The connection broke, so the Reset may have failed; check the counts, and try again.");
+    text("failed", "The connection was lost, so the reset may have failed; check the counts and try again.");
   }
 }
 
