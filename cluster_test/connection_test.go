@@ -18,8 +18,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestLostReply breaks the connection after the command was sent, but before its reply arrives. The
-// caller gets ErrUncertain, and the attempt is counted once.
+// TestLostReply breaks the connection after a command was sent but before its reply arrived. The
+// caller must get ErrUncertain, and the attempt must be counted once.
 func TestLostReply(t *testing.T) {
 	eachClient(t, func(t *testing.T, k kind) {
 		t.Parallel()
@@ -28,7 +28,7 @@ func TestLostReply(t *testing.T) {
 		l := k.newLimiter(t, redistest.Replicated(t).Options(faults.Break), perMonth(maxUnits))
 		events := someEvents(redistest.UnlessShort(20, 5))
 		for _, event := range slices.Concat(events[:]...) {
-			if _, err := l.Allow(t.Context(), event); err != nil { // connects, and loads the script
+			if _, err := l.Allow(t.Context(), event); err != nil { // connects and loads the script
 				t.Fatal(err)
 			}
 			faults.LoseReply("EVALSHA")
@@ -42,8 +42,8 @@ func TestLostReply(t *testing.T) {
 	})
 }
 
-// TestCutConnections cuts all connections repeatedly under load, until at least one is cut in the
-// middle of a call.
+// TestCutConnections repeatedly cuts all connections under load, until at least one has been cut in
+// the middle of a call.
 func TestCutConnections(t *testing.T) {
 	eachClient(t, func(t *testing.T, k kind) {
 		t.Parallel()
@@ -63,7 +63,7 @@ func TestCutConnections(t *testing.T) {
 }
 
 // TestHotEventsAreAccountedFor checks that all attempts are accounted for if many callers use one
-// event of each shard, so that their attempts merge. Meanwhile, connections are cut, replies are
+// event per shard, so that their attempts are merged. Meanwhile, connections are cut, replies are
 // lost, and every fourth caller cancels at a random moment.
 func TestHotEventsAreAccountedFor(t *testing.T) {
 	eachClient(t, func(t *testing.T, k kind) {
@@ -100,8 +100,8 @@ func cancelSome(ask allowFunc) allowFunc {
 	}
 }
 
-// TestNobodyElsesDeadline checks that callers whose deadlines are too short do not make other
-// callers fail, even with rueidis's own defaults.
+// TestNobodyElsesDeadline checks that callers whose deadlines are too short do not cause errors for
+// other callers, even with rueidis's default options.
 func TestNobodyElsesDeadline(t *testing.T) {
 	for name, pipelining := range map[string]bool{"always pipelining": true, "by default": false} {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestNobodyElsesDeadline(t *testing.T) {
 	}
 }
 
-// shortDeadlines sends attempts whose deadlines are too short, together with others that have no
+// shortDeadlines sends attempts whose deadlines are too short, along with others that have no
 // deadline.
 func shortDeadlines(t *testing.T, k kind, pipelining bool) {
 	faults, all := &redistest.Faults{}, slices.Concat(shardEvents[:]...)
@@ -148,8 +148,8 @@ func shortDeadlines(t *testing.T, k kind, pipelining bool) {
 	t.Logf("%+v", checkCounts(t, l, neverReached, append(attempts, failed...), nil))
 }
 
-// TestFirstOfAConnection checks that a call succeeds if the first call on its connection had a
-// deadline that was too short. rueidis reads and writes such a first call synchronously, and would
+// TestFirstOfAConnection checks that calls succeed even if the first call on their connection had a
+// deadline that was too short. rueidis writes and reads such a first call synchronously, and would
 // set its deadline on the connection.
 func TestFirstOfAConnection(t *testing.T) {
 	each(t, func(t *testing.T, k kind) {
@@ -162,7 +162,7 @@ func TestFirstOfAConnection(t *testing.T) {
 					faults.Break(o)
 					o.AlwaysPipelining = false
 				})
-				if n%2 == 0 { // connect beforehand, or with the first call
+				if n%2 == 0 { // connect beforehand, or by the first call
 					if err := client.Do(t.Context(), client.B().Exists().Key(k.key("x", event)).Build()).Error(); err != nil {
 						t.Fatal(err)
 					}
@@ -173,7 +173,7 @@ func TestFirstOfAConnection(t *testing.T) {
 				var early error
 				var group sync.WaitGroup
 				group.Go(func() { _, early = l.Allow(ctx, event) })
-				<-time.After(20 * time.Millisecond) // the call with the short deadline is first
+				<-time.After(20 * time.Millisecond) // so that the call with the short deadline is the first
 				if _, err := l.Allow(t.Context(), event); err != nil {
 					t.Errorf("%s, after a call with a short deadline: %v", event, err)
 				}
@@ -187,8 +187,8 @@ func TestFirstOfAConnection(t *testing.T) {
 	})
 }
 
-// TestACL checks that the user in docs/keys.md can do what a limiter does, even while slots move,
-// but cannot access other keys.
+// TestACL checks that the user in docs/keys.md may do everything that a limiter does, even while
+// slots move, but cannot access other keys.
 func TestACL(t *testing.T) {
 	nodes := redistest.Replicated(t)
 	onAll(t, nodes, append([]string{"ACL", "SETUSER"}, userRule(t)...)...)

@@ -10,7 +10,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestEachUnderLoad checks that AllowEach counts correctly while slots move, like single calls.
+// TestEachUnderLoad checks that AllowEach counts correctly while slots move, just like single
+// calls.
 func TestEachUnderLoad(t *testing.T) {
 	each(t, func(t *testing.T, k kind) {
 		const maxUnits = 50
@@ -51,7 +52,7 @@ func TestEachUnderLoad(t *testing.T) {
 	})
 }
 
-// batch attempts each of the events once, in one call.
+// batch makes one attempt on each event, all in one call.
 func batch(l limiter, events []string) []attempt {
 	began := time.Now()
 	results := l.AllowEach(context.Background(), events)
@@ -62,8 +63,8 @@ func batch(l limiter, events []string) []attempt {
 	return attempts
 }
 
-// TestRememberedUnderLoad checks the counts with a DenialCache while slots move, a replica takes
-// over, and connections are cut.
+// TestRememberedUnderLoad checks the counts of limiters with a DenialCache while slots move, a
+// replica takes over, and connections are cut.
 func TestRememberedUnderLoad(t *testing.T) {
 	const maxUnits = 5
 	nodes, faults := redistest.Replicated(t), &redistest.Faults{}
@@ -81,7 +82,7 @@ func TestRememberedUnderLoad(t *testing.T) {
 	})
 }
 
-// TestRememberedDenials checks that a Reset ends cached denials, whatever has happened to the
+// TestRememberedDenials checks that a Reset ends cached denials, whatever has happened in the
 // cluster since they were cached.
 func TestRememberedDenials(t *testing.T) {
 	nodes := redistest.Replicated(t)
@@ -108,7 +109,8 @@ func TestRememberedDenials(t *testing.T) {
 	}
 }
 
-// cachedLimiter is a limiter with a DenialCache, and its counterpart in another process.
+// cachedLimiter is a limiter with a DenialCache, and a limiter of the same name as in another
+// process.
 type cachedLimiter struct {
 	kind
 	here, other limiter

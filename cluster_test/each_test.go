@@ -10,8 +10,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestEachInTime kills one master and pauses another. AllowEach still ends within one Timeout, and
-// the third shard decides on all its events in that time.
+// TestEachInTime kills one master and pauses another. AllowEach must still return within one
+// Timeout, and by then the third shard must have decided on all of its events.
 func TestEachInTime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it kills one master and pauses another")
@@ -35,7 +35,7 @@ func TestEachInTime(t *testing.T) {
 		}
 		begin := time.Now()
 		results := l.AllowEach(t.Context(), events)
-		if took := time.Since(begin); took > timeout+900*time.Millisecond { // two rounds take longer
+		if took := time.Since(begin); took > timeout+900*time.Millisecond { // two rounds would take longer
 			t.Errorf("took %v, with a Timeout of %v", took, timeout)
 		}
 		for i, r := range results {

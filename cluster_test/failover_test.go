@@ -22,11 +22,12 @@ type incident struct {
 	name          string
 	settings      settings
 	begin         func(testing.TB, *redistest.Server)
-	lasts         time.Duration // at least
-	keepsDeciding bool          // the old master continues to decide
+	lasts         time.Duration // the minimum duration
+	keepsDeciding bool          // whether the old master continues to decide
 }
 
-// incidents begin with the longest node timeout: replicas can be elected again after four of them.
+// incidents lists the incidents. The one with the longest node timeout comes first, because
+// replicas can be elected again only after four node timeouts.
 var incidents = []incident{
 	{name: "isolated, node timeout 5 s, a replica required", settings: replicaRequired, begin: func(tb testing.TB, s *redistest.Server) { s.Isolate(tb) }},
 	{name: "killed", settings: shortNodeTimeout, begin: func(tb testing.TB, s *redistest.Server) { s.Kill(tb) }},
@@ -36,8 +37,8 @@ var incidents = []incident{
 }
 
 // TestFailover loses a master under load in several ways. Only units that the master had
-// acknowledged but its replica had not yet received can be allowed again. Calls end in time, and
-// every call is accounted for. With -v, the test prints the table of docs/failover.md.
+// acknowledged but its replica had not received may be allowed again. Calls must end in time, and
+// every call must be accounted for. With -v, the test prints the table in docs/failover.md.
 func TestFailover(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for failovers")
@@ -48,21 +49,21 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// incidentRun is an incident as experienced by one kind of limiter.
+// incidentRun is an incident as one kind of limiter experiences it.
 type incidentRun struct {
 	*loadedLimiter
-	name     string            // of the limiter
-	received map[string]string // records of the shard that the replica had received
-	before   time.Time         // before the incident
-	began    time.Time         // after the incident had begun
-	over     time.Time         // when the replica was the master, or when the pause had ended
-	stopped  time.Time         // when the old master had certainly stopped deciding: an isolated one can continue for a while
+	name     string            // the limiter's Name
+	received map[string]string // the records of the shard that the replica had received
+	before   time.Time         // a time before the incident
+	began    time.Time         // a time after the incident had begun
+	over     time.Time         // when the replica had become the master, or the pause had ended
+	stopped  time.Time         // when the old master had certainly stopped deciding; an isolated master can continue for a while
 	attempts []attempt
-	lost     map[string]int64 // units that the old master acknowledged and its replica had not received
+	lost     map[string]int64 // units that the old master acknowledged but its replica had not received
 }
 
-// maxUnits is the limit of each limiter in an incident. A shard is not used up before its replica
-// takes over.
+// maxUnits is the limit of each limiter in an incident. It is large enough that no shard is used up
+// before its replica takes over.
 const maxUnits = 120
 
 func (in incident) test(t *testing.T) {
@@ -81,12 +82,12 @@ func (in incident) test(t *testing.T) {
 	}
 }
 
-// leaveSilentConnections sets the timeout for silent connections recommended in docs/servers.md.
-// With a longer one, a master that was paused can answer requests before it learns that a replica
-// took over.
+// leaveSilentConnections sets the timeout for silent connections that docs/servers.md recommends.
+// With a longer timeout, a master that was paused could answer requests before it learns that a
+// replica has taken over.
 func leaveSilentConnections(o *rueidis.ClientOption) { o.ConnWriteTimeout = 2 * time.Second }
 
-// startRuns starts a run with load for each kind of limiter.
+// startRuns starts a run under load for each kind of limiter.
 func startRuns(t *testing.T, nodes *redistest.Nodes) (runs []*incidentRun) {
 	t.Helper()
 	names := map[string]string{}
@@ -99,7 +100,7 @@ func startRuns(t *testing.T, nodes *redistest.Nodes) (runs []*incidentRun) {
 	return runs
 }
 
-// run takes the master out of service, and waits until its replica has taken over and the incident
+// run takes the master out of service. It waits until the replica has taken over and the incident
 // is over.
 func (in incident) run(t *testing.T, nodes *redistest.Nodes, runs []*incidentRun) {
 	t.Helper()
@@ -121,9 +122,9 @@ func (in incident) run(t *testing.T, nodes *redistest.Nodes, runs []*incidentRun
 	eventually(t, "the incident has lasted long enough", func() bool { return time.Since(began) > in.lasts })
 }
 
-// stopped returns when the old master had certainly stopped deciding. It stops at once, unless it
-// is isolated. An isolated master stops when it notices that the other masters are missing. If it
-// needs a replica, it stops when it notices that the replica is missing, which is before the
+// stopped returns when the old master had certainly stopped deciding. Unless it is isolated, it
+// stops immediately. An isolated master stops when it notices that the other masters are missing.
+// If it needs a replica, it stops when it notices that the replica is missing, which is before the
 // replica takes over.
 func (in incident) stopped(began, over time.Time) time.Time {
 	end := began.Add(in.settings.nodeTimeout * 3 / 2)
@@ -136,7 +137,7 @@ func (in incident) stopped(began, over time.Time) time.Time {
 	return began
 }
 
-// verify ends a run, and compares all its attempts with the counts.
+// verify ends the run, and compares all attempts with the counts.
 func (s *incidentRun) verify(t *testing.T, in incident, client rueidis.Client) {
 	s.end(t)
 	s.lost = s.missing(t, client)
@@ -146,14 +147,14 @@ func (s *incidentRun) verify(t *testing.T, in incident, client rueidis.Client) {
 	s.logRow(t, sum)
 }
 
-// end stops the callers, and uses up all events.
+// end stops the callers and uses up all events.
 func (s *incidentRun) end(t *testing.T) {
 	t.Helper()
 	s.awaitDecision(t)
 	s.attempts = slices.Concat(s.attempts, s.callerGroup.end(), exhaust(t, s.limiter, slices.Concat(shardEvents[:]...)))
 }
 
-// awaitDecision sends attempts on an event of the shard until there is a decision.
+// awaitDecision sends attempts on an event of the shard until one gets a decision.
 func (s *incidentRun) awaitDecision(t *testing.T) {
 	t.Helper()
 	eventually(t, "the shard is served again", func() bool {
@@ -163,7 +164,7 @@ func (s *incidentRun) awaitDecision(t *testing.T) {
 	})
 }
 
-// awaitSilence waits until a replica gets no more data from its master.
+// awaitSilence waits until the replica receives no more data from its master.
 func awaitSilence(t *testing.T, replica *redistest.Server) {
 	t.Helper()
 	offset, since := "", time.Now()
@@ -177,7 +178,7 @@ func awaitSilence(t *testing.T, replica *redistest.Server) {
 	})
 }
 
-// records returns the records of events on a replica.
+// records returns the records of the given events on a replica.
 func (k kind) records(t *testing.T, replica *redistest.Server, name string, events []string) map[string]string {
 	t.Helper()
 	records := map[string]string{}
@@ -185,7 +186,7 @@ func (k kind) records(t *testing.T, replica *redistest.Server, name string, even
 	readWhenDown := func(yes string) {
 		must(replica.Do(t.Context(), "CONFIG", "SET", "cluster-allow-reads-when-down", yes).ToString())
 	}
-	readWhenDown("yes") // the replica may already know that its master is gone
+	readWhenDown("yes") // the replica may already know that its master is down
 	defer readWhenDown("no")
 	for _, event := range events {
 		record, err := replica.Do(t.Context(), "GET", k.key(name, event)).ToString()
@@ -197,7 +198,7 @@ func (k kind) records(t *testing.T, replica *redistest.Server, name string, even
 	return records
 }
 
-// checkIsReplica fails the test if the replica has taken over.
+// checkIsReplica fails the test if the replica has already taken over.
 func checkIsReplica(t *testing.T, replica *redistest.Server) {
 	t.Helper()
 	if info := must(replica.Do(t.Context(), "INFO", "replication").ToString()); !strings.Contains(info, "role:slave") {
@@ -206,8 +207,8 @@ func checkIsReplica(t *testing.T, replica *redistest.Server) {
 }
 
 // missing compares the units that the old master acknowledged with the records that its replica had
-// received. Until the old master has stopped, units that the new one allows also count as
-// acknowledged, because nothing shows which of the two decided.
+// received. Until the old master has stopped, units that the new master allows count as
+// acknowledged too, because nothing shows which of the two decided.
 func (s *incidentRun) missing(t *testing.T, client rueidis.Client) map[string]int64 {
 	t.Helper()
 	name, acknowledged, lost := redistest.Key(t), map[string]int64{}, map[string]int64{}
@@ -227,11 +228,11 @@ func (s *incidentRun) missing(t *testing.T, client rueidis.Client) map[string]in
 	return lost
 }
 
-// inFailedShard reports whether the event belongs to the shard that lost its master.
+// inFailedShard reports whether the event is in the shard that lost its master.
 func inFailedShard(event string) bool { return slices.Contains(shardEvents[failedShard], event) }
 
-// check checks that calls ended in time, and that the other shards decided as before, unless their
-// masters refused.
+// check checks that calls ended in time, and that the other shards continued to decide, unless
+// their masters refused.
 func (s *incidentRun) check(t *testing.T, in incident) {
 	t.Helper()
 	var others, down, late int
@@ -242,7 +243,7 @@ func (s *incidentRun) check(t *testing.T, in incident) {
 		switch {
 		case a.err == nil || inFailedShard(a.event):
 			continue
-		case strings.Contains(a.err.Error(), "no reply within"): // a busy machine
+		case strings.Contains(a.err.Error(), "no reply within"): // the machine was busy
 			late++
 		case in.settings.coverage == "no" || !errors.Is(a.err, window.ErrOutage):
 			t.Fatalf("%s belongs to another shard: %v", a.event, a.err)
@@ -260,7 +261,7 @@ func (s *incidentRun) check(t *testing.T, in incident) {
 	}
 }
 
-// checkLoss checks that no more units were lost than were acknowledged after the start of the
+// checkLoss checks that no more units were lost than had been acknowledged after the start of the
 // incident, and that the shard decided again in time.
 func (s *incidentRun) checkLoss(t *testing.T, in incident, sum outcomes) {
 	t.Helper()
@@ -284,8 +285,8 @@ func (s *incidentRun) checkLoss(t *testing.T, in incident, sum outcomes) {
 	}
 }
 
-// acknowledgedAfter returns the units of the shard that the old master acknowledged after a time,
-// for how long it did so, and how many were lost.
+// acknowledgedAfter returns how many units of the shard the old master acknowledged after begin,
+// for how long it did so, and how many of them were lost.
 func (s *incidentRun) acknowledgedAfter(begin time.Time) (units int64, last time.Duration, lost int64) {
 	for _, a := range s.attempts {
 		if inFailedShard(a.event) && a.allowed() && a.ended().After(begin) && a.decision.At.Before(s.stopped) {
@@ -299,8 +300,8 @@ func (s *incidentRun) acknowledgedAfter(begin time.Time) (units int64, last time
 	return units, last.Round(10 * time.Millisecond), lost
 }
 
-// median returns the median duration of decisions by the other shards, before the incident or from
-// then until the replica took over. It returns 0 if there are none.
+// median returns the median duration of decisions by the other shards: before the incident or, if
+// during is set, from its start until the replica took over. It returns 0 if there were none.
 func (s *incidentRun) median(during bool) time.Duration {
 	var took []time.Duration
 	for _, a := range s.attempts {
@@ -315,7 +316,8 @@ func (s *incidentRun) median(during bool) time.Duration {
 	return took[len(took)/2].Round(10 * time.Microsecond)
 }
 
-// longestGap returns the longest time between two decisions of the failed shard, or of the others.
+// longestGap returns the longest time between two decisions of the failed shard, or of the other
+// shards.
 func (s *incidentRun) longestGap(failed bool) (longest time.Duration) {
 	attempts := slices.DeleteFunc(slices.Clone(s.attempts), func(a attempt) bool { return a.err != nil || inFailedShard(a.event) != failed })
 	slices.SortFunc(attempts, func(a, b attempt) int { return a.ended().Compare(b.ended()) })
@@ -334,8 +336,8 @@ func (s *incidentRun) logRow(t *testing.T, sum outcomes) {
 }
 
 // TestClockStepsBack moves a shard from a master whose clock is ahead to one whose clock is right.
-// That frees no units, and locks no client out for longer than promised. The clock of a server
-// cannot be set here, so Config.Now gives the first master the time.
+// This must not free any units, or lock a client out for longer than promised. The tests cannot set
+// the clock of a server, so Config.Now provides the first master's time.
 func TestClockStepsBack(t *testing.T) {
 	nodes := redistest.Replicated(t)
 	shortNodeTimeout.set(t, nodes)
@@ -357,11 +359,11 @@ func TestClockStepsBack(t *testing.T) {
 	}
 }
 
-// full and half are events on the master with the fast clock. It counts all units of full, and half
-// of the units of half.
+// full and half are events on the master whose clock is ahead. All units of full have been counted
+// there, and half of the units of half.
 var full, half = shardEvents[failedShard][0], shardEvents[failedShard][1]
 
-// stepBack is a step back of a master's clock.
+// stepBack is a case in which a master's clock steps back.
 type stepBack struct {
 	kind
 	client rueidis.Client
@@ -375,8 +377,8 @@ func (s stepBack) clock(ahead time.Duration) limiter {
 	return must(s.newOnClient(s.client, s.cfg))
 }
 
-// locksNobodyOut checks the limiter with the right clock: it allows no more than the limit, and the
-// waits that it returns are right.
+// locksNobodyOut checks that the limiter whose clock is right allows no more than the limit, and
+// that the waits it returns are correct.
 func (s stepBack) locksNobodyOut(t *testing.T) {
 	right := must(s.newOnClient(s.client, s.cfg))
 	mustAllow(t, right, half, 2)
@@ -392,9 +394,9 @@ func (s stepBack) locksNobodyOut(t *testing.T) {
 	}
 }
 
-// TestPausedMaster pauses a master for 3 s, and its replica does not take over. After the pause,
-// the master executes the requests that were sent to it meanwhile. Their callers got ErrUncertain
-// in time.
+// TestPausedMaster pauses a master for 3 s, which is too short for its replica to take over. After
+// the pause, the master executes the requests sent to it in the meantime. Their callers must have
+// got ErrUncertain in time.
 func TestPausedMaster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it pauses for 3 s")
@@ -435,7 +437,7 @@ func (s *incidentRun) outlastsAPause(t *testing.T) {
 	}
 }
 
-// TestScriptFlush repeatedly flushes the scripts of masters under load. No caller notices.
+// TestScriptFlush repeatedly flushes the scripts of the masters under load. No caller may notice.
 func TestScriptFlush(t *testing.T) {
 	eachClient(t, func(t *testing.T, k kind) {
 		nodes := redistest.Replicated(t)
@@ -458,16 +460,16 @@ func TestScriptFlush(t *testing.T) {
 	})
 }
 
-// TestGracefulFailover lets every replica take over under load, as in a rolling restart. The old
-// masters then restart as empty nodes, so each shard gets a master that never saw the script. No
-// caller notices, and nothing is lost.
+// TestGracefulFailover makes every replica take over under load, as in a rolling restart. The old
+// masters then restart as empty nodes, so each shard gets a master that has never seen the script.
+// No caller may notice, and nothing may be lost.
 func TestGracefulFailover(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it restarts every master")
 	}
 	nodes := redistest.Replicated(t)
 	var all []*loadedLimiter
-	for hung := -1; nodes.Hung > hung; { // again if a node hangs, because calls to it fail
+	for hung := -1; nodes.Hung > hung; { // repeat if a node hung, because calls to it fail
 		for _, c := range all {
 			c.end()
 		}
@@ -482,7 +484,7 @@ func TestGracefulFailover(t *testing.T) {
 }
 
 // restartAll restarts every master after its replica has taken over. It returns limiters whose load
-// started before that.
+// began before that.
 func restartAll(t *testing.T, nodes *redistest.Nodes) []*loadedLimiter {
 	t.Helper()
 	all := loadEveryKind(t, func(k kind) limiter { return k.newLimiter(t, nodes.Options(nil), perMonth(neverReached)) }, roundRobin(slices.Concat(shardEvents[:]...)))
@@ -507,8 +509,8 @@ func restartAll(t *testing.T, nodes *redistest.Nodes) []*loadedLimiter {
 	return all
 }
 
-// redirected returns how many script calls the server rejected, which includes calls for another
-// node.
+// redirected returns how many script calls the server rejected, including those that belong to
+// another node.
 func redirected(t *testing.T, s *redistest.Server) string {
 	t.Helper()
 	info := must(s.Do(t.Context(), "INFO", "commandstats").ToString())

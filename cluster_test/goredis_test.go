@@ -13,9 +13,9 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestReadsOnReplicas checks that a master that has become a replica redirects calls of a client
-// that reads from replicas. Such a client sends READONLY on each connection, and a replica would
-// then run the script.
+// TestReadsOnReplicas checks that a master that has become a replica redirects the calls of a
+// client that reads from replicas. Such a client sends READONLY on each connection, and a replica
+// would then execute the script.
 func TestReadsOnReplicas(t *testing.T) {
 	nodes, event := redistest.Replicated(t), shardEvents[failedShard][0]
 	shortNodeTimeout.set(t, nodes)

@@ -1,4 +1,4 @@
-// Package cluster_test tests rate limiters on a real Redis Cluster of three masters and three
+// Package cluster_test tests rate limiters on a real Redis Cluster with three masters and three
 // replicas, while slots move and nodes fail. With -v, tests print their measurements.
 package cluster_test
 
@@ -33,7 +33,7 @@ import (
 // TestMain runs more tests in parallel than there are cores, because parallel tests mostly wait.
 func TestMain(m *testing.M) {
 	must("", flag.Set("test.parallel", "8"))
-	logging.Disable() // go-redis logs each failed dial
+	logging.Disable() // go-redis logs every failed dial
 	redistest.Main(m)
 }
 
@@ -44,7 +44,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// limiter is the interface of all kinds of limiters.
+// limiter is the interface that all kinds of limiters implement.
 type limiter interface {
 	Allow(ctx context.Context, event string) (window.Decision, error)
 	AllowEach(ctx context.Context, events []string) []window.Result
@@ -54,26 +54,27 @@ type limiter interface {
 	Reset(ctx context.Context, event string) error
 }
 
-// kind is a kind of limiter on a kind of client. All kinds pass the same tests.
+// kind is a kind of limiter on a kind of client. All kinds must pass the same tests.
 type kind struct {
 	name   string
-	suffix string // of its keys
+	suffix string // of the limiter's keys
 	open   faulttest.Open
 	new    func(*window.Connection, window.Config) (limiter, error)
 }
 
-// kinds holds the limiters on rueidis. everyKind also has a limiter on go-redis, for fault tests.
+// kinds lists the limiters on rueidis. everyKind also contains a limiter on go-redis, for tests
+// with faults.
 var (
 	kinds     = []kind{{"window", "w", faulttest.Rueidis, newWindow}, {"ar1", "a", faulttest.Rueidis, newLevel}}
 	everyKind = append(kinds[:2:2], kind{"window on go-redis", "w", goRedis, newWindow})
 )
 
-// newWindow returns a limiter of window.
+// newWindow returns a window limiter.
 func newWindow(conn *window.Connection, cfg window.Config) (limiter, error) {
 	return window.New(conn, cfg)
 }
 
-// newLevel returns a limiter of ar1.
+// newLevel returns an ar1 limiter.
 func newLevel(conn *window.Connection, cfg window.Config) (limiter, error) {
 	return ar1.New(conn, ar1.Config{Name: cfg.Name, Limits: cfg.Limits, Timeout: cfg.Timeout, Now: cfg.Now, DenialCache: cfg.DenialCache})
 }
@@ -91,12 +92,12 @@ func goRedis(tb testing.TB, o rueidis.ClientOption) *window.Connection {
 	return conn
 }
 
-// newOnClient returns a limiter on a client that a test also uses for other calls.
+// newOnClient returns a limiter on a client that the test uses for other calls too.
 func (k kind) newOnClient(client rueidis.Client, cfg window.Config) (limiter, error) {
 	return k.newOn(window.On(client), cfg)
 }
 
-// newOn returns a limiter on a Connection, with the Timeout of these tests unless it has one.
+// newOn returns a limiter on a Connection. If cfg has no Timeout, it gets that of these tests.
 func (k kind) newOn(conn *window.Connection, cfg window.Config) (limiter, error) {
 	cfg.Timeout = cmp.Or(cfg.Timeout, timeout)
 	return k.new(conn, cfg)
@@ -108,42 +109,42 @@ func (k kind) newWithConfig(t *testing.T, o rueidis.ClientOption, cfg window.Con
 	return must(k.newOn(k.open(t, o), cfg))
 }
 
-// each runs a test for each kind.
+// each runs a test for every kind.
 func each(t *testing.T, test func(*testing.T, kind)) {
 	for _, k := range redistest.UnlessShort(kinds, kinds[:1]) {
 		t.Run(k.name, func(t *testing.T) { test(t, k) })
 	}
 }
 
-// eachClient runs a test for each kind on each kind of client.
+// eachClient runs a test for every kind on every kind of client.
 func eachClient(t *testing.T, test func(*testing.T, kind)) {
 	for _, k := range redistest.UnlessShort(everyKind, []kind{everyKind[0], everyKind[2]}) {
 		t.Run(k.name, func(t *testing.T) { test(t, k) })
 	}
 }
 
-// newLimiter returns a limiter with the given limits that no other test shares. Its Timeout is 10
-// s, because the machine may be busy.
+// newLimiter returns a limiter with the given limits. No other test uses its name. Its Timeout is
+// 10 s, because the machine may be busy.
 func (k kind) newLimiter(t *testing.T, o rueidis.ClientOption, limits ...window.Limit) limiter {
 	t.Helper()
 	return k.newWithConfig(t, o, window.Config{Name: redistest.Key(t), Limits: limits, Timeout: 10 * time.Second})
 }
 
-// newWithShortTimeout is like newLimiter, with a Timeout of one second.
+// newWithShortTimeout is like newLimiter, but with a Timeout of one second.
 func (k kind) newWithShortTimeout(t *testing.T, o rueidis.ClientOption, limits ...window.Limit) limiter {
 	t.Helper()
 	return k.newWithConfig(t, o, window.Config{Name: redistest.Key(t), Limits: limits})
 }
 
-// loadedLimiter is a limiter of a kind under load.
+// loadedLimiter is a limiter of some kind under load.
 type loadedLimiter struct {
 	kind
 	limiter limiter
 	*callerGroup
 }
 
-// loadEveryKind starts the same load on a limiter of each kind, so that all experience the same
-// faults.
+// loadEveryKind puts a limiter of every kind under the same load, so that all of them experience
+// the same faults.
 func loadEveryKind(t *testing.T, of func(kind) limiter, next func(n int) string) (all []*loadedLimiter) {
 	t.Helper()
 	for _, k := range everyKind {
@@ -161,7 +162,7 @@ func eachLoaded(t *testing.T, all []*loadedLimiter, test func(*testing.T, *loade
 	}
 }
 
-// key returns the key of an event that is stored unchanged.
+// key returns the Redis key of an event that is stored unchanged.
 func (k kind) key(name, event string) string { return name + ":{" + event + "}:" + k.suffix }
 
 // slotOf returns the hash slot of an event that is stored unchanged.
@@ -170,8 +171,8 @@ func slotOf(event string) int { return keys.Slot("{" + event + "}") }
 // neverReached is a limit that no test reaches.
 const neverReached = 100_000
 
-// perMonth returns a limit of n in thirty days. During a test, no unit expires, and levels decay
-// only a little.
+// perMonth returns a limit of n units in thirty days. No unit expires during a test, and levels
+// decay only a little.
 func perMonth(n int64) window.Limit { return window.Limit{Max: n, Per: 30 * 24 * time.Hour} }
 
 // sampleKeys returns the keys of a limiter on the masters of all shards.
@@ -193,7 +194,7 @@ func sampleKeys(t *testing.T, nodes *redistest.Nodes, name string) (all []string
 	return all
 }
 
-// attempt is one call with its outcome.
+// attempt represents a call and its outcome.
 type attempt struct {
 	event    string
 	decision window.Decision
@@ -205,7 +206,7 @@ type attempt struct {
 func (a attempt) ended() time.Time { return a.began.Add(a.took) }
 func (a attempt) allowed() bool    { return a.err == nil && a.decision.Allowed }
 
-// allowFunc is a limiter's Allow method, or a function like it.
+// allowFunc is a limiter's method Allow, or a function like it.
 type allowFunc func(ctx context.Context, event string) (window.Decision, error)
 
 func (ask allowFunc) attempt(ctx context.Context, event string) attempt {
@@ -214,7 +215,7 @@ func (ask allowFunc) attempt(ctx context.Context, event string) attempt {
 	return attempt{event, d, err, began, time.Since(began)}
 }
 
-// callerGroup is a group of callers that send attempts until end.
+// callerGroup is a group of callers that send attempts until end is called.
 type callerGroup struct {
 	callers   sync.WaitGroup
 	stopping  atomic.Bool
@@ -226,7 +227,7 @@ type callerGroup struct {
 	all []attempt
 }
 
-// startLoad starts callers that send attempts, each at most once every 20 ms. next returns the
+// startLoad starts callers, each of which sends an attempt at most every 20 ms. next returns the
 // event of the nth attempt of all callers together.
 func startLoad(t *testing.T, callers int, ask allowFunc, next func(n int) string) *callerGroup {
 	t.Helper()
@@ -258,12 +259,12 @@ func startLoad(t *testing.T, callers int, ask allowFunc, next func(n int) string
 	return &c
 }
 
-// roundRobin returns a next for startLoad that cycles through these events.
+// roundRobin returns a function for startLoad's next that cycles through the given events.
 func roundRobin(events []string) func(int) string {
 	return func(n int) string { return events[n%len(events)] }
 }
 
-// await waits until the limiter has allowed a number of further attempts.
+// await waits until the limiter has allowed the given number of further attempts.
 func (c *callerGroup) await(t *testing.T, more int64) {
 	t.Helper()
 	until := c.allowed.Load() + more
@@ -291,11 +292,11 @@ func eventually(tb testing.TB, what string, done func() bool) {
 	}
 }
 
-// outcomes counts the outcomes of the attempts on an event. It also has the units that are counted
-// at the end, and the units that were allowed beyond the limit.
+// outcomes counts the outcomes of the attempts on an event. It also holds the number of units
+// counted at the end, and the number of units allowed beyond the limit.
 type outcomes struct{ asked, allowed, denied, uncertain, refused, counted, overLimit int64 }
 
-// count returns the outcomes of attempts by event.
+// count returns the outcomes of attempts, by event.
 func count(t *testing.T, attempts []attempt) map[string]*outcomes {
 	t.Helper()
 	of := map[string]*outcomes{}
@@ -310,8 +311,8 @@ func count(t *testing.T, attempts []attempt) map[string]*outcomes {
 	return of
 }
 
-// add counts an attempt. It reports whether a caller can act on its error. An attempt that never
-// reached a server must not be uncertain.
+// add counts an attempt. It reports whether its error, if any, is one on which a caller can act. If
+// an attempt never reached a server, its error must not be ErrUncertain.
 func (n *outcomes) add(a attempt) bool {
 	n.asked++
 	switch {
@@ -330,9 +331,9 @@ func (n *outcomes) add(a attempt) bool {
 	return true
 }
 
-// checkCounts compares all attempts with the counts at the end, for a limiter with one limit of
-// maxUnits in thirty days. At most the lost units of an event can be missing in its count, and can
-// have been allowed again. checkCounts returns the sum over all events.
+// checkCounts compares all attempts with the final counts of a limiter with one limit of maxUnits
+// in thirty days. At most the lost units of an event may be missing from its count, and may have
+// been allowed again. checkCounts returns the sum over all events.
 func checkCounts(t *testing.T, l limiter, maxUnits int64, attempts []attempt, lost map[string]int64) (sum outcomes) {
 	t.Helper()
 	for event, n := range count(t, attempts) {
@@ -355,7 +356,7 @@ func checkCounts(t *testing.T, l limiter, maxUnits int64, attempts []attempt, lo
 }
 
 // freeUnits returns how many units of an event the limiter still allows. After a fault, the circuit
-// breaker of the event's slots can stay open for up to a second.
+// breaker for the event's slot can stay open for up to a second.
 func freeUnits(t *testing.T, l limiter, event string) int64 {
 	t.Helper()
 	var d window.Decision
@@ -401,7 +402,7 @@ func exhaust(t *testing.T, l limiter, events []string) (attempts []attempt) {
 	return attempts
 }
 
-// checkNoErrors fails the test if any attempt failed.
+// checkNoErrors fails the test if any attempt returned an error.
 func checkNoErrors(t *testing.T, attempts []attempt) {
 	t.Helper()
 	failed := slices.DeleteFunc(slices.Clone(attempts), func(a attempt) bool { return a.err == nil })
@@ -410,14 +411,14 @@ func checkNoErrors(t *testing.T, attempts []attempt) {
 	}
 }
 
-// settings holds the server settings that matter in an incident.
+// settings holds those server settings that matter in an incident.
 type settings struct {
 	nodeTimeout time.Duration // cluster-node-timeout
-	coverage    string        // cluster-require-full-coverage: whether the other masters also refuse
-	replicas    string        // min-replicas-to-write: a master with fewer replicas refuses
+	coverage    string        // cluster-require-full-coverage: whether the other masters refuse too
+	replicas    string        // min-replicas-to-write: a master with fewer replicas refuses writes
 }
 
-// set sets the settings on all nodes, until the test ends.
+// set applies the settings to all nodes until the test ends.
 func (s settings) set(t *testing.T, nodes *redistest.Nodes) {
 	t.Helper()
 	configure := func(s settings) {
@@ -429,11 +430,11 @@ func (s settings) set(t *testing.T, nodes *redistest.Nodes) {
 	t.Cleanup(func() { nodes.Heal(t) })
 }
 
-// shardEvents holds events of each shard. None is in a slot range that two masters share, because
-// the circuit breaker of such a range opens for either of them.
+// shardEvents holds events of each shard. None of them is in a slot range that two masters share,
+// because a failure of either master would open the circuit breaker of that range.
 var shardEvents = someEvents(20)
 
-// someEvents returns a number of events of each shard.
+// someEvents returns the given number of events for each shard.
 func someEvents(each int) (of [3][]string) {
 	for n := 0; len(of[0]) < each || len(of[1]) < each || len(of[2]) < each; n++ {
 		event := fmt.Sprint("198.51.100.", n)
@@ -444,7 +445,7 @@ func someEvents(each int) (of [3][]string) {
 	return of
 }
 
-// shared reports whether the event is in a slot range that two masters share.
+// shared reports whether an event is in a slot range that two masters share.
 func shared(event string) bool {
 	part := slotOf(event) / 256
 	return part == 21 || part == 42
@@ -460,7 +461,7 @@ func mustAllow(t *testing.T, l limiter, event string, n int) {
 	}
 }
 
-// The settings of the incidents, and the defaults.
+// The settings used in incidents, and the defaults.
 var (
 	defaultSettings  = settings{5 * time.Second, "yes", "0"}
 	shortNodeTimeout = settings{1500 * time.Millisecond, "yes", "0"}
@@ -470,14 +471,14 @@ var (
 
 const (
 	callers     = 16              // per kind of limiter
-	timeout     = time.Second     // of a call, unless a test sets another
-	slack       = 2 * time.Second // the time that a busy machine may add
-	failedShard = 0               // the shard that loses its master
+	timeout     = time.Second     // for each call, unless a test sets another
+	slack       = 2 * time.Second // how much longer things may take on a busy machine
+	failedShard = 0               // the index of the shard that loses its master
 )
 
 func pageOnKeys() string { return string(must(os.ReadFile("../docs/keys.md"))) }
 
-// userRule returns the arguments of ACL SETUSER in docs/keys.md.
+// userRule returns the arguments of ACL SETUSER given in docs/keys.md.
 func userRule(t *testing.T) []string {
 	t.Helper()
 	rule := regexp.MustCompile(`(?m)^ACL SETUSER (limiter .*>password .*~login:\* .*)$`).FindStringSubmatch(pageOnKeys())
@@ -487,8 +488,8 @@ func userRule(t *testing.T) []string {
 	return strings.Fields(rule[1])
 }
 
-// checkDenied checks that s denied no command or key, except CLIENT SETINFO, with which rueidis
-// names each connection, and whose error it ignores. Redis 6 logs it as client.
+// checkDenied checks that s did not deny any command or key, except CLIENT SETINFO. rueidis uses
+// that to name each connection, and ignores the error. Redis 6 logs the command as client.
 func checkDenied(t *testing.T, s *redistest.Server) {
 	t.Helper()
 	for _, entry := range must(s.Do(t.Context(), "ACL", "LOG").ToArray()) {
@@ -509,10 +510,10 @@ func onAll(t *testing.T, nodes *redistest.Nodes, command ...string) {
 	}
 }
 
-// movedSlots holds the slots that move, one from each master.
+// movedSlots lists the slots that move, one from each master.
 var movedSlots = []int{100, 6000, 12_000}
 
-// moveSlots moves the slots to the next master and back, the given number of times.
+// moveSlots moves the slots to the next master and back, as often as given.
 func moveSlots(t *testing.T, nodes *redistest.Nodes, times int) {
 	t.Helper()
 	for range times {
@@ -530,7 +531,7 @@ func moveSlot(t *testing.T, nodes *redistest.Nodes, slot int) {
 	nodes.Move(t, slot, home)
 }
 
-// askRedirects returns how often nodes redirected a call with ASK, which they do while a slot
+// askRedirects returns how often nodes redirected a call with ASK, which they do only while a slot
 // moves.
 func askRedirects(t *testing.T, nodes *redistest.Nodes) string {
 	t.Helper()
@@ -541,8 +542,8 @@ func askRedirects(t *testing.T, nodes *redistest.Nodes) string {
 	return fmt.Sprint(all)
 }
 
-// knownAndNew returns a next for startLoad with events of the slots that move: a few recurring
-// ones, and a new one every tenth time.
+// knownAndNew returns a function for startLoad's next that uses events in the moving slots: a few
+// recurring events and, every tenth time, a new one.
 func knownAndNew() func(n int) string {
 	known, fresh := movedEvents()
 	return func(n int) string {
@@ -553,10 +554,10 @@ func knownAndNew() func(n int) string {
 	}
 }
 
-// movedEvents returns known and new events of the slots that move.
+// movedEvents returns known and new events in the moving slots.
 var movedEvents = sync.OnceValues(func() (known, fresh []string) { return eventsOf("known", 10), eventsOf("new", 700) })
 
-// eventsOf returns a number of events of each slot that moves. The slots alternate.
+// eventsOf returns the given number of events in each moving slot. The slots alternate.
 func eventsOf(name string, each int) (all []string) {
 	of := map[int][]string{}
 	for n, full := 0, 0; full < len(movedSlots); n++ {

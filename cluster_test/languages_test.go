@@ -28,24 +28,25 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// language is a programming language with a client in ../languages.
+// language is a programming language for which ../languages has a client.
 type language struct {
 	name   string
-	folder string // in ../languages, with check and the client
-	suffix string // of its files
+	folder string // the folder in ../languages that contains check and the client
+	suffix string // of its source files
 
-	// run returns a command that runs a program. others lists the files that it imports.
+	// run returns a command that runs a program. others lists the files that the program imports.
 	run func(t *testing.T, program string, others ...string) *exec.Cmd
 }
 
 var languages = []language{{"Python", "python", ".py", python}, {"TypeScript", "typescript", ".ts", typescript}}
 
-// file returns the path of a file in the folder of a language.
+// file returns the path of a file in the language's folder.
 func (l language) file(name string) string {
 	return filepath.Join("../languages", l.folder, name+l.suffix)
 }
 
-// python returns a command that runs a program with the first Python that has redis-py.
+// python returns a command that runs a program using the first Python in which redis-py is
+// installed.
 func python(t *testing.T, program string, _ ...string) *exec.Cmd {
 	t.Helper()
 	path := redistest.Tool(t, "redis-py, the package redis of Python", func() (string, bool) {
@@ -59,11 +60,11 @@ func python(t *testing.T, program string, _ ...string) *exec.Cmd {
 	return exec.Command(path, "-B", program)
 }
 
-// nodeModules is where Node finds the packages that npm ci installs in languages/typescript. If
-// they are missing, it uses Debian's.
+// nodeModules is where Node finds the packages installed by npm ci in languages/typescript. If they
+// are missing, Node uses those of Debian.
 const nodeModules = "../languages/typescript/node_modules"
 
-// typescript compiles a program, and returns a command that runs it with Node.
+// typescript compiles a program, and returns a command that runs it using Node.
 func typescript(t *testing.T, program string, others ...string) *exec.Cmd {
 	t.Helper()
 	environ := append(os.Environ(), "NODE_PATH="+must(filepath.Abs(nodeModules))+string(filepath.ListSeparator)+"/usr/share/nodejs")
@@ -89,15 +90,15 @@ func typescript(t *testing.T, program string, others ...string) *exec.Cmd {
 	return cmd
 }
 
-// task describes the task of a program, which gets it as a JSON argument.
+// task describes what a program must do. The program receives it as a JSON argument.
 type task struct {
 	Mode    string      `json:"mode"`
-	Lua     string      `json:"lua"` // the directory of the scripts
+	Lua     string      `json:"lua"` // the directory that contains the scripts
 	URL     string      `json:"url"`
 	Cluster bool        `json:"cluster"`
 	Timeout int         `json:"timeout"` // in seconds
 	Name    string      `json:"name"`
-	Event   string      `json:"event"` // in hex, as Secret
+	Event   string      `json:"event"` // in hex, like Secret
 	Secret  string      `json:"secret,omitempty"`
 	Limits  []taskLimit `json:"limits"`
 	Callers int         `json:"callers"`
@@ -108,7 +109,7 @@ type taskLimit struct {
 	Per int64 `json:"per"`
 }
 
-// program is a running program with a task.
+// program is a running program that executes a task.
 type program struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
@@ -116,7 +117,7 @@ type program struct {
 	stderr bytes.Buffer
 }
 
-// start starts a task.
+// start starts a program that executes the given task.
 func (l language) start(t *testing.T, do task) *program {
 	t.Helper()
 	do.Lua = must(filepath.Abs("../lua"))
@@ -151,7 +152,7 @@ func (p *program) killLate() *time.Timer {
 
 func (p *program) release() { _, _ = io.WriteString(p.in, "\n") }
 
-// end waits until the program has ended without an error, and returns its output.
+// end waits until the program has exited without an error, and returns its output.
 func (p *program) end(t *testing.T) string {
 	t.Helper()
 	defer p.killLate().Stop()
@@ -162,7 +163,7 @@ func (p *program) end(t *testing.T) string {
 	return string(out)
 }
 
-// vector is the part of a history in lua/testdata/vectors.json that these tests need.
+// vector represents the part of a history in lua/testdata/vectors.json that these tests need.
 type vector struct {
 	Name, Record string
 	Calls        []struct {
@@ -172,7 +173,7 @@ type vector struct {
 	}
 }
 
-// vectors holds the parts of lua/testdata/vectors.json that these tests need.
+// vectors represents the parts of lua/testdata/vectors.json that these tests need.
 type vectors struct {
 	Histories []vector
 	Joints    []struct {
@@ -191,10 +192,10 @@ func readVectors(t *testing.T) (all vectors) {
 // deployment is the Redis that limiters share: a server or a cluster.
 type deployment struct {
 	client rueidis.Client
-	task   task // with its address
+	task   task // includes its address
 }
 
-// eachDeployment runs a test on a server and on a cluster.
+// eachDeployment runs a test on a server, and on a cluster.
 func eachDeployment(t *testing.T, test func(*testing.T, deployment)) {
 	t.Run("server", func(t *testing.T) {
 		test(t, deployment{redistest.Client(t), task{URL: "redis://" + redistest.Addr(t)}})
@@ -206,8 +207,8 @@ func eachDeployment(t *testing.T, test func(*testing.T, deployment)) {
 	})
 }
 
-// reachable skips a test if programs in other languages cannot dial the addresses that the nodes of
-// a cluster announce.
+// reachable skips the test if programs in other languages cannot connect to the addresses that the
+// cluster's nodes announce.
 func reachable(t *testing.T, nodes *redistest.Nodes) {
 	t.Helper()
 	ranges := must(nodes.All[0].Do(t.Context(), "CLUSTER", "SLOTS").ToArray())
@@ -220,8 +221,8 @@ func reachable(t *testing.T, nodes *redistest.Nodes) {
 	conn.Close()
 }
 
-// TestVectorsInLanguages checks that each client creates the same keys, arguments and decisions as
-// Go.
+// TestVectorsInLanguages checks that each client uses the same keys and arguments as Go, and
+// returns the same decisions.
 func TestVectorsInLanguages(t *testing.T) {
 	for _, l := range languages {
 		t.Run(l.name, func(t *testing.T) { l.start(t, task{Mode: "vectors"}).end(t) })
@@ -229,7 +230,7 @@ func TestVectorsInLanguages(t *testing.T) {
 }
 
 // TestRecordsInLanguages checks that the same calls at the same times leave the same keys and bytes
-// as in Go.
+// in Redis as in Go.
 func TestRecordsInLanguages(t *testing.T) {
 	eachDeployment(t, func(t *testing.T, on deployment) {
 		for _, l := range languages {
@@ -252,21 +253,21 @@ func TestRecordsInLanguages(t *testing.T) {
 	})
 }
 
-// loggedDecision is a decision, with its time by the clock of the server, in ms.
+// loggedDecision represents a decision with its time in ms, by the server's clock.
 type loggedDecision struct {
 	allowed bool
 	at      int64
 }
 
-// UnmarshalJSON parses the output of a program.
+// UnmarshalJSON parses a decision in a program's output.
 func (a *loggedDecision) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, &[]any{&a.allowed, &a.at})
 }
 
-// TestThreeLanguages checks that 64 callers in Go, Python and TypeScript share one limit of 50.
-// Each takes one unit. The exact log of all decisions shows that together they never exceed the
-// limit, and that no caller is denied while there is room. On the cluster, the slot moves
-// meanwhile, and a secret hides keys.
+// TestThreeLanguages checks that 64 callers in Go, Python and TypeScript can share a single limit
+// of 50. Each caller takes one unit. The exact log of all decisions must show that together they
+// never exceed the limit, and that no caller is denied while a unit is free. On the cluster, the
+// slot moves meanwhile, and a secret hides the keys.
 func TestThreeLanguages(t *testing.T) {
 	eachDeployment(t, func(t *testing.T, on deployment) {
 		short := redistest.UnlessShort(time.Second, 400*time.Millisecond)
@@ -284,15 +285,15 @@ func TestThreeLanguages(t *testing.T) {
 		key := cfg.Name + ":{" + keys.Tag(cfg.Secret, "alice") + "}:w"
 		logs := runAllLanguages(t, must(window.New(window.On(on.client), cfg)), do, func() { moveSlotOf(t, on, key) })
 		checkLogs(t, limits, logs)
-		// On a slow machine the key may have expired, but there is no other.
+		// On a slow machine, the key may have expired, but there must be no other.
 		if all := keysOf(t, on, cfg.Name); len(all) > 0 && (len(all) > 1 || all[0] != key) {
 			t.Errorf("the keys are %q, not %s", all, key)
 		}
 	})
 }
 
-// runAllLanguages runs a task with 22 callers in Go and 21 in each other language, at the same
-// time. It returns their decisions by language.
+// runAllLanguages runs a task with 22 callers in Go and 21 in each other language at the same time.
+// It returns the decisions by language.
 func runAllLanguages(t *testing.T, l *window.Limiter, do task, meanwhile func()) map[string][]loggedDecision {
 	t.Helper()
 	var programs []*program
@@ -323,8 +324,8 @@ func runAllLanguages(t *testing.T, l *window.Limiter, do task, meanwhile func())
 	return logs
 }
 
-// takeOne sends attempts until one is allowed, or until the last limit denies. It retries after
-// RetryAfter, or after 20 ms if that is earlier.
+// takeOne sends attempts until one is allowed, or until the last limit denies one. It retries after
+// RetryAfter, but after no more than 20 ms.
 func takeOne(t *testing.T, l *window.Limiter) (log []loggedDecision) {
 	for {
 		d, err := l.Allow(t.Context(), "alice")
@@ -340,8 +341,8 @@ func takeOne(t *testing.T, l *window.Limiter) (log []loggedDecision) {
 	}
 }
 
-// checkLogs compares the decisions with the limits. No span of a Per has more than Max units, and
-// at each denial, at least one limit is at its Max.
+// checkLogs compares the decisions with the limits: no interval of length Per may contain more than
+// Max units, and at each denial at least one limit must be at its Max.
 func checkLogs(t *testing.T, limits []window.Limit, logs map[string][]loggedDecision) {
 	t.Helper()
 	var taken []int64
@@ -376,7 +377,7 @@ func checkLogs(t *testing.T, limits []window.Limit, logs map[string][]loggedDeci
 	}
 }
 
-// moveSlotOf moves the slot of a key of a cluster to another master, and back.
+// moveSlotOf moves the slot of a key to another master of the cluster, and back.
 func moveSlotOf(t *testing.T, on deployment, key string) {
 	t.Helper()
 	if on.task.Cluster {
@@ -391,10 +392,10 @@ func keysOf(t *testing.T, on deployment, name string) (all []string) {
 		all = append(all, must(node.Do(t.Context(), node.B().Keys().Pattern(name+":*").Build()).AsStrSlice())...)
 	}
 	slices.Sort(all)
-	return slices.Compact(all) // replicas also have them
+	return slices.Compact(all) // replicas have the same keys
 }
 
-// TestLostReplyInLanguages checks that a call whose reply is lost returns an error, and is not sent
+// TestLostReplyInLanguages checks that a call whose reply is lost returns an error and is not sent
 // again.
 func TestLostReplyInLanguages(t *testing.T) {
 	t.Parallel()
@@ -406,8 +407,8 @@ func TestLostReplyInLanguages(t *testing.T) {
 
 func loseReply(f *redistest.Faults) { f.LoseReply("EVALSHA") }
 
-// TestHungInLanguages checks that a call without a reply in time returns an error, and is not sent
-// again.
+// TestHungInLanguages checks that a call that gets no reply in time returns an error and is not
+// sent again.
 func TestHungInLanguages(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits until calls give up")
@@ -420,8 +421,8 @@ func TestHungInLanguages(t *testing.T) {
 	}
 }
 
-// TestClusterGoneInPython checks that calls fail with the documented errors if no node answers,
-// although redis-py has another class for this.
+// TestClusterGoneInPython checks that calls fail with the documented errors if no node responds,
+// although redis-py raises an error of another class.
 func TestClusterGoneInPython(t *testing.T) {
 	t.Parallel()
 	faults := &redistest.Faults{}
@@ -430,13 +431,13 @@ func TestClusterGoneInPython(t *testing.T) {
 	faults.Refuse(1 << 30)
 	faults.Cut()
 	p.release()
-	if got := p.end(t); strings.Count(got, "\n") != 3 { // an error of another class ends it at once
+	if got := p.end(t); strings.Count(got, "\n") != 3 { // an error of another class would end the program at once
 		t.Errorf("it got %q", got)
 	}
 }
 
-// checkLostCall runs a program that makes three calls to a server without the script. inject makes
-// the second call fail.
+// checkLostCall runs a program that makes three calls to a server that does not know the script.
+// inject makes the second call fail.
 func checkLostCall(t *testing.T, l language, do task, inject func(*redistest.Faults), start func(testing.TB, ...string) *redistest.Server) {
 	t.Helper()
 	t.Parallel()
@@ -469,7 +470,7 @@ func (l language) startBehindFaults(t *testing.T, faults *redistest.Faults, do t
 	return l.start(t, do), server
 }
 
-// startCluster starts a cluster of one node.
+// startCluster starts a cluster with a single node.
 func startCluster(tb testing.TB, args ...string) *redistest.Server {
 	tb.Helper()
 	server, command := redistest.Start(tb, append(args, "--cluster-enabled", "yes")...), []string{"CLUSTER", "ADDSLOTS"}
@@ -483,8 +484,8 @@ func startCluster(tb testing.TB, args ...string) *redistest.Server {
 	return server
 }
 
-// proxy returns an address that leads through faults to the server whose address is sent to
-// connect.
+// proxy returns an address that leads through faults to a server. The server's address must be sent
+// to connect.
 func proxy(t *testing.T, faults *redistest.Faults) (addr string, connect chan<- string) {
 	t.Helper()
 	l, to := must(net.Listen("tcp", "127.0.0.1:0")), make(chan string, 1)
@@ -517,7 +518,7 @@ func copyAndClose(to, from net.Conn) {
 
 func pageOnLanguages() string { return string(must(os.ReadFile("../docs/languages.md"))) }
 
-// TestKeysOfLanguagesPage checks the tables of docs/languages.md against the keys and calls of Go.
+// TestKeysOfLanguagesPage compares the tables in docs/languages.md with the keys and calls of Go.
 func TestKeysOfLanguagesPage(t *testing.T) {
 	page, known := pageOnLanguages(), readVectors(t)
 	call, joint := known.Histories[0].Calls[1], known.Joints[0].Calls[0]
@@ -548,7 +549,7 @@ func TestKeysOfLanguagesPage(t *testing.T) {
 	}
 }
 
-// TestExamplesInLanguages runs the examples in docs/languages.md next to copies of the files that
+// TestExamplesInLanguages runs the examples in docs/languages.md, next to copies of the files that
 // they import.
 func TestExamplesInLanguages(t *testing.T) {
 	for _, l := range languages {
@@ -574,7 +575,7 @@ func TestExamplesInLanguages(t *testing.T) {
 	}
 }
 
-// TestTypes type-checks the TypeScript.
+// TestTypes type-checks the TypeScript code.
 func TestTypes(t *testing.T) {
 	tsc, err := exec.LookPath(nodeModules + "/.bin/tsc")
 	if err != nil {

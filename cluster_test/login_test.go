@@ -18,10 +18,10 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestHundredFailuresAnHour checks that no hour has more than 100 failures. 32 attackers guess the
-// password of one account for ten hours, from many IP addresses, with solved challenges and with
-// stolen cookies of many devices. The owner logs in from the same addresses and devices, and some
-// attempts are cancelled. Meanwhile slots move, and connections break.
+// TestHundredFailuresAnHour checks that no hour has more than 100 failures. For ten hours, 32
+// attackers guess the password of one account, from many IP addresses, with solved challenges and
+// with stolen cookies of many devices. The owner logs in from the same addresses and devices, and
+// some attempts are cancelled. Meanwhile, slots move and connections break.
 func TestHundredFailuresAnHour(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it lasts ten hours of a fake clock")
@@ -59,20 +59,20 @@ func TestHundredFailuresAnHour(t *testing.T) {
 	}
 }
 
-// wideChallenged returns limits of challenged attempts that only the account can reach.
+// wideChallenged returns limits for challenged attempts of which only the account's can be reached.
 func wideChallenged(account ...window.Limit) *login.Challenged {
 	wide := []window.Limit{window.PerHour(1_000_000)}
 	return &login.Challenged{Address: wide, Pair: wide, Account: account, Streak: wide}
 }
 
-// loginAttack is an attack on one account. Its clock stands still during each burst.
+// loginAttack is an attack on a single account. Its clock stands still during each burst.
 type loginAttack struct {
 	guard  *login.Guard
 	nodes  *redistest.Nodes
 	faults *redistest.Faults
-	ms     atomic.Int64 // of the clock
+	ms     atomic.Int64 // the time shown by the clock
 
-	challenges bool // attackers solve challenges
+	challenges bool // whether attackers solve challenges
 
 	checked, succeeded, failed atomic.Int64
 
@@ -82,8 +82,8 @@ type loginAttack struct {
 
 func (s *loginAttack) now() time.Time { return time.UnixMilli(s.ms.Load()) }
 
-// burst sends many attempts at once, and then a steady flow, while slots of the account's keys move
-// to another master and back.
+// burst sends many attempts at the same time, and then a steady flow, while slots of the account's
+// keys move to another master and back.
 func (s *loginAttack) burst(t *testing.T, name string) {
 	var group sync.WaitGroup
 	var over atomic.Bool
@@ -106,14 +106,14 @@ func (s *loginAttack) burst(t *testing.T, name string) {
 	group.Wait()
 }
 
-// sample returns n random keys, except those of IP addresses.
+// sample returns n random keys that do not belong to IP addresses.
 func sample(all []string, n int) []string {
 	all = slices.DeleteFunc(all, func(key string) bool { return strings.Contains(key, ".address") })
 	rand.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
 	return all[:min(n, len(all))]
 }
 
-// attempt sends an attempt, mostly by an attacker and sometimes by the owner.
+// attempt makes an attempt, usually as an attacker and sometimes as the owner.
 func (s *loginAttack) attempt(t *testing.T) {
 	from := netip.AddrFrom4([4]byte{10, 0, byte(rand.IntN(256)), byte(rand.IntN(256))})
 	var a *login.Attempt
@@ -137,7 +137,7 @@ func (s *loginAttack) attempt(t *testing.T) {
 	}
 }
 
-// end ends an attempt. One in eight is the owner's and succeeds, one in eight is cancelled, and the
+// end ends an attempt. One in eight is the owner's and succeeds, one in eight is cancelled, and all
 // others fail.
 func (s *loginAttack) end(ctx context.Context, a *login.Attempt) {
 	var err error
@@ -157,7 +157,7 @@ func (s *loginAttack) end(ctx context.Context, a *login.Attempt) {
 	}
 }
 
-// mostInAnHour returns the maximum number of failures in any hour.
+// mostInAnHour returns the maximum number of failures in any interval of one hour.
 func (s *loginAttack) mostInAnHour() (most int) {
 	for i, from := range s.failures {
 		n := 0

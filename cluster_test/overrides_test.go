@@ -14,10 +14,10 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// overridesEvery is how old a process's copy of the overrides is when it reads them again.
+// overridesEvery is the age at which a process rereads its copy of the overrides.
 const overridesEvery = 5 * time.Second
 
-// overrideSteps are what decides about each event, one after the other.
+// overrideSteps lists what decides on each event, one step after another.
 var overrideSteps = []inForce{
 	{max: 30},
 	{mode: window.OverrideLimits, max: 60},
@@ -30,31 +30,31 @@ var overrideSteps = []inForce{
 	{mode: window.OverrideLimits, max: 240},
 }
 
-// inForce is what decides about an event: an override or, without a mode, the limit of the limiter.
+// inForce is what decides on an event: an override or, if mode is empty, the limiter's own limit.
 type inForce struct {
 	mode       window.OverrideMode
 	max        int64
-	from, till time.Time // its call began and ended; zero: it was in force before
+	from, till time.Time // when the call that set it began and ended; zero if it was in force from the start
 }
 
 func (f inForce) String() string {
 	return fmt.Sprintf("%s%d from %s", f.mode, f.max, f.from.Format(time.TimeOnly+".000"))
 }
 
-// decided reports whether it made a decision.
+// decided reports whether f can have made the given decision.
 func (f inForce) decided(d *window.Decision) bool {
 	return d.Override == f.mode && (f.max == 0 || d.Usage[0].Limit == perMonth(f.max))
 }
 
-// overrideProcess is a limiter as in a process of its own, under load.
+// overrideProcess represents a limiter in a process of its own, under load.
 type overrideProcess struct {
 	name string
 	*window.Limiter
 	*callerGroup
 }
 
-// startOverrideProcesses starts processes whose limiters have one name: without a DenialCache, with one, and
-// on go-redis.
+// startOverrideProcesses starts processes whose limiters have the same name: one without a
+// DenialCache, one with it, and one on go-redis.
 func startOverrideProcesses(t *testing.T, nodes *redistest.Nodes, events []string) (all []*overrideProcess) {
 	t.Helper()
 	name := redistest.Key(t)
@@ -72,7 +72,7 @@ func startOverrideProcesses(t *testing.T, nodes *redistest.Nodes, events []strin
 	return all
 }
 
-// change changes what decides about an event.
+// change changes what decides on an event.
 func (p *overrideProcess) change(t *testing.T, event string, to inForce) inForce {
 	to.from = time.Now()
 	var err error
@@ -92,10 +92,11 @@ func (p *overrideProcess) change(t *testing.T, event string, to inForce) inForce
 	return to
 }
 
-// TestOverridesUnderLoad moves the slots of events and that of the overrides, while processes decide and
-// one of them changes the overrides. Each decision is by what was in force when its process could last read, and never by
-// something older than an earlier decision of that process. Under the limits that decided, each denial and
-// each allowed attempt was right.
+// TestOverridesUnderLoad moves the slots of events and the slot of the overrides, while processes
+// decide and one of them changes the overrides. Each decision must be made by what was in force
+// when the process could last read the overrides, and never by anything older than what an earlier
+// decision of that process used. Under the limits that decided, each denial and each allowed
+// attempt must be right.
 func TestOverridesUnderLoad(t *testing.T) {
 	nodes, steps := redistest.Replicated(t), overrideSteps[:redistest.UnlessShort(len(overrideSteps), 3)]
 	known, _ := movedEvents()
@@ -153,7 +154,7 @@ func (p *overrideProcess) awaitOverrides(t *testing.T, events []string, last inF
 	}
 }
 
-// byEvent returns the attempts on each event, in the order in which they began.
+// byEvent returns the attempts on each event, ordered by when they began.
 func byEvent(attempts []attempt) map[string][]attempt {
 	of := map[string][]attempt{}
 	for _, a := range attempts {
@@ -165,9 +166,10 @@ func byEvent(attempts []attempt) map[string][]attempt {
 	return of
 }
 
-// checkHistory checks that the attempts of the process were decided by what was in force when it could last
-// read that. It reads after a decision that finds an old copy, so it can be late by as long as it decided
-// nothing, and as its calls took.
+// checkHistory checks that every attempt of the process was decided by what was in force when the
+// process could last read the overrides. A process rereads them after a decision that finds its
+// copy too old. It can therefore be late by the longest time without decisions, plus the duration
+// of its calls.
 func (p *overrideProcess) checkHistory(t *testing.T, history map[string][]inForce, attempts []attempt) {
 	t.Helper()
 	slices.SortFunc(attempts, func(a, b attempt) int { return a.began.Compare(b.began) })
@@ -190,8 +192,9 @@ func (p *overrideProcess) checkHistory(t *testing.T, history map[string][]inForc
 	t.Logf("%s: %d decisions, by something that had been in force up to %v before", p.name, len(attempts), oldest.Round(time.Millisecond))
 }
 
-// inOrder returns how many attempts were decided by what was in force at most age before, and by nothing
-// older than an attempt that had ended before. It returns the greatest age that it saw, too.
+// inOrder returns how many attempts were decided by what was in force no more than age before the
+// attempt, and by nothing older than what decided any attempt that had ended before. It also
+// returns the greatest age that it found.
 func inOrder(history []inForce, attempts []attempt, age time.Duration) (n int, oldest time.Duration) {
 	type seen struct {
 		ended time.Time
@@ -216,8 +219,8 @@ func inOrder(history []inForce, attempts []attempt, age time.Duration) (n int, o
 	return len(attempts), oldest
 }
 
-// decider returns the first step, from one on, that can have decided an attempt, and was in force at most age
-// before. It returns -1 if there is none.
+// decider returns the first step, starting at first, that can have decided an attempt and was still
+// in force no more than age before the attempt. It returns -1 if there is none.
 func decider(history []inForce, first int, a attempt, age time.Duration) int {
 	for step := first; step < len(history); step++ {
 		if f := history[step]; f.decided(&a.decision) && f.from.Before(a.ended()) && passed(history, step, a.began) <= age {
@@ -227,7 +230,8 @@ func decider(history []inForce, first int, a attempt, age time.Duration) int {
 	return -1
 }
 
-// passed returns how long before a time a step was no longer in force; 0 if it still was.
+// passed returns for how long a step had no longer been in force at the given time, or 0 if it
+// still was.
 func passed(history []inForce, step int, at time.Time) time.Duration {
 	if step+1 == len(history) {
 		return 0
@@ -235,9 +239,9 @@ func passed(history []inForce, step int, at time.Time) time.Duration {
 	return max(0, at.Sub(history[step+1].till))
 }
 
-// checkUnderOverrides checks the attempts on an event under the limits that decided. An allowed attempt fits
-// beside all units that were counted before it began, and before a denial ended, the limit was reached. It
-// returns how many units are counted.
+// checkUnderOverrides checks the attempts on an event under the limits that decided. An allowed
+// attempt must fit in addition to all units that were counted before it began. For a denial, the
+// limit must have been reached before the call ended. It returns how many units were counted.
 func checkUnderOverrides(t *testing.T, attempts []attempt) (counted int64) {
 	t.Helper()
 	var began, ended []time.Time
@@ -267,7 +271,8 @@ func checkUnderOverrides(t *testing.T, attempts []attempt) (counted int64) {
 	return int64(len(began))
 }
 
-// checkOverridesSeen checks that each step decided, and limits both ways.
+// checkOverridesSeen checks that every step decided at least one attempt, and that the limits of
+// overrides both allowed and denied attempts.
 func checkOverridesSeen(t *testing.T, attempts []attempt, steps []inForce) {
 	t.Helper()
 	seen := map[string]int{}

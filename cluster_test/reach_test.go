@@ -14,8 +14,9 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestSentinel kills the master of a Sentinel deployment under load. Calls end in time, the limiter
-// continues with the replica by itself, and the units that the replica had received still count.
+// TestSentinel kills the master of a Sentinel deployment under load. Calls must end in time, the
+// limiter must continue on the replica by itself, and the units that the replica had received must
+// still count.
 func TestSentinel(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, k kind) {
@@ -47,7 +48,7 @@ func TestSentinel(t *testing.T) {
 	})
 }
 
-// isMaster reports whether the server is a master. It ignores errors, because a Sentinel closes the
+// isMaster reports whether s is a master. It ignores errors, because Sentinel closes the
 // connections of a server that it promotes.
 func isMaster(t *testing.T, s *redistest.Server) bool {
 	t.Helper()
@@ -55,7 +56,7 @@ func isMaster(t *testing.T, s *redistest.Server) bool {
 	return err == nil && strings.Contains(info, "role:master")
 }
 
-// attemptN sends n attempts on one event, which the limiter must allow.
+// attemptN sends n attempts on one event, all of which the limiter must allow.
 func attemptN(t *testing.T, l limiter, n int) (attempts []attempt) {
 	t.Helper()
 	for range n {
@@ -68,9 +69,9 @@ func attemptN(t *testing.T, l limiter, n int) (attempts []attempt) {
 	return attempts
 }
 
-// TestPromotedByHand makes a replica the master, as an operator would, and the old master its
+// TestPromotedByHand makes a replica the master, as an operator would, and makes the old master its
 // replica. Until the connections to the old master are closed, calls count nothing and return an
-// error. Then the limiter continues with all counts.
+// error. After that, the limiter continues with all counts.
 func TestPromotedByHand(t *testing.T) {
 	eachClient(t, func(t *testing.T, k kind) {
 		pair := redistest.Replica(t)
@@ -80,7 +81,7 @@ func TestPromotedByHand(t *testing.T) {
 		pair.Promote(t)
 		left := 6
 		if _, err := l.Allow(t.Context(), "e"); err == nil {
-			left-- // the client had lost its connection, and opened one to the new master
+			left-- // the client had lost its connection and opened one to the new master
 		} else if !errors.Is(err, window.ErrOutage) || !strings.Contains(err.Error(), "READONLY") {
 			t.Errorf("on the old master: %v", err)
 		}
@@ -96,7 +97,7 @@ func TestPromotedByHand(t *testing.T) {
 	})
 }
 
-// TestTLS checks decisions and the DenialCache over TLS. The server refuses a client without a
+// TestTLS checks decisions and the DenialCache over TLS. The server rejects clients without a
 // certificate.
 func TestTLS(t *testing.T) {
 	s := tlstest.NewAuthority(t).Start(t)
@@ -138,19 +139,19 @@ func checkVerbs(t *testing.T, k kind, client rueidis.Client, remembers bool) {
 	}
 }
 
-// TestRESP2 checks decisions through a client that speaks only RESP2.
+// TestRESP2 checks decisions through a client that supports only RESP2.
 func TestRESP2(t *testing.T) {
 	client := redistest.NewClient(t, func(o *rueidis.ClientOption) { o.AlwaysRESP2, o.DisableCache = true, true })
 	each(t, func(t *testing.T, k kind) { checkVerbs(t, k, client, false) })
 }
 
-// TestACLOfOneServer runs TestACL on a server without a cluster, and thus on each version of Redis.
-// Its user can prove that Redis is a single server.
+// TestACLOfOneServer runs TestACL on a server that is not part of a cluster, and thus on each
+// version of Redis. Its user has the permissions to prove that Redis is a single server.
 func TestACLOfOneServer(t *testing.T) {
 	s, rule, calls := redistest.Start(t), userRule(t), &redistest.Calls{}
 	must(s.Do(t.Context(), append([]string{"ACL", "SETUSER"}, append(rule, "~TestACL*")...)...).ToString())
 	client := s.NewClient(t, func(o *rueidis.ClientOption) {
-		o.Username, o.Password, o.ForceSingleClient = "limiter", "password", false // the client asks whether this is a cluster
+		o.Username, o.Password, o.ForceSingleClient = "limiter", "password", false // the client must find out whether this is a cluster
 		calls.Count(o)
 	})
 	each(t, func(t *testing.T, k kind) {
@@ -161,8 +162,8 @@ func TestACLOfOneServer(t *testing.T) {
 	checkDenied(t, s)
 }
 
-// TestACLWithoutProbes checks that each call decides one event if the user lacks the permissions to
-// prove that Redis is a single server: either for the probe keys, or for EVAL.
+// TestACLWithoutProbes checks that each call decides on one event if the user lacks the permissions
+// to prove that Redis is a single server: those for the probe keys, or that for EVAL.
 func TestACLWithoutProbes(t *testing.T) {
 	each(t, func(t *testing.T, k kind) {
 		for name, change := range map[string][]string{
@@ -172,7 +173,7 @@ func TestACLWithoutProbes(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				s, calls := redistest.Start(t), &redistest.Calls{}
 				ask := asker(t, must(k.newOnClient(s.Client(t), window.Config{Name: "login", Limits: []window.Limit{perMonth(1)}})))
-				ask([]string{"e"}) // the server knows the script
+				ask([]string{"e"}) // from now on, the server knows the script
 				must(s.Do(t.Context(), slices.Concat([]string{"ACL", "SETUSER"}, userRule(t), change)...).ToString())
 				client := s.NewClient(t, func(o *rueidis.ClientOption) {
 					o.Username, o.Password = "limiter", "password"
@@ -189,7 +190,7 @@ func TestACLWithoutProbes(t *testing.T) {
 	})
 }
 
-// asker returns a function that attempts events, all at once.
+// asker returns a function that makes an attempt on each of the given events at the same time.
 func asker(t *testing.T, l limiter) func(events []string) {
 	t.Helper()
 	return func(events []string) {
@@ -201,8 +202,8 @@ func asker(t *testing.T, l limiter) func(events []string) {
 	}
 }
 
-// TestFull fills the memory of the server. Then Allow fails and counts nothing, and Peek still
-// works. Allow works again once there is room.
+// TestFull fills the server's memory. Allow must then fail and count nothing, while Peek still
+// works. Once there is room, Allow must work again.
 func TestFull(t *testing.T) {
 	eachClient(t, func(t *testing.T, k kind) {
 		s := redistest.Start(t, "--maxmemory-policy", "noeviction")

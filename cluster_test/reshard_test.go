@@ -13,8 +13,8 @@ import (
 )
 
 // TestReshardingUnderLoad moves slots to another master and back, while callers send attempts on
-// known and on new events. No caller gets an error, no event exceeds its limit, and the state
-// agrees with every single decision.
+// known and new events. No caller may get an error, no event may exceed its limit, and the state
+// must agree with every single decision.
 func TestReshardingUnderLoad(t *testing.T) {
 	maxUnits := redistest.UnlessShort[int64](100, 60)
 	nodes := redistest.Replicated(t)
@@ -33,14 +33,14 @@ func TestReshardingUnderLoad(t *testing.T) {
 	})
 }
 
-// twoKeys limits with a list of times and a counter, like limiters with two keys per event.
+// twoKeys limits by a list of times and a counter, like limiters that use two keys per event.
 const twoKeys = `
 	if tonumber(redis.call('GET', KEYS[2]) or 0) >= 300 then return 0 end
 	redis.call('RPUSH', KEYS[1], ARGV[1])
 	return redis.call('INCR', KEYS[2])`
 
-// TestTwoKeysForContrast shows that Redis refuses calls to a script with two keys, with TRYAGAIN,
-// while a slot moves under the same load.
+// TestTwoKeysForContrast shows that while a slot moves under the same load, Redis rejects calls to
+// a script with two keys, with the error TRYAGAIN.
 func TestTwoKeysForContrast(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it shows a problem of another script")

@@ -13,8 +13,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestSlots checks that each of 10,000 events, spread over all slots, has exactly one key, in its
-// own slot.
+// TestSlots checks that each of 10,000 events, spread over all slots, has exactly one key, in the
+// event's own slot.
 func TestSlots(t *testing.T) {
 	each(t, func(t *testing.T, k kind) {
 		nodes, name, spread := redistest.Replicated(t), redistest.Key(t), map[int]bool{}
@@ -44,21 +44,21 @@ func TestSlots(t *testing.T) {
 	})
 }
 
-// hostile are events that broke other limiters.
+// hostile lists events that broke other limiters.
 var hostile = []string{
 	"}", "{", "{}", "}x", "a{b}c", "}{", "{}{user}", "\x00", "\xff\xfe", "~hash", "%7D", " ", "é", "\r\n", "w", ":w",
 	strings.Repeat("x", 128), strings.Repeat("x", 129), strings.Repeat("x", 129) + "y", hashed(strings.Repeat("x", 129)),
 	strings.Repeat("{", 1000), strings.Repeat("}", 10<<20),
 }
 
-// hashed returns a long event as it is stored.
+// hashed returns the form in which a long event is stored.
 func hashed(event string) string {
 	sum := sha256.Sum256([]byte(event))
 	return "~" + base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// TestHostileEvents checks that every method treats each hostile string as one event, without an
-// error, and that none affects another.
+// TestHostileEvents checks that every method treats each hostile string as a single event, without
+// an error, and that none affects another.
 func TestHostileEvents(t *testing.T) {
 	each(t, func(t *testing.T, k kind) {
 		nodes, name := redistest.Replicated(t), redistest.Key(t)

@@ -20,27 +20,28 @@ import (
 )
 
 const (
-	pullLimit = 10 * time.Minute // for a server whose image may have to be pulled
-	askLimit  = 30 * time.Second // for all other calls
+	pullLimit = 10 * time.Minute // for servers whose image may have to be pulled
+	askLimit  = 30 * time.Second // for all other operations
 )
 
-// docker holds the containers and networks that the program created. The program serves its
-// exported methods.
+// docker holds the containers and networks that the program has created. The program serves its
+// exported methods over RPC.
 type docker struct {
 	image string
 
 	mu       sync.Mutex
-	boxes    map[int]box // by the port on the Docker host
+	boxes    map[int]box // by port on the Docker host
 	networks []*testcontainers.DockerNetwork
 }
 
-// box is a container with its network. An isolated one is disconnected from it.
+// box represents a container and its network. An isolated container is disconnected from the
+// network.
 type box struct {
 	container *testcontainers.DockerContainer
 	network   string
 }
 
-// Network creates a network for a cluster, and returns its name.
+// Network creates a network for a cluster and returns its name.
 func (d *docker) Network(_ struct{}, name *string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
 	defer cancel()
@@ -56,7 +57,7 @@ func (d *docker) Network(_ struct{}, name *string) error {
 }
 
 // Start starts a server in a new container. If the container has a network, Start returns its IP
-// address there.
+// address in that network.
 func (d *docker) Start(b containers.Container, ip *string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), pullLimit)
 	defer cancel()
@@ -79,7 +80,7 @@ func (d *docker) Start(b containers.Container, ip *string) error {
 	return nil
 }
 
-// files returns the files of the server, in its directory.
+// files returns the files to place in the server's directory.
 func files(b containers.Container) (all []testcontainers.ContainerFile) {
 	for name, text := range b.Files {
 		all = append(all, testcontainers.ContainerFile{Reader: strings.NewReader(text), ContainerFilePath: "/data/" + name, FileMode: 0o644})
@@ -87,7 +88,7 @@ func files(b containers.Container) (all []testcontainers.ContainerFile) {
 	return all
 }
 
-// publish returns a modifier that publishes a server on a port of the Docker host.
+// publish returns a modifier that publishes a server on the given port of the Docker host.
 func publish(port int) func(*container.HostConfig) {
 	return func(c *container.HostConfig) {
 		c.PortBindings = ports.PortMap{
@@ -102,7 +103,7 @@ func (d *docker) keep(port int, b box) {
 	d.boxes[port] = b
 }
 
-// Kill removes the server on a port, if there is one.
+// Kill removes the server on the given port, if there is one.
 func (d *docker) Kill(port int, _ *struct{}) error {
 	d.mu.Lock()
 	b, found := d.boxes[port]
@@ -114,7 +115,7 @@ func (d *docker) Kill(port int, _ *struct{}) error {
 	return testcontainers.TerminateContainer(b.container, testcontainers.StopTimeout(0))
 }
 
-// removeAll removes all containers and networks that are left.
+// removeAll removes all remaining containers and networks.
 func (d *docker) removeAll() (err error) {
 	for port := range d.boxes {
 		err = errors.Join(err, d.Kill(port, nil))
@@ -125,8 +126,8 @@ func (d *docker) removeAll() (err error) {
 	return err
 }
 
-// Pause freezes a server. On a busy machine the runtime can fail to freeze it, so Pause tries a few
-// times.
+// Pause freezes a server. On a busy machine, the container runtime may fail to do so, so Pause
+// retries a few times.
 func (d *docker) Pause(port int, _ *struct{}) error {
 	return d.ask(port, func(ctx context.Context, c *testcontainers.DockerClient, b box) (err error) {
 		for range 5 {
@@ -139,7 +140,7 @@ func (d *docker) Pause(port int, _ *struct{}) error {
 	})
 }
 
-// Resume ends a Pause.
+// Resume continues a server that Pause froze.
 func (d *docker) Resume(port int, _ *struct{}) error {
 	return d.ask(port, func(ctx context.Context, c *testcontainers.DockerClient, b box) error {
 		_, err := c.ContainerUnpause(ctx, b.container.GetContainerID(), client.ContainerUnpauseOptions{})
@@ -155,7 +156,7 @@ func (d *docker) Isolate(port int, _ *struct{}) error {
 	})
 }
 
-// Rejoin connects a server to its network, and returns its IP address there.
+// Rejoin reconnects a server to its network, and returns its IP address in it.
 func (d *docker) Rejoin(port int, ip *string) error {
 	return d.ask(port, func(ctx context.Context, c *testcontainers.DockerClient, b box) error {
 		_, err := c.NetworkConnect(ctx, b.network, client.NetworkConnectOptions{Container: b.container.GetContainerID()})
@@ -170,7 +171,8 @@ func (d *docker) Rejoin(port int, ip *string) error {
 	})
 }
 
-// ask calls Docker about a server, for operations that testcontainers does not have.
+// ask calls the Docker API on a server's container, for operations that testcontainers does not
+// offer.
 func (d *docker) ask(port int, do func(context.Context, *testcontainers.DockerClient, box) error) error {
 	d.mu.Lock()
 	b, found := d.boxes[port]

@@ -12,11 +12,11 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest/containers"
 )
 
-// image is the default image of servers. SLIDEGATE_REDIS_IMAGE names another.
+// image is the default server image. SLIDEGATE_REDIS_IMAGE overrides it.
 const image = "redis:8.6-alpine"
 
-// Find returns the Docker daemon that answers, or an error after the limit. Some daemons accept a
-// connection and never answer.
+// Find returns the Docker daemon that responds. If none responds within the limit, it returns an
+// error: some daemons accept a connection but never respond.
 func (d *docker) Find(limit time.Duration, found *containers.Daemon) error {
 	type answer struct {
 		containers.Daemon
@@ -38,7 +38,7 @@ func (d *docker) Find(limit time.Duration, found *containers.Daemon) error {
 	}
 }
 
-// find returns the Docker daemon that answers. It can hang, because testcontainers sets no
+// find returns the Docker daemon that responds. It can hang, because testcontainers sets no
 // deadline.
 func find(ctx context.Context) (f containers.Daemon, err error) {
 	if err := pingDockerHost(ctx); err != nil {
@@ -57,8 +57,8 @@ func find(ctx context.Context) (f containers.Daemon, err error) {
 	return containers.Daemon{Image: imageName(), Version: info.Info.ServerVersion, Address: address}, err
 }
 
-// pingDockerHost returns an error if the daemon of DOCKER_HOST does not answer. testcontainers
-// would try other daemons instead.
+// pingDockerHost returns an error if DOCKER_HOST is set but its daemon does not respond.
+// testcontainers would try other daemons instead.
 func pingDockerHost(ctx context.Context) error {
 	if os.Getenv("DOCKER_HOST") == "" {
 		return nil

@@ -1,6 +1,6 @@
-// Command containers runs the servers of internal/redistest in Docker. The package containers there
-// describes its input and output. It is a separate program so that the libraries do not require
-// testcontainers.
+// Command containers runs the servers of internal/redistest in Docker. The package
+// internal/redistest/containers describes its input and output. It is a separate program so that
+// the libraries do not depend on testcontainers.
 package main
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/testcontainers/testcontainers-go/log"
 )
 
-// main serves until its input ends. Its input also ends when the test binary dies, so main ignores
-// signals that would end it earlier.
+// main serves requests until its input ends. The input also ends when the test binary dies, so main
+// ignores signals that would terminate it earlier.
 func main() {
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	log.SetDefault(log.NewNoopLogger())
@@ -32,7 +32,7 @@ func main() {
 	}
 }
 
-// pipes combines standard input and output.
+// pipes combines standard input and standard output.
 type pipes struct {
 	io.Reader
 	io.WriteCloser

@@ -1,6 +1,6 @@
-// Package monitoring_test tests the dashboard and the alerts of docs/monitoring with a real
-// Prometheus. It scrapes proxies and a program that reports with otelgate. The tests are not in
-// otelgate, because its users would then require client_golang.
+// Package monitoring_test tests the dashboard and the alerts in docs/monitoring with a real
+// Prometheus. It scrapes proxies, and a program that reports through otelgate. The tests are not in
+// module otelgate, because its users would then depend on client_golang.
 package monitoring_test
 
 import (
@@ -33,7 +33,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	http.DefaultClient.Timeout = time.Minute // so that a hang fails where it occurs
+	http.DefaultClient.Timeout = time.Minute // so that a hang fails here
 	redistest.Main(m)
 }
 
@@ -51,7 +51,7 @@ func parseLimits(texts ...string) (all []window.Limit) {
 	return all
 }
 
-// load is a set of programs under load, with the addresses of their metrics.
+// load holds programs under load, and the addresses of their metrics.
 type load struct {
 	redis   *underLoad
 	proxies []string
@@ -59,7 +59,7 @@ type load struct {
 }
 
 // startLoad starts four proxies and a program. One proxy can reach neither Redis nor its server,
-// and one has no permission for its keys. Each gets calls until the test ends.
+// and one has no permission to access its keys. All receive calls until the test ends.
 func startLoad(t *testing.T, slidegate string) load {
 	t.Helper()
 	redis := &underLoad{redistest.Start(t)}
@@ -81,7 +81,7 @@ func startLoad(t *testing.T, slidegate string) load {
 	return l
 }
 
-// repeat makes calls until the test ends, each a few ms after the last.
+// repeat makes calls until the test ends, each a few ms after the previous one.
 func repeat(t *testing.T, call func(ctx context.Context, i int)) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -100,7 +100,7 @@ func repeat(t *testing.T, call func(ctx context.Context, i int)) {
 	t.Cleanup(func() { cancel(); <-ended })
 }
 
-// startProxy runs a proxy, and returns the address of its metrics.
+// startProxy runs a proxy and returns the address of its metrics.
 func startProxy(t *testing.T, slidegate string, args []string) (admin string) {
 	t.Helper()
 	found := run(t, regexp.MustCompile(`msg=ready listen=(\S+) .*admin=(\S+)`), slidegate, append([]string{
@@ -112,7 +112,7 @@ func startProxy(t *testing.T, slidegate string, args []string) (admin string) {
 	return found[2]
 }
 
-// request sends a request, and ignores its outcome.
+// request sends a request and ignores the outcome.
 func request(ctx context.Context, to string) {
 	r := must(http.NewRequestWithContext(ctx, http.MethodGet, to, http.NoBody))
 	if res, err := http.DefaultClient.Do(r); err == nil {
@@ -121,7 +121,8 @@ func request(ctx context.Context, to string) {
 	}
 }
 
-// startProgram starts limiters that report with otelgate, and returns the address of their metrics.
+// startProgram starts limiters that report through otelgate, and returns the address of their
+// metrics.
 func startProgram(t *testing.T, redis *redistest.Server) (address string) {
 	t.Helper()
 	registry := client.NewRegistry()
@@ -152,8 +153,8 @@ func startProgram(t *testing.T, redis *redistest.Server) (address string) {
 	return must(url.Parse(server.URL)).Host
 }
 
-// startHolders starts two limiters of one place, which callers hold until it is lost. One has a
-// Fallback, and the other has more callers than places.
+// startHolders starts two limiters with a single place, which callers hold until it is lost. One
+// limiter has a Fallback, and the other has more callers than places.
 func startHolders(t *testing.T, provider *metric.MeterProvider, cfg inflight.Config, conn *window.Connection) {
 	t.Helper()
 	plain := must(inflight.New(conn, cfg))
@@ -169,7 +170,7 @@ func startHolders(t *testing.T, provider *metric.MeterProvider, cfg inflight.Con
 	}
 }
 
-// underLoad is a Redis that can become slow, or hang.
+// underLoad is a Redis server that can be made slow or made to hang.
 type underLoad struct{ *redistest.Server }
 
 // slow pauses the server ten times for 100 ms.
@@ -183,7 +184,7 @@ func (u *underLoad) slow(t *testing.T) {
 	}
 }
 
-// hang pauses the server for 3 s, and calls ask every 500 ms.
+// hang pauses the server for 3 s and meanwhile calls ask every 500 ms.
 func (u *underLoad) hang(t *testing.T, ask func()) {
 	t.Helper()
 	u.Pause(t)
@@ -194,13 +195,13 @@ func (u *underLoad) hang(t *testing.T, ask func()) {
 	}
 }
 
-// scraper is a running Prometheus, with the Redis of the programs that it scrapes.
+// scraper is a running Prometheus. It also holds the Redis server of the programs that are scraped.
 type scraper struct {
 	url   string
 	redis *underLoad
 }
 
-// startPrometheus starts Prometheus with the alerts, on programs under load.
+// startPrometheus starts Prometheus with the alerts, and programs under load.
 func startPrometheus(t *testing.T, program string) *scraper {
 	t.Helper()
 	l := startLoad(t, build(t))
@@ -216,12 +217,12 @@ func startPrometheus(t *testing.T, program string) *scraper {
 	return &scraper{url: "http://" + found[1], redis: l.redis}
 }
 
-// killOnEOF is a shell command that kills a program when its standard input ends, as it does when
+// killOnEOF is a shell command that kills a program when standard input ends, which happens when
 // the tests die.
 const killOnEOF = `"$@" </dev/null & read -r forever; kill -KILL $!; wait`
 
-// run starts a program that ends with the test. It waits until ready matches the log, a minute at
-// most, and returns the match.
+// run starts a program that runs until the test ends. It waits for at most a minute until ready
+// matches a line of the log, and returns the match.
 func run(t *testing.T, ready *regexp.Regexp, program string, args ...string) (found []string) {
 	t.Helper()
 	cmd := exec.Command("sh", append([]string{"-c", killOnEOF, "sh", program}, args...)...)
@@ -248,7 +249,7 @@ func run(t *testing.T, ready *regexp.Regexp, program string, args ...string) (fo
 	return nil
 }
 
-// get calls the API, and decodes the field data of its answer.
+// get calls the API, and decodes the field "data" of the response.
 func (p *scraper) get(t *testing.T, path string, data any) {
 	t.Helper()
 	res, err := http.Get(p.url + "/api/v1/" + path)
@@ -265,8 +266,8 @@ func (p *scraper) get(t *testing.T, path string, data any) {
 	}
 }
 
-// answers reports whether a query returns at least one number. It checks that all series have the
-// labels that the query names.
+// answers reports whether a query returns at least one number. It also checks that all series have
+// the labels that the query names.
 func (p *scraper) answers(t *testing.T, q query) bool {
 	t.Helper()
 	var found struct {
@@ -290,13 +291,13 @@ func (p *scraper) answers(t *testing.T, q query) bool {
 	return numbers > 0
 }
 
-// line is a series of values, with their times in seconds.
+// line represents a series of values, with their times in seconds.
 type line struct {
 	Metric map[string]string
 	Values [][2]any
 }
 
-// lines returns the result of a query for each second of a period.
+// lines returns the result of a query for each second from from to to.
 func (p *scraper) lines(t *testing.T, expr string, from, to time.Time) []line {
 	t.Helper()
 	var found struct{ Result []line }
@@ -331,7 +332,7 @@ func (p *scraper) alerts(t *testing.T) (all []query) {
 	return all
 }
 
-// exported returns all metrics that Prometheus has scraped.
+// exported returns all metrics that Prometheus has scraped so far.
 func (p *scraper) exported(t *testing.T) exports {
 	t.Helper()
 	var all []map[string]string
@@ -349,7 +350,7 @@ func (p *scraper) exported(t *testing.T) exports {
 			}
 			labels[label][value] = true
 		}
-		if labels["error_type"] != nil { // a closed set; no test causes all of them
+		if labels["error_type"] != nil { // the set of values is closed, and no test causes all of them
 			for _, r := range []window.Reason{window.ReasonNoAuth, window.ReasonOOM, window.ReasonMisconf, window.ReasonReadOnly, window.ReasonLua} {
 				labels["error_type"][string(r)] = true
 			}
@@ -358,14 +359,14 @@ func (p *scraper) exported(t *testing.T) exports {
 	return e
 }
 
-// query is a query of the dashboard or of an alert.
+// query is a query in the dashboard or in an alert.
 type query struct {
-	name   string // of its panel or alert
+	name   string // of the panel or alert
 	expr   string
-	labels []string // the labels in its legend or its texts
+	labels []string // the labels that its legend or texts use
 }
 
-// labelPattern matches the labels that a legend, such as {{route}}, or the text of an alert names.
+// labelPattern matches the labels that a legend or the text of an alert uses, such as {{route}}.
 var labelPattern = regexp.MustCompile(`\{\{\s*(?:\$labels\.)?(\w+)\s*\}\}`)
 
 func labelsIn(text string) (all []string) {
@@ -375,7 +376,7 @@ func labelsIn(text string) (all []string) {
 	return all
 }
 
-// board is the part of the dashboard that the tests use.
+// board represents the part of the dashboard that the tests use.
 type board struct {
 	Templating struct {
 		List []struct{ Name, Definition string }
@@ -390,7 +391,8 @@ type panel struct {
 	Targets     []struct{ Expr, LegendFormat string }
 }
 
-// dashboard returns the dashboard, with variables that match everything and rates over an interval.
+// dashboard returns the dashboard with its variables set to match everything, and its rates taken
+// over interval.
 func dashboard(t *testing.T, interval string) (b board) {
 	t.Helper()
 	text := string(must(os.ReadFile(dashboardFile)))
@@ -417,10 +419,10 @@ func (b board) queries() (all []query) {
 	return all
 }
 
-// exports holds the exported metrics: for each metric and label, its values.
+// exports maps each exported metric and label to the set of the label's values.
 type exports map[string]map[string]map[string]bool
 
-// build builds the command slidegate.
+// build builds the slidegate command.
 func build(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "slidegate")

@@ -22,8 +22,8 @@ const (
 
 // TestMonitoring runs Prometheus with four proxies and a program under load, on a Redis that
 // becomes slow and hangs. It checks that each dashboard query and each alert returns data at some
-// time, with the labels in its legend or texts. None uses a metric, a label or a value that is not
-// exported.
+// point, with the labels that its legend or texts use, and that none uses a metric, a label or a
+// value that is not exported.
 func TestMonitoring(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes half a minute")
@@ -60,9 +60,9 @@ func TestMonitoring(t *testing.T) {
 	}
 }
 
-// TestAlerts checks that promtool accepts the alerts, and which reasons make which alerts fire.
+// TestAlerts checks that promtool accepts the alerts, and which conditions make which alerts fire.
 func TestAlerts(t *testing.T) {
-	redistest.Program(t, "prometheus", "prometheus") // promtool is in the same package
+	redistest.Program(t, "prometheus", "prometheus") // promtool is part of the same package
 	for _, args := range [][]string{{"check", "rules", alertsFile}, {"test", "rules", "testdata/alerts.yml"}} {
 		if out, err := exec.Command("promtool", args...).CombinedOutput(); err != nil {
 			t.Errorf("%v: %s", err, out)
@@ -70,7 +70,7 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// The parts of PromQL that the dashboard and the alerts use.
+// Patterns for the parts of PromQL that the dashboard and the alerts use.
 var (
 	texts     = regexp.MustCompile(`"[^"]*"`)
 	grouping  = regexp.MustCompile(`\b(?:by|on|without|ignoring|group_left|group_right)\s*\(([^)]*)\)`)
@@ -81,7 +81,7 @@ var (
 	operators = regexp.MustCompile(`^(and|or|unless|bool|offset)\s*\(?$`)
 )
 
-// unknownNames returns the metrics, labels and values in an expression that are not exported.
+// unknownNames returns those metrics, labels and values in expr that are not exported.
 func (e exports) unknownNames(expr string) (all []string) {
 	var metrics, groups []string
 	for _, found := range selection.FindAllStringSubmatch(expr, -1) {
@@ -111,7 +111,7 @@ func (e exports) unknownNames(expr string) (all []string) {
 	return all
 }
 
-// unmatched returns the labels and values in a selection that a metric does not have.
+// unmatched returns those labels and values in a selector that the metric does not have.
 func (e exports) unmatched(metric, selection string) (all []string) {
 	for _, found := range matcher.FindAllStringSubmatch(selection, -1) {
 		label := found[1]

@@ -16,11 +16,11 @@ import (
 const (
 	pictureFile = "../../docs/monitoring/dashboard.svg"
 	pictureSpan = 60 * time.Second
-	unit        = 34.0 // pixels of one unit of Grafana's grid, of 24 columns
+	unit        = 34.0 // the size in pixels of one unit of Grafana's grid, which has 24 columns
 	top, bottom = 28.0, 62.0
 )
 
-// The colours of the picture in light mode, as in the other pictures.
+// The colours of the picture in light mode, which are those of the other pictures.
 const (
 	paper, ink, rule                 = "#FFFFFF", "#222222", "#E6E6E6"
 	blue, vermilion, green, mulberry = "#0072B2", "#D55E00", "#009E73", "#7A1F5C"
@@ -38,15 +38,16 @@ const darkStyle = `<style>@media (prefers-color-scheme:dark){
 }</style>
 `
 
-// stroke returns the style of a line of a panel. Lines after the fourth repeat the colours, dashed.
+// stroke returns the style of a panel's i-th line. From the fifth line on, the colours repeat, and
+// lines are dashed.
 func stroke(i int) string {
 	colours := []string{blue, vermilion, green, mulberry}
 	dashes := []string{"none", "5 2", "2 2"}
 	return fmt.Sprintf(`fill="none" stroke-width="1.5" stroke-dasharray="%s" style="stroke:%s"`, dashes[i/len(colours)%len(dashes)], colours[i%len(colours)])
 }
 
-// draw draws all panels of the dashboard for a minute of Prometheus data: Redis is fast, slow,
-// fast, hangs, and is fast again.
+// draw draws all panels of the dashboard for a minute of Prometheus data, in which Redis is fast,
+// slow, fast, hangs, and is fast again.
 func (p *scraper) draw(t *testing.T) {
 	t.Helper()
 	<-time.After(20 * time.Second)
@@ -111,14 +112,14 @@ func separateBuckets(buckets []line) {
 	}
 }
 
-// chart is the part of a panel with values.
+// chart is the part of a panel that shows the values.
 type chart struct {
 	to            *strings.Builder
 	width, height float64
 	from          time.Time
 }
 
-// draw draws lines. The axis ends at the largest value, which is its label.
+// draw draws the lines. The axis ends at the largest value, which is its only label.
 func (c chart) draw(lines []line, unit string) {
 	largest := 0.0
 	for _, l := range lines {
@@ -144,7 +145,7 @@ func (c chart) draw(lines []line, unit string) {
 	}
 }
 
-// legend writes the names of the lines below them, each next to a sample.
+// legend writes the lines' names below them, each next to a sample.
 func (c chart) legend(names []string, height float64) {
 	x, y := 8.0, height-bottom+22
 	for i, name := range names {
@@ -157,7 +158,7 @@ func (c chart) legend(names []string, height float64) {
 	}
 }
 
-// value returns a value of a line, or 0 if it is not a number.
+// value returns the i-th value of a line, or 0 if it is not a number.
 func (l line) value(i int) float64 {
 	text, _ := l.Values[i][1].(string)
 	v, err := strconv.ParseFloat(text, 64)
@@ -172,13 +173,13 @@ func (l line) isZero() bool {
 	return !slices.ContainsFunc(l.Values, func(v [2]any) bool { return line{Values: [][2]any{v}}.value(0) != 0 })
 }
 
-// second returns the time of a value, in seconds after from.
+// second returns the time of the i-th value, in seconds since from.
 func (l line) second(i int, from time.Time) float64 {
 	at, _ := l.Values[i][0].(float64)
 	return at - float64(from.Unix())
 }
 
-// amount formats a value in a Grafana unit.
+// amount formats a value in one of Grafana's units.
 func amount(v float64, unit string) string {
 	switch unit {
 	case "s":
