@@ -13,7 +13,7 @@ import (
 type model struct {
 	name      string
 	oneBudget bool
-	// admits reports whether the model would allow an attempt at the given time, after the attempts
+	// allows reports whether the model would allow an attempt at the given time, after the attempts
 	// that it has counted.
 	allows func(l window.Limit, counted []time.Time, at time.Time) bool
 }

@@ -43,7 +43,7 @@ func TestFailover(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for failovers")
 	}
-	t.Log("| master | replica took over after | no decision for | other shards: none for | their latency before, during | acknowledged after the begin | lost | allowed beyond Max | uncertain | refused |")
+	t.Log("| master | replica took over after | no decision for | other shards: none for | their latency before, during | acknowledged after the start | lost | allowed beyond Max | uncertain | refused |")
 	for _, in := range incidents {
 		t.Run(in.name, in.test)
 	}

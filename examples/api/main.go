@@ -1,6 +1,7 @@
-// Command api is a complete service with limits, to copy from. It limits requests by address behind
-// a load balancer, requests by the plan of an API key, the tokens of a language model, and a login
-// form. It shows callers how much they have left, exports metrics, and shuts down gracefully.
+// Command api is a complete service with limits, meant to be copied. It limits requests by address
+// behind a load balancer, requests by the plan of an API key, the tokens of a language model, and
+// attempts to log in. It shows callers how much they have left, exports metrics, and shuts down
+// gracefully.
 //
 //	SECRET=$(openssl rand -hex 16) docker compose -f examples/api/compose.yaml up --build
 //	LISTEN=:8080 METRICS_LISTEN=:9090 REDIS_URL=redis://127.0.0.1:6379 SECRET=0123456789abcdef go run ./examples/api
@@ -13,8 +14,8 @@
 //	curl -i localhost:8080/login -d account=alice -d password=wrong
 //	curl -s localhost:9090/metrics | grep slidegate
 //
-// Customers and users are in this file instead of a database. It needs the module otelgate, so
-// until the first release, copy it with the replace lines from docs/compatibility.md.
+// Customers and users are in this file instead of in a database. The program needs the module
+// otelgate, so until the first release, copy it with the replace lines from docs/compatibility.md.
 package main
 
 import (
@@ -51,12 +52,12 @@ func main() {
 	}
 }
 
-// settings come from the environment.
+// settings holds the settings from the environment.
 type settings struct {
 	listen, metrics string // addresses; metrics are for the operator only
-	redis           string // a URL, as for window.Dial
+	redis           string // a URL for window.Dial
 	proxies         []string
-	secret          []byte // at least 16 random bytes, the same in all processes; the guard and the cookies derive keys from it
+	secret          []byte // at least 16 random bytes, the same in all processes; keys for the guard and the cookies are derived from it
 }
 
 func settingsFrom(getenv func(string) string) settings {
@@ -66,7 +67,7 @@ func settingsFrom(getenv func(string) string) settings {
 	}
 }
 
-// run serves until ctx ends, and then drains requests in flight.
+// run serves until ctx is done, and then finishes the requests in progress.
 func run(ctx context.Context, s settings) error {
 	conn := window.Dial(s.redis) // Redis can be down, now or later
 	defer conn.Close()
@@ -109,8 +110,8 @@ func serverFor(addr string, h http.Handler) *http.Server {
 	}
 }
 
-// newService returns the handler of all routes. The limit by address comes first, before any other
-// work, except for health checks, which can come from the load balancer itself.
+// newService returns the handler of all routes. Except for health checks, which can come from the
+// load balancer itself, the limit by address comes before any other work.
 func newService(conn *window.Connection, observe observe, s settings) (http.Handler, error) {
 	var clients httplimit.Clients // the address of the connection
 	var err error
@@ -140,12 +141,13 @@ func newService(conn *window.Connection, observe observe, s settings) (http.Hand
 	return all, nil
 }
 
-// timeout is the longest time that a call waits for Redis.
+// timeout is how long a call may wait for Redis.
 var timeout = 250 * time.Millisecond
 
 type observe = func(context.Context, window.Observation)
 
-// newLimiter returns a limiter that falls back to counts in the memory of each process while Redis is down.
+// newLimiter returns a limiter. While Redis is down, it falls back to counts in the memory of each
+// process.
 func newLimiter(conn *window.Connection, observe observe, name string, limits ...window.Limit) (*window.Limiter, error) {
 	cfg := window.Config{Name: name, Limits: limits, Timeout: timeout, Observe: observe}
 	fallback, err := window.NewLocal(window.Config{Name: name, Limits: limits})
@@ -167,7 +169,7 @@ var (
 	pro  = plan{"pro", []window.Limit{window.PerMinute(100)}, []window.Limit{window.PerHour(100_000)}}
 )
 
-// customer is identified by an API key.
+// customer is a customer, identified by an API key.
 type customer struct {
 	id string
 	plan
@@ -179,8 +181,8 @@ type customerKey struct{}
 
 func customerOf(r *http.Request) customer { return r.Context().Value(customerKey{}).(customer) }
 
-// authenticated lets only customers through. Limits by key come after it, so inventing keys does
-// not help.
+// authenticated lets only customers through. Limits by key come after it, so a client gains nothing
+// by inventing keys.
 func authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, ok := customers[r.Header.Get("X-Api-Key")]
@@ -192,7 +194,7 @@ func authenticated(next http.Handler) http.Handler {
 	})
 }
 
-// newAPI returns the customers' routes, limited by their plans.
+// newAPI returns the routes for customers, limited by their plans.
 func newAPI(conn *window.Connection, observe observe) (http.Handler, error) {
 	requests, err := newLimiter(conn, observe, "requests", free.requests...)
 	if err != nil {
@@ -214,7 +216,7 @@ func newAPI(conn *window.Connection, observe observe) (http.Handler, error) {
 	}
 	byTokens, err := httplimit.New(httplimit.Config{
 		Choose: tokensOf, Key: id,
-		Outage:    httplimit.FailClosed, // tokens cost money, so none are spent without Redis
+		Outage:    httplimit.FailClosed, // tokens cost money, so without Redis none are spent
 		Cost:      mostTokens,
 		CostAfter: func(u httplimit.Used) int64 { return u.Units },
 	})
@@ -234,8 +236,8 @@ func newAPI(conn *window.Connection, observe observe) (http.Handler, error) {
 	return mux, nil
 }
 
-// byPlan returns a Choose function that returns the limiter of the customer's plan. All limiters
-// are created at startup, because an error from Choose counts as an outage, in which FailOpen
+// byPlan returns a Choose function that returns the limiter for the customer's plan. All limiters
+// are created at startup, because an error from Choose would count as an outage, in which FailOpen
 // allows requests.
 func byPlan(l *window.Limiter, limits func(plan) []window.Limit) (func(*http.Request) (httplimit.Limiter, error), error) {
 	plans := map[string]httplimit.Limiter{}
@@ -249,11 +251,11 @@ func byPlan(l *window.Limiter, limits func(plan) []window.Limit) (func(*http.Req
 	return func(r *http.Request) (httplimit.Limiter, error) { return plans[customerOf(r).name], nil }, nil
 }
 
-// longestPrompt is in bytes.
+// longestPrompt is the maximum length of a prompt in bytes.
 const longestPrompt = 1 << 16
 
-// mostTokens returns the most that a prompt can cost. It is charged up front, so that concurrent
-// prompts share the limit.
+// mostTokens returns the maximum number of tokens that a prompt can cost. They are charged up
+// front, so that concurrent prompts share the limit.
 func mostTokens(r *http.Request) int64 {
 	if r.ContentLength < 0 || r.ContentLength > longestPrompt {
 		return longestPrompt / 2
@@ -280,7 +282,7 @@ func complete(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(w, "your prompt has %d tokens\n", used)
 }
 
-// newLogin returns the login form. While Redis is down, it answers 503.
+// newLogin returns the login form. While Redis is down, it responds with 503.
 func newLogin(conn *window.Connection, observe observe, clients httplimit.Clients, secret []byte) (http.Handler, error) {
 	guard, err := login.New(conn, login.Config{Name: "login", Secret: secret, Observe: observe})
 	if err != nil {
@@ -302,6 +304,6 @@ func newLogin(conn *window.Connection, observe observe, clients httplimit.Client
 var alice = []byte("$2a$10$BUqA2F/08GiGmG.Sy0tYJeh3gEUrLq89vbMhWfvOfoBq/U7upXUvm")
 
 func checkPassword(_ context.Context, account, password string) (bool, error) {
-	err := bcrypt.CompareHashAndPassword(alice, []byte(password)) // even for accounts that do not exist
+	err := bcrypt.CompareHashAndPassword(alice, []byte(password)) // even for unknown accounts, so that the response time reveals nothing
 	return err == nil && account == "alice", nil
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// TestMain runs the tests, and stops the servers that they started.
+// TestMain runs the tests, and stops the servers that they have started.
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// TestService runs the whole service: each route, an outage of Redis, and the shutdown.
+// TestService runs the whole service. It covers each route, an outage of Redis, and the shutdown.
 func TestService(t *testing.T) {
 	redis, api, operator := redistest.Start(t), freeAddress(t), freeAddress(t)
-	timeout = time.Minute // so that a busy machine is not an outage
+	timeout = time.Minute // so that a busy machine does not cause an outage
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
@@ -60,7 +60,7 @@ func TestService(t *testing.T) {
 	}
 }
 
-// freeAddress returns an address on which nothing listens.
+// freeAddress returns an address that is not in use.
 func freeAddress(t *testing.T) string {
 	l := must(net.Listen("tcp", "127.0.0.1:0"))
 	if err := l.Close(); err != nil {
@@ -69,7 +69,7 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// awaitAnswer waits until a server answers. It fails if the service has ended.
+// awaitAnswer waits until a server responds. It fails the test if the service has ended.
 func awaitAnswer(t *testing.T, address string, ended <-chan error) {
 	for {
 		if r, err := http.Get(address); err == nil {
@@ -96,7 +96,7 @@ func (c client) status(method, path, key, body string) int {
 	return r.StatusCode
 }
 
-// wants calls a route, and checks the status and the body.
+// wants sends a request to a route, and checks the status and the body of the response.
 func (c client) wants(method, path, key, body string, status int, has string) {
 	c.Helper()
 	r := c.do(method, path, key, body)

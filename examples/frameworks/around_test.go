@@ -11,8 +11,8 @@ import (
 	"github.com/slidegate/slidegate/httplimit"
 )
 
-// TestAround checks that a middleware around a router limits all requests, even if no route
-// matches.
+// TestAround checks that a middleware around a router limits all requests, even those that match no
+// route.
 func TestAround(t *testing.T) {
 	_, service := newPingServiceHandler()
 	for name, router := range map[string]http.Handler{"chi": chi.NewRouter(), "gin": gin.New(), "echo": echo.New(), "Connect": service} {

@@ -135,7 +135,7 @@ func TestChiRoute(t *testing.T) {
 }
 
 // TestChiSubRouter checks that with Use on a sub-router, Route is the pattern of the mount, so that
-// all of its routes share one budget.
+// all routes of the sub-router share one budget.
 func TestChiSubRouter(t *testing.T) {
 	router := chi.NewRouter()
 	router.Route("/api", func(r chi.Router) {
@@ -148,8 +148,8 @@ func TestChiSubRouter(t *testing.T) {
 	}
 }
 
-// TestChiRealIP checks that chi's RealIP lets a client choose the address by which it is limited.
-// Without it, the client cannot.
+// TestChiRealIP checks that chi's RealIP lets clients choose the address by which they are limited,
+// and that without it they cannot.
 func TestChiRealIP(t *testing.T) {
 	for _, of := range []struct {
 		use  []func(http.Handler) http.Handler

@@ -52,8 +52,8 @@ func Example_echoRoute() {
 	// GET /nowhere 404
 }
 
-// authenticateEcho puts the user's name into the context of the request, where user finds it. A
-// value of c.Set would not be there.
+// authenticateEcho puts the user's name into the context of the request, where user looks for it.
+// It would not find a value set with c.Set.
 func authenticateEcho(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c *echo.Context) error {
 		name := nameOf(c.Request())
@@ -97,7 +97,7 @@ func TestEchoRoute(t *testing.T) {
 }
 
 // TestEchoRealIP checks that RealIP of echo v5 trusts a client's header only with the extractor of
-// v4, and that the middleware never does.
+// v4, and that the middleware never trusts it.
 func TestEchoRealIP(t *testing.T) {
 	for _, of := range []struct {
 		extract echo.IPExtractor
@@ -115,7 +115,7 @@ func TestEchoRealIP(t *testing.T) {
 	}
 }
 
-// TestEchoPanic checks that echo's Recover answers a panic, and that the request counts.
+// TestEchoPanic checks that echo's Recover responds to a panic, and that the request is counted.
 func TestEchoPanic(t *testing.T) {
 	e := echo.New()
 	e.Use(middleware.Recover(), echo.WrapMiddleware(limitBy(httplimit.Address).Wrap))
@@ -126,7 +126,7 @@ func TestEchoPanic(t *testing.T) {
 }
 
 // TestEchoStatus checks that CountOnly sees the status of an error returned by a handler if the
-// middleware wraps echo, but not with Use.
+// middleware wraps echo, but not if it is added with Use.
 func TestEchoStatus(t *testing.T) {
 	e := func() *echo.Echo {
 		e := echo.New()

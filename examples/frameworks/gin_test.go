@@ -28,7 +28,7 @@ func Example_gin() {
 	// GET /orders/2 429
 }
 
-// ginLimit returns limit as middleware of gin.
+// ginLimit returns limit as gin middleware.
 func ginLimit(limit *httplimit.Middleware) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		c.Request.Pattern = c.FullPath() // for RouteBy; "" if no route matches
@@ -65,8 +65,8 @@ func Example_ginRoute() {
 	// GET /nowhere 404
 }
 
-// authenticateGin puts the user's name into the context of the request, where user finds it. A
-// value of c.Set would not be there.
+// authenticateGin puts the user's name into the context of the request, where user looks for it. It
+// would not find a value set with c.Set.
 func authenticateGin(c *gin.Context) {
 	name := nameOf(c.Request)
 	if name == "" {
@@ -111,7 +111,7 @@ func TestGinRoute(t *testing.T) {
 	}
 }
 
-// TestGinClientIP checks that gin's ClientIP trusts a client's header by default, and that the
+// TestGinClientIP checks that gin's ClientIP trusts a client's header by default, while the
 // middleware does not.
 func TestGinClientIP(t *testing.T) {
 	engine := gin.New()
@@ -124,7 +124,7 @@ func TestGinClientIP(t *testing.T) {
 	}
 }
 
-// TestGinPanic checks that gin.Recovery answers a panic, and that the request counts.
+// TestGinPanic checks that gin.Recovery responds to a panic, and that the request is counted.
 func TestGinPanic(t *testing.T) {
 	engine := gin.New()
 	engine.Use(gin.RecoveryWithWriter(httptest.NewRecorder().Body), ginLimit(limitBy(httplimit.Address)))

@@ -32,13 +32,13 @@ func once() *window.Limiter {
 	return must(window.NewLocal(window.Config{Name: "api", Limits: []window.Limit{window.PerHour(1)}}))
 }
 
-// limitBy returns a middleware that allows one request an hour for each key.
+// limitBy returns a middleware that allows one request per hour and key.
 func limitBy(key httplimit.Key) *httplimit.Middleware {
 	return must(httplimit.New(httplimit.Config{Limiter: once(), Key: key, Outage: httplimit.FailOpen}))
 }
 
-// status sends a request from 198.51.100.7, and returns the status. Headers are names and values,
-// alternately.
+// status sends a request from 198.51.100.7 and returns the status. fields are alternating header
+// names and values.
 func status(h http.Handler, path string, fields ...string) int {
 	r, w := httptest.NewRequest(http.MethodGet, "http://example.com"+path, http.NoBody), httptest.NewRecorder()
 	r.RemoteAddr = "198.51.100.7:50000"
@@ -49,7 +49,7 @@ func status(h http.Handler, path string, fields ...string) int {
 	return w.Code
 }
 
-// show sends a request, and prints the status.
+// show sends a request and prints the status.
 func show(h http.Handler, path string, fields ...string) {
 	fmt.Println("GET", path, status(h, path, fields...))
 }
@@ -57,10 +57,10 @@ func show(h http.Handler, path string, fields ...string) {
 // hello is a handler.
 func hello(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "hello") }
 
-// userKey is the key of the user's name in a context.
+// userKey is the context key of the user's name.
 type userKey struct{}
 
-// nameOf returns the user named in a request. A real program verifies a session or a token.
+// nameOf returns the user named in a request. A real program would verify a session or a token.
 func nameOf(r *http.Request) string { return r.Header.Get("X-Test-User") }
 
 // authenticate puts the user's name into the context of a request.
@@ -84,8 +84,9 @@ func user(r *http.Request) string {
 	return "user " + name
 }
 
-// checkRoutes checks the keys of a router under a limit of one request an hour for each route.
-// Paths that match no route share one budget, so no client gets another one by inventing a path.
+// checkRoutes checks the keys of a router's routes under a limit of one request per hour and route.
+// Paths that match no route share one budget, so that clients cannot get another budget by
+// inventing paths.
 func checkRoutes(t *testing.T, h http.Handler) {
 	t.Helper()
 	for _, of := range []struct {
@@ -105,7 +106,8 @@ func checkRoutes(t *testing.T, h http.Handler) {
 	}
 }
 
-// checkCountOnly checks the second response of a handler that answers 401, if only 401 counts.
+// checkCountOnly checks the second response of a handler that responds with 401, if only responses
+// with 401 count.
 func checkCountOnly(t *testing.T, handler func(*httplimit.Middleware) http.Handler, want int) {
 	t.Helper()
 	h := handler(must(httplimit.New(httplimit.Config{

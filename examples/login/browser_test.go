@@ -23,7 +23,8 @@ import (
 )
 
 // TestInBrowser uses the website in Chromium, over plain HTTP on localhost. A user forgets the
-// password, waits, solves a puzzle, is attacked, and uses the site while Redis stops and returns.
+// password, waits, solves a puzzle, is attacked, and uses the site while Redis stops and comes
+// back.
 func TestInBrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("A browser takes a long time to start; run this test without -short.")
@@ -89,7 +90,7 @@ func serve(t *testing.T, redis *redistest.Server) (guard *login.Guard, url strin
 	return guard, strings.Replace(server.URL, "127.0.0.1", "localhost", 1)
 }
 
-// attack fails on alice's account until it denies unknown devices.
+// attack makes failed attempts on alice's account until the guard denies unknown devices.
 func attack(t *testing.T, guard *login.Guard) {
 	t.Helper()
 	for i := range 100 {
@@ -104,7 +105,7 @@ func attack(t *testing.T, guard *login.Guard) {
 	t.Fatal("the account is not used up")
 }
 
-// await returns once the guard answers, or fails after a minute.
+// await returns once the guard can decide. It fails the test after a minute.
 func await(t *testing.T, guard *login.Guard) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; {
@@ -129,7 +130,7 @@ type browser struct {
 func browsers(t *testing.T, url string) (a, b browser) {
 	t.Helper()
 	path := redistest.Program(t, "chromium", "chromium", "chromium-browser", "google-chrome")
-	dir := profile(t) // also holds the temporary files that a killed browser leaves behind
+	dir := profile(t) // also used for the temporary files that a killed browser leaves behind
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
 		chromedp.UserDataDir(dir), chromedp.Env("TMPDIR="+dir), chromedp.WSURLReadTimeout(time.Minute))
 	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
@@ -146,7 +147,7 @@ func browsers(t *testing.T, url string) (a, b browser) {
 	return a, b
 }
 
-// incognito opens a window that shares no cookies.
+// incognito opens a window that does not share cookies with others.
 func incognito(t *testing.T, tab context.Context) (window target.ID) {
 	t.Helper()
 	tab, cancel := context.WithTimeout(tab, time.Minute)
@@ -165,8 +166,8 @@ func incognito(t *testing.T, tab context.Context) (window target.ID) {
 	return window
 }
 
-// start opens the page. An exception in its script fails the test. Cancel ends the browser if it
-// does not start within a minute. A browser also ends with the context that starts it.
+// start opens the page. A script error on it fails the test. If the browser does not start within a
+// minute, cancel ends it. A browser also ends with the context in which it was started.
 func (b browser) start(t *testing.T, cancel context.CancelFunc) {
 	t.Helper()
 	late := time.AfterFunc(time.Minute, cancel)
@@ -181,8 +182,8 @@ func (b browser) start(t *testing.T, cancel context.CancelFunc) {
 	}
 }
 
-// visit opens the page of the form. It tries again if the network of the machine changed, as it
-// does whenever a container starts, because Chromium then drops its connections.
+// visit opens the page with the form. If the machine's network has changed, which happens whenever
+// a container starts, it tries again, because Chromium then drops its connections.
 func (b browser) visit(ctx context.Context) error {
 	for {
 		err := chromedp.Navigate(b.url + "/login").Do(ctx)
@@ -192,8 +193,8 @@ func (b browser) visit(ctx context.Context) error {
 	}
 }
 
-// profile returns a directory for a browser, which is removed after the test. It does
-// not use t.TempDir, which fails the test if a killed browser still writes to the directory.
+// profile returns a profile directory for a browser. It is removed after the test. t.TempDir would
+// fail the test if a killed browser still writes to the directory.
 func profile(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "chromium") //nolint:usetesting // see above
@@ -208,7 +209,7 @@ func profile(t *testing.T) string {
 	return dir
 }
 
-// do runs actions in the browser, for a minute at most.
+// do runs actions in the browser for at most a minute.
 func (b browser) do(t *testing.T, actions ...chromedp.Action) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(b.tab, time.Minute)
@@ -223,7 +224,7 @@ func holds(condition string) chromedp.Action {
 	return chromedp.Poll(condition, nil, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(time.Minute))
 }
 
-// logIn sends the form as alice, and checks the page that comes back.
+// logIn submits the form as alice, and checks the page that comes back.
 func (b browser) logIn(t *testing.T, password string, status int64, says ...string) {
 	t.Helper()
 	b.do(t, chromedp.SetValue(`[name="account"]`, "alice", chromedp.ByQuery), chromedp.SetValue(`[name="password"]`, password, chromedp.ByQuery))
@@ -243,7 +244,7 @@ func (b browser) logOut(t *testing.T) {
 	b.click(t, `//button[text()="Log out"]`)
 }
 
-// click clicks a button, and returns the page that it leads to. It waits a minute at most.
+// click clicks a button, and returns the response that it leads to. It waits for at most a minute.
 func (b browser) click(t *testing.T, button string) *network.Response {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(b.tab, time.Minute)

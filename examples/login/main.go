@@ -1,12 +1,13 @@
-// Command login is a small website with a login form that is protected against brute force. Users
-// are kept in memory, passwords are hashed with argon2id, and a session is kept in a cookie. Copy
-// it, and replace the users and the sessions with those of your service.
+// Command login is a small website whose login form is protected against brute force. Users are
+// kept in memory, passwords are hashed with argon2id, and the session is kept in a cookie. To use
+// it, copy it and replace the users and the sessions with those of your service.
 //
 //	go run ./examples/login                                  # counts in the memory of this process
 //	go run ./examples/login -redis redis://127.0.0.1:6379    # counts in Redis
 //
 // Then open http://localhost:8080 and log in as alice with the password "correct horse". After five
-// wrong passwords, the page says how long to wait, and offers a puzzle that lets you in at once.
+// wrong passwords, the page says how long to wait, and offers a puzzle that lets you try again at
+// once.
 //
 // On hosts other than localhost, it needs HTTPS, because its cookies are Secure.
 package main
@@ -41,8 +42,8 @@ func main() {
 	log.Fatal(server.ListenAndServe())
 }
 
-// secretOf returns the secret in an environment variable. If it is unset, secretOf returns a new
-// secret in each run, so cookies become invalid and counts start over.
+// secretOf returns the secret in an environment variable. If the variable is unset, secretOf
+// returns a new secret, so in each run earlier cookies are invalid and counts start over.
 func secretOf(variable string) []byte {
 	if secret := os.Getenv(variable); secret != "" {
 		return []byte(secret)

@@ -6,5 +6,5 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// TestMain runs the tests, and stops the servers that they started.
+// TestMain runs the tests, and stops the servers that they have started.
 func TestMain(m *testing.M) { redistest.Main(m) }

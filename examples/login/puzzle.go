@@ -16,9 +16,9 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// puzzles issues and verifies the challenges of this program: a proof of work, which the browser
-// computes (puzzle.js). It needs no other service, and slows attackers down only a little. A
-// captcha or a code sent by email costs them more.
+// puzzles issues and verifies the challenges of this program: proofs of work, which the browser
+// computes (puzzle.js). They need no other service, but slow attackers down only a little. A
+// captcha or a code sent by email costs attackers more.
 type puzzles struct {
 	secret []byte
 	once   *window.Limiter // allows each puzzle once
@@ -29,8 +29,9 @@ const (
 	validity = 10 * time.Minute
 )
 
-// issue returns a puzzle: find a solution so that the SHA-256 of puzzle and solution starts with 12
-// zero bits. The puzzle is signed for the account as it was typed, so it is not valid for others.
+// issue returns a puzzle: find a solution such that the SHA-256 hash of the puzzle and the solution
+// starts with 12 zero bits. The puzzle is signed for the account as it was typed, so it is not
+// valid for other accounts.
 func (p puzzles) issue(typed string, now time.Time) string {
 	puzzle := strconv.FormatInt(now.Add(validity).Unix(), 10) + "." + rand.Text()
 	return puzzle + "." + p.sign(puzzle, typed)

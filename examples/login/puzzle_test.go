@@ -12,8 +12,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestPuzzle checks that a solution is valid once, for the account of its puzzle, and until the
-// puzzle expires.
+// TestPuzzle checks that a solution is valid only once, only for the account of its puzzle, and
+// only until the puzzle expires.
 func TestPuzzle(t *testing.T) {
 	once, err := window.NewLocal(window.Config{Name: "puzzle", Limits: []window.Limit{{Max: 1, Per: validity}}})
 	if err != nil {
@@ -44,7 +44,7 @@ func TestPuzzle(t *testing.T) {
 	}
 }
 
-// solve solves a puzzle like puzzle.js.
+// solve solves a puzzle in the same way as puzzle.js.
 func solve(puzzle string) string {
 	for i := 0; ; i++ {
 		if solution := strconv.Itoa(i); works(puzzle, solution) {
@@ -53,8 +53,8 @@ func solve(puzzle string) string {
 	}
 }
 
-// TestUsers checks that a password is right only for its own account, and that no password is right
-// for an account that does not exist.
+// TestUsers checks that a password is accepted only for its own account, and that no password is
+// accepted for an account that does not exist.
 func TestUsers(t *testing.T) {
 	u := newUsers()
 	for account, password := range map[string]string{"alice": "correct horse", "bob": "battery staple", "carol": "correct horse"} {

@@ -25,7 +25,7 @@ var page = template.Must(template.ParseFS(files, "page.html"))
 // site is a home page for users who have logged in.
 type site struct {
 	puzzles  puzzles
-	sessions sync.Map // from the ID to the account
+	sessions sync.Map // accounts by session ID
 }
 
 // newSite returns the whole website.
@@ -62,7 +62,7 @@ func oneName(_ context.Context, typed string) (string, error) {
 
 // view is what page.html shows.
 type view struct {
-	User   string // who has logged in
+	User   string // who is logged in
 	Result loginhttp.Result
 	Puzzle string // to solve before the next attempt
 	Zeros  int    // the zero bits that a solution needs
@@ -77,7 +77,7 @@ func show(w http.ResponseWriter, status int, v view) {
 	_ = page.Execute(w, v) // the client may be gone
 }
 
-// loginPage shows the form, what happened, and a puzzle if that helps.
+// loginPage shows the form, the result of the attempt and, if solving one helps, a puzzle.
 func (s *site) loginPage(w http.ResponseWriter, _ *http.Request, result loginhttp.Result) {
 	v := view{Result: result}
 	if result.Challenge {
@@ -86,10 +86,10 @@ func (s *site) loginPage(w http.ResponseWriter, _ *http.Request, result loginhtt
 	show(w, result.Status, v)
 }
 
-// welcome starts a session, and ends the previous one of this browser.
+// welcome starts a session, and ends the browser's previous session.
 func (s *site) welcome(w http.ResponseWriter, r *http.Request, account string) {
 	s.end(r)
-	id := rand.Text() // a new ID at each login, so that nobody can know it in advance
+	id := rand.Text() // a new ID at each login, so that nobody can know the ID in advance
 	s.sessions.Store(id, account)
 	setSession(w, id, 0)
 	http.Redirect(w, r, "/", http.StatusSeeOther)
@@ -106,21 +106,21 @@ func (s *site) home(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 
-// logout ends the session. The device stays known.
+// logout ends the session. The device remains known.
 func (s *site) logout(w http.ResponseWriter, r *http.Request) {
 	s.end(r)
 	setSession(w, "", -1)
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 
-// end ends the session of a request.
+// end ends the session to which a request belongs.
 func (s *site) end(r *http.Request) {
 	if cookie, err := r.Cookie("__Host-session"); err == nil {
 		s.sessions.Delete(cookie.Value)
 	}
 }
 
-// setSession sets the cookie of a session, or deletes it if maxAge is negative.
+// setSession sets the session cookie. If maxAge is negative, it deletes the cookie.
 func setSession(w http.ResponseWriter, id string, maxAge int) {
 	http.SetCookie(w, &http.Cookie{Name: "__Host-session", Value: id, Path: "/", MaxAge: maxAge, Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode})
 }

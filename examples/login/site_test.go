@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestSession checks that a session ends with a logout, which no other site can request, and with
+// TestSession checks that a session ends with a logout, which other sites cannot request, and with
 // the next login in the same browser. Pages must not be cached.
 func TestSession(t *testing.T) {
 	guard, once, err := limits("", nil)

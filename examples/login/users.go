@@ -8,10 +8,10 @@ import (
 	"golang.org/x/crypto/argon2"
 )
 
-// users holds the accounts, instead of a database.
+// users holds the accounts. In a real service, they would be in a database.
 type users map[string]hashed
 
-// hashed is a password as a database would keep it.
+// hashed is a password in the form in which a database would store it.
 type hashed struct {
 	salt, hash []byte
 }
@@ -21,7 +21,7 @@ func newUsers() users {
 	return users{"alice": hash("correct horse"), "bob": hash("battery staple")}
 }
 
-// nobody is compared for accounts that do not exist, so that the response takes just as long.
+// nobody is compared for accounts that do not exist, so that the response takes equally long.
 var nobody = hash(rand.Text())
 
 // check reports whether the password is right for the account.
@@ -44,7 +44,7 @@ func (h hashed) is(password string) bool {
 	return subtle.ConstantTimeCompare(h.hash, argon2id(password, h.salt)) == 1
 }
 
-// argon2id returns a hash with the parameters of OWASP's Password Storage Cheat Sheet: 2
+// argon2id returns a hash with the parameters from OWASP's Password Storage Cheat Sheet: 2
 // iterations, 19 MiB, 1 thread.
 func argon2id(password string, salt []byte) []byte {
 	return argon2.IDKey([]byte(password), salt, 2, 19*1024, 1, 32)

@@ -28,7 +28,7 @@ func TestPage(t *testing.T) {
 		t.Fatal("docs/recipes.md has no filter for fail2ban")
 	}
 	line := regexp.MustCompile(strings.ReplaceAll(filter[1], "<ADDR>", `([0-9a-f.:]+)`))
-	// fail2ban removes the date, but not the space after it.
+	// fail2ban removes the date, but not the space that follows it.
 	for text, address := range map[string]string{
 		" rate limit: denied 198.51.100.7":                  "198.51.100.7",
 		" rate limit: denied 2001:db8::17":                  "2001:db8::17",

@@ -18,9 +18,9 @@ func Code(t *testing.T, files ...string) string {
 	return code.String()
 }
 
-// Check fails the test for each snippet of a page that the code does not contain, and if there are
-// fewer snippets than least. In a snippet, a line of three dots stands for omitted code. Blocks of
-// ini are not code.
+// Check fails the test for each snippet in a page that does not occur in the code, and if the page
+// has fewer snippets than least. In a snippet, a line of three dots stands for omitted code. Blocks
+// of ini are not code.
 func Check(t *testing.T, page, code string, least int) {
 	t.Helper()
 	snippets := regexp.MustCompile("(?s)```(\\w*)\n(.*?\n)```\n").FindAllStringSubmatch(Read(t, page), -1)
@@ -39,7 +39,7 @@ func Check(t *testing.T, page, code string, least int) {
 	}
 }
 
-// unindented removes tabs at the start of lines, and the comment marks of outputs.
+// unindented removes tabs from the start of lines, and the comment marks of outputs.
 func unindented(text string) string {
 	text = regexp.MustCompile(`(?m)^\t+`).ReplaceAllString(text, "")
 	return regexp.MustCompile(`(?m)^// (after \d)`).ReplaceAllString(text, "$1")
