@@ -18,8 +18,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestBurstFromRestIsMax checks that a level of 0 allows exactly Max: one by one, all at once, and
-// in two parts.
+// TestBurstFromRestIsMax checks that at a level of 0, exactly Max units are allowed: one by one,
+// all at once, and in two parts.
 func TestBurstFromRestIsMax(t *testing.T) {
 	for _, text := range []string{"1/1ms", "1/1s", "2/1s", "5/1h", "100/1m", "1000000/1ms", "1000000/1h", "10000000/36500d", "10000000/1s"} {
 		t.Run(text, func(t *testing.T) {
@@ -74,9 +74,9 @@ func worst(log []entry, per time.Duration) (worst int64) {
 
 var flows = []string{"1/1ms", "1/1s", "2/1s", "5/10s", "7/1h", "100/1m", "100/1ms", "1000/1d", "100000/1h"}
 
-// TestNoIntervalHoldsMoreThanTwiceMax takes all available units, at the first microsecond at which
-// there are any. It must get 2 x Max, because the documentation says that an interval may hold that
-// many.
+// TestNoIntervalHoldsMoreThanTwiceMax takes every unit in the first microsecond in which it is
+// available. It must get exactly 2 x Max units, because the documentation says that an interval can
+// hold that many.
 func TestNoIntervalHoldsMoreThanTwiceMax(t *testing.T) {
 	for _, text := range redistest.UnlessShort(append(flows, "20000/10ms"), flows[:len(flows)-1]) {
 		t.Run(text, func(t *testing.T) {
@@ -151,8 +151,9 @@ func (b bench) randomAttack(seed uint64, l ar1.Limit) {
 	}
 }
 
-// TestSteadyFlowIsNeverDenied sends Max per Per, evenly spaced except for the clock's whole
-// microseconds, and slower flows, until the level peaks.
+// TestSteadyFlowIsNeverDenied sends Max units per Per, spaced as evenly as a microsecond clock
+// allows, and then slower flows. Each flow runs until the level has peaked, and no unit may be
+// denied.
 func TestSteadyFlowIsNeverDenied(t *testing.T) {
 	for _, text := range append(flows, "3/1s", "1000000/1h", "1000000/1d", "1000000/7s") {
 		for _, rate := range []float64{1, 0.999, 0.7} {
@@ -181,7 +182,7 @@ func TestSteadyFlowIsNeverDenied(t *testing.T) {
 	}
 }
 
-// flow asks for units, one after the other, at a rate in Max per Per.
+// flow asks for single units, one after the other, at the given multiple of Max per Per.
 func (b bench) flow(l ar1.Limit, rate float64, units int64) {
 	b.Helper()
 	if testing.Short() {
@@ -196,8 +197,8 @@ func (b bench) flow(l ar1.Limit, rate float64, units int64) {
 	}
 }
 
-// TestSteadyFlowAtItsPeak starts at the level that a flow of a million in Per reaches after a long
-// time: C - 1, as exactly as the record can hold it.
+// TestSteadyFlowAtItsPeak starts at the level that a flow of a million units per Per reaches after
+// a long time: C - 1, as exactly as the record can hold it.
 func TestSteadyFlowAtItsPeak(t *testing.T) {
 	l := limits("1000000/1h")
 	c, client := newClock(), redistest.Client(t)
@@ -218,8 +219,9 @@ func TestSteadyFlowAtItsPeak(t *testing.T) {
 	}
 }
 
-// TestExactRetry checks that a denied request is allowed RetryAfter later, and denied a millisecond
-// before. The same must hold for a request that would follow.
+// TestExactRetry checks that a denied request is allowed after RetryAfter, but not a millisecond
+// earlier. The same must hold for the RetryAfter of an allowed request, which is for the next
+// request.
 func TestExactRetry(t *testing.T) {
 	for _, text := range []string{"1/1s", "5/1h", "100/1m", "70000/7d", "1000000/1d"} {
 		l := limits(text)
@@ -270,9 +272,9 @@ func TestClockNeverLowersALevel(t *testing.T) {
 	})
 }
 
-// TestLoweredMaxFreesNobody alternates calls with a lowered Max and with the old one. The old one
-// must allow no more than it would alone. If the new one cut a level above its C down to C, the old
-// one would keep allowing.
+// TestLoweredMaxFreesNobody alternates calls under a lowered Max and under the old Max. The old
+// limit must allow no more units than it would alone. If the new limit cut a level above its own C
+// down to C, the old limit would keep allowing units.
 func TestLoweredMaxFreesNobody(t *testing.T) {
 	c, name := newClock(), redistest.Key(t)
 	old := bench{t, must(ar1.New(window.On(redistest.Client(t)), ar1.Config{Name: name, Limits: limits("100/1h"), Now: c.now, Timeout: time.Minute})), c}
@@ -297,8 +299,8 @@ func TestLoweredMaxFreesNobody(t *testing.T) {
 	}
 }
 
-// TestDeniedAttemptsCount checks that with CountDenied a client that keeps retrying stays denied,
-// and that one that stops is allowed after Per/Max.
+// TestDeniedAttemptsCount checks that with CountDenied, a client that keeps retrying stays denied,
+// and a client that stops is allowed after Per/Max.
 func TestDeniedAttemptsCount(t *testing.T) {
 	both(t, ar1.Config{Limits: limits("5/10s"), CountDenied: true}, func(b bench) {
 		b.allow("e", 5)
@@ -337,9 +339,9 @@ func TestRefundOfForgottenUnits(t *testing.T) {
 	})
 }
 
-// TestUnderLoad checks that, whatever many callers do at once on the real clock, an interval holds
-// at most 2 x Max for each event. If there is only one event, it holds at least Max. On one server,
-// script calls are for several events.
+// TestUnderLoad checks that many callers that attempt at once on the real clock get at most 2 x Max
+// units of each event in any interval. If there is only one event, they must get at least Max. On
+// one server, one script call decides several events.
 func TestUnderLoad(t *testing.T) {
 	cfg := ar1.Config{Name: redistest.Key(t), Limits: limits("20/200ms", "900/1h"), Timeout: time.Minute}
 	calls := &redistest.Calls{}
@@ -390,9 +392,9 @@ func attemptAtOnce(t *testing.T, l *ar1.Limiter, events int) [][]entry {
 	return logs
 }
 
-// TestWaitersAreNotCounted checks that attempts of a waiter do not count even if denied attempts
-// do. But the first one dates the levels to now, so that no caller waits for a clock that stepped
-// back.
+// TestWaitersAreNotCounted checks that denied attempts of a waiter do not count even if other
+// denied attempts do. The waiter's first attempt must still move the record to the time of the
+// clock. Otherwise callers would wait until a clock that stepped back has caught up.
 func TestWaitersAreNotCounted(t *testing.T) {
 	both(t, ar1.Config{Limits: limits("5/1000s"), CountDenied: true}, func(b bench) {
 		b.allow("e", 5)
@@ -423,7 +425,8 @@ func TestRefundAfterAStepBack(t *testing.T) {
 	})
 }
 
-// TestRefund checks that a refund gives back what is left of an attempt, and nothing of others.
+// TestRefund checks that a refund gives back what is left of an attempt, and nothing of other
+// attempts.
 func TestRefund(t *testing.T) {
 	both(t, ar1.Config{Limits: limits("50/10s")}, func(b bench) {
 		b.allow("e", 20)
@@ -447,8 +450,8 @@ func TestRefund(t *testing.T) {
 	})
 }
 
-// TestRate checks that the settled rate is that of the flow, to within half a unit in Per: lowest
-// before a unit, and highest after.
+// TestRate checks that the rate settles at that of the flow, to within half a unit per Per: it is
+// lowest just before a unit, and highest just after.
 func TestRate(t *testing.T) {
 	both(t, ar1.Config{Limits: limits("1000/1m")}, func(b bench) {
 		var rates []float64

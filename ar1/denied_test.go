@@ -9,7 +9,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestOnDenied checks that OnDenied gets each denial of every method once, and nothing else.
+// TestOnDenied checks that OnDenied receives each denial of every method exactly once, and nothing
+// else.
 func TestOnDenied(t *testing.T) {
 	var seen []window.Denial
 	both(t, ar1.Config{Limits: limits("2/1h", "3/1d"), OnDenied: func(_ context.Context, d window.Denial) { seen = append(seen, d) }}, func(b bench) {
@@ -35,7 +36,8 @@ func TestOnDenied(t *testing.T) {
 	})
 }
 
-// TestOnDeniedHides checks that a denial has the hash of the key if there is a Secret.
+// TestOnDeniedHides checks that a denial carries the hash in the key instead of the event if there
+// is a Secret.
 func TestOnDeniedHides(t *testing.T) {
 	var seen []window.Denial
 	both(t, ar1.Config{Limits: limits("1/1h"), Secret: []byte("0123456789abcdef"), OnDenied: func(_ context.Context, d window.Denial) { seen = append(seen, d) }}, func(b bench) {

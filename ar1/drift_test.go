@@ -26,8 +26,8 @@ func newDrift(l ar1.Limit) *drift { return &drift{per: perOf(l), c: peakOf(l), o
 
 func (d *drift) level() float64 { return math.Exp((d.one - d.now) / d.per) }
 
-// step lets µs pass and counts a unit if it fits. It reports whether that depends on less than 10
-// µs.
+// step lets us microseconds pass, and counts a unit if it fits. ambiguous reports whether the
+// result depends on less than 10 µs.
 func (d *drift) step(us int64) (fits, ambiguous bool) {
 	d.now += float64(us) / 1000
 	x := d.level()
@@ -64,9 +64,9 @@ func attempts(l ar1.Limit, n int) (times []int64, allowed int, end *drift) {
 
 var drifting = []string{"1/1s", "50/1h", "10000/1d"}
 
-// TestAMillionSteps makes a million attempts. As many must be allowed as by the reference, and the
-// time at which the level will have decayed to 1 must be within 1 ms of it. On the server, it makes
-// 50,000.
+// TestAMillionSteps makes a million attempts. The limiter must allow as many as the reference, and
+// the time at which the level will have decayed to 1 must be within 1 ms of the reference's. On the
+// server, the test makes 50,000 attempts.
 func TestAMillionSteps(t *testing.T) {
 	steps := 1_000_000
 	if testing.Short() {
@@ -93,8 +93,8 @@ func TestAMillionSteps(t *testing.T) {
 	}
 }
 
-// many runs the script ARGV[1] for an attempt at each of the times from ARGV[4] on, under one
-// limit. It returns how many it allows.
+// many is a script that runs the script ARGV[1] for an attempt at each of the times ARGV[4],
+// ARGV[5] and so on, under one limit. It returns how many attempts are allowed.
 const many = `
 local script, allowed = assert(loadstring('local KEYS, ARGV = ... ' .. ARGV[1])), 0
 for i = 4, #ARGV do
@@ -102,8 +102,8 @@ for i = 4, #ARGV do
 end
 return allowed`
 
-// onRedis makes the server run the script for a thousand attempts at a time, because a million
-// calls would take too long.
+// onRedis makes the server run the script for a thousand attempts per call, because a million calls
+// would take too long.
 func onRedis(t *testing.T, l ar1.Limit, times []int64, want int, end *drift) {
 	t.Parallel()
 	c, client := newClock(), redistest.Start(t).Client(t)
@@ -155,7 +155,7 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// addresses returns events.
+// addresses returns different IP addresses, which serve as events.
 func addresses(from, to int) (all []string) {
 	for i := from; i < to; i++ {
 		all = append(all, fmt.Sprintf("198.51.%d.%d", 100+i>>8, i&255))

@@ -18,7 +18,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestBadConfig checks that one sentence names the value and the remedy.
+// TestBadConfig checks that the error for an invalid Config names the value and the remedy in one
+// sentence.
 func TestBadConfig(t *testing.T) {
 	good := ar1.Config{Name: "x", Limits: limits("5/1h")}
 	local := must(ar1.NewLocal(good))
@@ -84,8 +85,8 @@ var hostile = []string{
 	"}", "{", "{}", "}x", "a{b}c", "}{", "\x00", "\xff\xfe", "~hash", "%7D", " ", "é", "\r\n", strings.Repeat("x", 129), strings.Repeat("{", 1000), strings.Repeat("}", 10<<20),
 }
 
-// TestAnyEventOnACluster checks that each event has its own key, in the slot of its window, and
-// does not affect any other.
+// TestAnyEventOnACluster checks that each event has its own key, in the same slot as the key that
+// window uses for it, and does not affect any other event.
 func TestAnyEventOnACluster(t *testing.T) {
 	client := redistest.Cluster(t)
 	for _, secret := range [][]byte{nil, []byte("sixteen bytes...")} {
@@ -131,8 +132,8 @@ func TestOneKeyExpires(t *testing.T) {
 	}
 }
 
-// TestFreeLook checks that a peek, an inspection and a denial change nothing, and that all limits
-// count or none.
+// TestFreeLook checks that a peek, an inspection and a denial change nothing, and that either all
+// limits count an attempt or none.
 func TestFreeLook(t *testing.T) {
 	client, c, name := redistest.Client(t), newClock(), redistest.Key(t)
 	b := bench{t, must(ar1.New(window.On(client), ar1.Config{Name: name, Limits: limits("1/5s", "5/1h"), Now: c.now, Timeout: time.Minute})), c}
@@ -156,8 +157,8 @@ func TestFreeLook(t *testing.T) {
 	}
 }
 
-// TestOutage checks that a lost reply is ErrUncertain and counted once. If the server refuses, the
-// error is ErrOutage, or the Fallback decides.
+// TestOutage checks that an attempt whose reply is lost returns ErrUncertain and is counted once.
+// If the server refuses, the error must be ErrOutage, or the Fallback must decide.
 func TestOutage(t *testing.T) {
 	server, faults := redistest.Start(t), &redistest.Faults{}
 	var seen []ar1.Observation
@@ -169,7 +170,7 @@ func TestOutage(t *testing.T) {
 	if _, err := l.Allow(t.Context(), "e"); !errors.Is(err, ar1.ErrUncertain) {
 		t.Error(err)
 	}
-	if used := must(l.Peek(t.Context(), "e")).Usage[0].Used; used != 3 { // an allowed peek shows the state including its units
+	if used := must(l.Peek(t.Context(), "e")).Usage[0].Used; used != 3 { // an allowed peek includes its own units
 		t.Errorf("%d used, and one of them uncertain", used)
 	}
 	must("", client.Do(t.Context(), client.B().ConfigSet().ParameterValue().ParameterValue("maxmemory", "1").Build()).Error())
@@ -211,8 +212,8 @@ func fallsBack(t *testing.T, client rueidis.Client, cfg ar1.Config) {
 	}
 }
 
-// TestWait waits on the fake time of synctest: after the burst of 2, first 0.36 s, and then half a
-// second each time.
+// TestWait waits on synctest's fake clock. After a burst of 2, the first wait must be 0.36 s, and
+// each later one half a second.
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := must(ar1.NewLocal(ar1.Config{Name: "wait", Limits: limits("2/1s")}))
@@ -231,7 +232,8 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// TestSecretIsNotInJSON checks that a Config in JSON, as in a log, does not contain its Secret.
+// TestSecretIsNotInJSON checks that a Config that is encoded as JSON, for example in a log, does
+// not contain its Secret.
 func TestSecretIsNotInJSON(t *testing.T) {
 	cfg := ar1.Config{Name: "known", Limits: limits("5/1h"), Secret: []byte("sixteen bytes...")}
 	text := string(must(json.Marshal(cfg)))

@@ -14,7 +14,7 @@ func Example() {
 	now := time.Date(2025, time.March, 4, 12, 0, 0, 0, time.UTC)
 	l, err := ar1.NewLocal(ar1.Config{
 		Name:   "login",
-		Limits: []ar1.Limit{{Max: 5, Per: 10 * time.Second}}, // 5 at once, and up to 10 in a span of 10 s
+		Limits: []ar1.Limit{{Max: 5, Per: 10 * time.Second}}, // 5 at once, and up to 10 in any interval of 10 s
 		Now:    func() time.Time { return now },
 	})
 	if err != nil {
@@ -36,8 +36,8 @@ func Example() {
 	// false 0 1.017s
 }
 
-// How do I measure how fast events come, for a dashboard or a score? A limit far above the traffic
-// never denies, and only estimates.
+// How do I measure the rate of events, for a dashboard or a score? A limit far above the traffic
+// never denies, and only estimates the rate.
 func ExampleLimiter_Inspect() {
 	now := time.Date(2025, time.March, 4, 12, 0, 0, 0, time.UTC)
 	l, err := ar1.NewLocal(ar1.Config{Name: "rate", Limits: []ar1.Limit{{Max: 1_000_000, Per: time.Minute}}, Now: func() time.Time { return now }})

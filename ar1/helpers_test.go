@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.MainParallel(m) }
 
-// must returns a value, and panics on an error.
+// must returns v, and panics if err is not nil.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -30,7 +30,7 @@ func limits(texts ...string) (all []ar1.Limit) {
 	return all
 }
 
-// perOf returns Per in ms.
+// perOf returns the Per of l in ms.
 func perOf(l ar1.Limit) float64 { return float64(l.Per.Microseconds()) / 1000 }
 
 // noon is the time at which tests start, in µs.

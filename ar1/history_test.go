@@ -16,8 +16,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// decisionsPerPlan is how many decisions the histories of one plan make. If they run in memory, only
-// the first decisionsOnRedis of them are also made on Redis.
+// decisionsPerPlan is how many decisions the histories of each plan make. If a plan runs in memory,
+// only its first decisionsOnRedis decisions are also made on Redis.
 const (
 	decisionsPerPlan = 8_000
 	decisionsOnRedis = 2_500
@@ -47,8 +47,8 @@ var plans = []plan{
 	{name: "large", callers: [][]ar1.Limit{limits("1000000/1h", "70000/100s")}},
 }
 
-// TestHistories runs random histories in memory, and the first of each plan also on Redis or on a
-// cluster. It compares every answer with the reference.
+// TestHistories runs random histories in memory, and the first histories of each plan also on Redis
+// or on a cluster. It compares every answer with the reference.
 func TestHistories(t *testing.T) {
 	for _, p := range plans {
 		t.Run(p.name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func (p plan) contenders(t *testing.T, c *clock, onRedis bool) []contender {
 	return []contender{local}
 }
 
-// run plays one history of one event. It returns how many decisions it took, and how many of them
+// run plays one history of one event. It returns how many decisions it made, and how many of them
 // were ambiguous.
 func (p plan) run(t *testing.T, seed uint64, onRedis bool) (decisions, ambiguous int) {
 	rng := rand.New(rand.NewPCG(seed, uint64(len(p.name))))
@@ -120,7 +120,7 @@ type history struct {
 	event                string
 	contenders           []contender
 	decided              []ar1.Decision // decisions that counted something
-	jumped               int64          // how far the clock is ahead, in µs
+	jumped               int64          // how far the clock has jumped ahead, in µs
 	steps                []string
 	decisions, ambiguous int
 }
@@ -146,7 +146,8 @@ func (h *history) step(t *testing.T) {
 	}
 }
 
-// pass moves the clock, usually a little. If the plan has jumps, it also jumps ahead and back.
+// pass moves the clock, usually by a little. If the plan has jumps, the clock also jumps ahead and
+// back.
 func (h *history) pass() {
 	limits := h.plan.callers[h.rng.IntN(len(h.plan.callers))]
 	l := limits[h.rng.IntN(len(limits))]

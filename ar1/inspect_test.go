@@ -11,8 +11,9 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestInspectShowsOthers inspects an event by a limiter with one of three limits. It must show the
-// levels of callers with the other two as those see them, except for values that depend on Max.
+// TestInspectShowsOthers inspects an event with a limiter that has one of three limits. The
+// snapshot must show the levels under the other two limits as their own callers see them, except
+// for values that depend on Max.
 func TestInspectShowsOthers(t *testing.T) {
 	now := time.Date(2025, 3, 4, 14, 0, 0, 0, time.UTC)
 	cfg := ar1.Config{

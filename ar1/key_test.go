@@ -8,8 +8,9 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestKeysStay checks that keys never change. If one did, a service would lose all counts under it
-// when it updates. The keys were written by hand, and the hashes were computed with openssl:
+// TestKeysStay checks that keys never change. If a key changed, a service would lose the counts
+// under that key when it is updated. The keys were written by hand, and the hashes were computed
+// with openssl:
 //
 //	printf 'x%.0s' $(seq 129) | openssl sha256 -binary | base64
 //	printf alice@example.com | openssl sha256 -hmac 'sixteen bytes...' -binary | base64

@@ -23,9 +23,10 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// row returns the table row of a limit: Max and C, four times, and the most units in an interval of
-// Per. From a level of 0, a burst takes Max. The times are those until one more unit, between units
-// of a steady flow, until Max units again, and until a level of 0.
+// row returns the table row of a limit: Max, C, four durations, and the most units in an interval
+// of length Per. Starting from a level of 0, a burst takes Max units. The durations are the wait
+// until one more unit is allowed, the time between units of a steady flow, the wait until Max units
+// are allowed again, and the time until the level is 0.
 func row(t *testing.T, text string) string {
 	t.Helper()
 	l := limits(text)

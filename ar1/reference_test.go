@@ -7,25 +7,25 @@ import (
 	"github.com/slidegate/slidegate/ar1"
 )
 
-// reference is the model that limiters are compared with. It keeps every counted attempt of one
-// event, with the time for which it has decayed. For every answer it adds up all of them, whereas
-// the limiters keep one number. It shares no code with ar1, and has no tolerance for rounding: C is
-// exactly 1 / (1 - e^(-1/Max)).
+// reference is the model that limiters are compared with. It keeps every counted attempt on one
+// event, together with the time for which the attempt has decayed. For every answer it adds up all
+// attempts, whereas the limiters keep one number. It shares no code with ar1, and has no tolerance
+// for rounding: C is exactly 1 / (1 - e^(-1/Max)).
 type reference struct {
 	written int64                // when write was last called, in µs
 	counted map[float64][]counts // by Per in ms
 }
 
-// counts holds units, and how many ms they had decayed when the reference was last written.
+// counts holds units, and for how many ms they had decayed when the reference was last written.
 type counts struct{ units, age float64 }
 
 func newReference() *reference { return &reference{counted: map[float64][]counts{}} }
 
-// peakOf returns C.
+// peakOf returns the C of a limit.
 func peakOf(l ar1.Limit) float64 { return -1 / math.Expm1(-1/float64(l.Max)) }
 
-// sum returns all counted units, decayed. While the clock reads earlier than before, nothing
-// decays.
+// sum returns the sum of all counted units, decayed to now. If now is before the last write,
+// nothing decays.
 func (r *reference) sum(per float64, now int64) (sum float64) {
 	passed := float64(max(0, now-r.written)) / 1000
 	for _, c := range r.counted[per] {
@@ -34,7 +34,7 @@ func (r *reference) sum(per float64, now int64) (sum float64) {
 	return sum
 }
 
-// level returns the sum, or 0 below 1/4.
+// level returns the sum, or 0 if it is below 1/4.
 func (r *reference) level(per float64, now int64) float64 {
 	if x := r.sum(per, now); x >= 0.25 {
 		return x
@@ -52,7 +52,7 @@ func (r *reference) nearMinimum(now int64) bool {
 	return false
 }
 
-// write decays everything until now, permanently, and forgets levels below 1/4.
+// write permanently decays all counted units to now, and forgets levels below 1/4.
 func (r *reference) write(now int64) {
 	passed := float64(max(0, now-r.written)) / 1000
 	for per, log := range r.counted {
@@ -66,17 +66,18 @@ func (r *reference) write(now int64) {
 	r.written = now
 }
 
-// tolerance is the distance in ms between two answers below which the reference cannot say which is
+// tolerance is the difference in ms below which the reference cannot say which of two answers is
 // correct.
 const tolerance = 0.010
 
-// wait returns how long a level x takes to decay until n units fit, in ms. It is negative if they
-// already fit.
+// wait returns how long it takes, in ms, until the level x has decayed so far that n units fit. It
+// is negative if they already fit.
 func wait(l ar1.Limit, x float64, n int64) float64 {
 	return perOf(l) * math.Log(x/(peakOf(l)-float64(n)))
 }
 
-// fits reports whether n units fit in all limits, and whether that depends on less than 10 µs.
+// fits reports whether n units fit under all limits, and whether the answer depends on less than 10
+// µs.
 func (r *reference) fits(limits []ar1.Limit, n, now int64) (fits, ambiguous bool) {
 	fits = true
 	for _, l := range limits {
@@ -86,7 +87,8 @@ func (r *reference) fits(limits []ar1.Limit, n, now int64) (fits, ambiguous bool
 	return fits, ambiguous
 }
 
-// count adds units to every limit. If they do not fit, it adds as many as bring the level to C.
+// count counts n units under every limit. If they do not fit, it counts as many as raise the level
+// to C.
 func (r *reference) count(limits []ar1.Limit, n, now int64) {
 	r.write(now)
 	for _, l := range limits {
@@ -97,7 +99,7 @@ func (r *reference) count(limits []ar1.Limit, n, now int64) {
 	}
 }
 
-// refund takes back what is left of a decision, if that is 1/4 of a unit or more.
+// refund gives back what is left of the units that d counted, if that is at least 1/4 of a unit.
 func (r *reference) refund(limits []ar1.Limit, d ar1.Decision, now int64) {
 	passed, left := float64(max(0, max(now, r.written)-d.At.UnixMicro()))/1000, map[float64]float64{}
 	for _, l := range limits {
@@ -123,8 +125,8 @@ func holds(d ar1.Decision, l ar1.Limit) bool {
 	return false
 }
 
-// isWait reports whether a wait is the exact one, rounded up to a whole ms, or to the next if that
-// is ambiguous.
+// isWait reports whether got is the exact wait rounded up to a whole ms. If rounding is ambiguous,
+// it also accepts the next ms.
 func isWait(got time.Duration, exact float64) bool {
 	ms := float64(got) / float64(time.Millisecond)
 	if exact <= 0 {

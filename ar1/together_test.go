@@ -13,9 +13,10 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// TestMergedUnderLoad plays the histories of TestHistories. In between, up to 200 callers at once
-// ask for one unit while the clock stands still. Each unit that counts raises the levels, so the
-// answers show their order. In that order they are compared with the reference.
+// TestMergedUnderLoad plays the histories of TestHistories. Between the operations, up to 200
+// callers ask for one unit each at the same time, while the clock stands still. Each counted unit
+// raises the levels, so the answers show their order. The test compares them with the reference in
+// that order.
 func TestMergedUnderLoad(t *testing.T) {
 	t.Parallel()
 	for _, p := range plans {
@@ -36,7 +37,7 @@ func TestMergedUnderLoad(t *testing.T) {
 	}
 }
 
-// runTogether plays one history of one event, and returns how many decisions it took.
+// runTogether plays one history of one event, and returns how many decisions it made.
 func (p plan) runTogether(t *testing.T, seed uint64) (decisions int) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, uint64(len(p.name))))
@@ -60,7 +61,7 @@ func (p plan) runTogether(t *testing.T, seed uint64) (decisions int) {
 	return decisions + h.decisions
 }
 
-// together lets many callers ask at once, and compares each answer with the reference. It ends
+// together lets many callers ask at once, and compares each answer with the reference. It stops
 // early if an answer depends on less than 10 µs.
 func (h *history) together(t *testing.T) (decisions int, ambiguous bool) {
 	t.Helper()
@@ -108,7 +109,8 @@ func askAtOnce(t *testing.T, l *ar1.Limiter, event string, attempts []int) []ar1
 	return slices.Concat(answers...)
 }
 
-// ask makes n attempts: one by Allow, several by AllowEach, whose answers are in order.
+// ask makes n attempts: with Allow if n is 1, and otherwise with AllowEach, whose answers are in
+// order.
 func ask(t *testing.T, l *ar1.Limiter, event string, n int) (answers []ar1.Decision) {
 	if n == 1 {
 		return []ar1.Decision{must(l.Allow(t.Context(), event))}
@@ -128,7 +130,8 @@ func inOrder(answers []ar1.Decision) []ar1.Decision {
 	return answers
 }
 
-// earlier compares answers: the levels rise, and once no unit is allowed, no later one is.
+// earlier compares answers by their order: levels only rise, and once a unit is denied, all later
+// units are.
 func earlier(a, b ar1.Decision) int {
 	for i := range a.Usage {
 		if c := cmp.Compare(a.Usage[i].ResetAfter, b.Usage[i].ResetAfter); c != 0 {
@@ -144,8 +147,8 @@ func earlier(a, b ar1.Decision) int {
 	return 1
 }
 
-// place compares an answer with the reference, and counts the unit there. It reports whether the
-// answer depends on less than 10 µs.
+// place compares an answer with the reference, and counts the unit in the reference. It reports
+// whether the answer depends on less than 10 µs.
 func (h *history) place(t *testing.T, name string, limits []ar1.Limit, d ar1.Decision) (ambiguous bool) {
 	t.Helper()
 	now := h.clock.us.Load()
@@ -165,7 +168,7 @@ func (h *history) place(t *testing.T, name string, limits []ar1.Limit, d ar1.Dec
 	return false
 }
 
-// compact joins units of the same age, so that the reference does not grow without bound.
+// compact merges units of the same age, so that the reference does not grow without bound.
 func compact(r *reference) {
 	for per, log := range r.counted {
 		if n := len(log); n > 1 && log[n-1].age == log[n-2].age {

@@ -13,7 +13,7 @@ import (
 
 // TestOnDenied checks that OnDenied receives each Reserve that is not OK and each Wait whose turn
 // would come too late, and nothing else: neither an attempt that gets a turn, nor a caller that
-// leaves.
+// gives up.
 func TestOnDenied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen []window.Denial

@@ -9,8 +9,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// How do I call an API that allows one call every 20 ms? In a service, use New instead of NewLocal:
-// then all its processes wait in one line.
+// How do I call an API that allows one call every 20 ms? In a service, use New instead of NewLocal,
+// so that the turns of all processes are coordinated.
 func ExampleLimiter_Wait() {
 	limiter, err := pace.NewLocal(pace.Config{
 		Name:   "api.example.com",
@@ -30,8 +30,8 @@ func ExampleLimiter_Wait() {
 	// Output: within 40 ms: false
 }
 
-// How does a job queue book a turn for each job, and start it then? Here the API says when to come
-// back, so all turns move to later times.
+// How does a job queue book a turn for each job, and start the job when its turn comes? In this
+// example, the API says when to come back, so all turns are postponed.
 func ExampleLimiter_Reserve() {
 	now := time.Unix(1_700_000_000, 0)
 	limiter, err := pace.NewLocal(pace.Config{

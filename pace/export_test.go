@@ -19,7 +19,7 @@ func PauseElsewhere(l *Limiter, event string, d time.Duration) {
 	}
 }
 
-// Shift returns the ms by which pauses have shifted the turns of an event.
+// Shift returns by how many ms pauses have shifted the turns of an event.
 func Shift(l *Limiter, event string) int64 {
 	s, err := l.store.ask(context.Background(), event)
 	if err != nil {
@@ -28,7 +28,7 @@ func Shift(l *Limiter, event string) int64 {
 	return s.shift
 }
 
-// Oversleep stops all turns of an event for some time, as if the process were stopped.
+// Oversleep holds up all turns of an event for the given time, as if the process were suspended.
 func Oversleep(l *Limiter, event string, d time.Duration) {
 	on := l.lines.of[event]
 	on.mu.Lock()
@@ -43,7 +43,7 @@ func Sharing(l *Limiter, ahead time.Duration) *Limiter {
 	return &Limiter{engine: l.engine, store: l.store, limits: l.limits, maxAhead: ahead.Milliseconds(), lines: lines{of: map[string]*line{}}}
 }
 
-// Slow delays the reply to each booking of a limiter.
+// Slow delays the reply to each booking of the limiter.
 func Slow(l *Limiter, d time.Duration) { l.store = slow{l.store, d} }
 
 type slow struct {
@@ -51,7 +51,7 @@ type slow struct {
 	d time.Duration
 }
 
-// Silent makes Redis never answer a limiter's questions about pauses.
+// Silent makes the limiter's questions about pauses stay unanswered.
 func Silent(l *Limiter) { l.store = silent{l.store} }
 
 type silent struct{ store }

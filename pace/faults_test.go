@@ -19,7 +19,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// A fault breaks something while callers ask, and repairs it when they are done.
+// A fault breaks something while callers ask, and repairs it once they are done.
 type fault struct {
 	name   string
 	strike func(a *account)
@@ -58,8 +58,9 @@ func moveTo(key string) string {
 }
 
 // TestAmidFaults lets callers reserve, cancel and wait while something breaks. Turns are 5 ms
-// apart, so each is identified by its time. Then the record must hold the turns that callers got,
-// none that they gave back, and no more others than there were calls with an unknown outcome.
+// apart, so each is identified by its time. In the end, the record must hold the turns that callers
+// got, none that they gave back, and no more other turns than there were calls with an unknown
+// outcome.
 func TestAmidFaults(t *testing.T) {
 	t.Parallel()
 	for _, f := range faults {
@@ -91,12 +92,13 @@ type account struct {
 
 	mu    sync.Mutex
 	told  []*told
-	slack int // calls that may have booked a turn or given one back
+	slack int // number of calls that may have booked a turn or given one back
 
 	booked, waited, back, failed, unclear int
 }
 
-// told is what a caller knows about its turn, and when the call that booked it began and ended.
+// told is what a caller knows about its turn, and when the call that booked the turn began and
+// ended.
 type told struct {
 	at, began, ended time.Time
 	waited           bool // another call may have booked the turn
@@ -192,7 +194,8 @@ func (a *account) tell(n *int, e told) *told {
 	return &e
 }
 
-// wait waits for a turn for at most 20 ms. If the turn does not come, it must be given back.
+// wait waits for a turn for at most 20 ms. If the turn does not come in time, it must be given
+// back.
 func (a *account) wait(l *pace.Limiter, began time.Time) {
 	var at time.Time
 	ctx, cancel := context.WithTimeout(context.WithValue(a.Context(), taken{}, &at), 20*time.Millisecond)
@@ -206,8 +209,8 @@ func (a *account) wait(l *pace.Limiter, began time.Time) {
 	}
 }
 
-// knows reports whether the outcome of a call is known. If not, it may have booked a turn or given
-// one back.
+// knows reports whether the outcome of a call is known. If it is not, the call may have booked a
+// turn or given one back.
 func (a *account) knows(err error) bool {
 	switch {
 	case errors.Is(err, window.ErrUncertain):
@@ -220,7 +223,7 @@ func (a *account) knows(err error) bool {
 	return true
 }
 
-// settle waits until no line is left and a call succeeds.
+// settle waits until no lines are left and a call succeeds.
 func (a *account) settle() {
 	for late := time.Now().Add(time.Minute); ; <-time.After(5 * time.Millisecond) {
 		lines := 0
@@ -264,7 +267,7 @@ func (a *account) check() {
 }
 
 // checkOrder checks that turns are at least 5 ms apart, and that a call that began after another
-// one had ended got the later turn.
+// call had ended got the later turn.
 func (a *account) checkOrder() {
 	slices.SortFunc(a.told, func(x, y *told) int { return cmp.Or(x.at.Compare(y.at), x.ended.Compare(y.ended)) })
 	var last, latest time.Time // the previous turn, and the latest start of a call among the previous turns

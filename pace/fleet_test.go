@@ -27,18 +27,18 @@ func (b *booked) observe(_ context.Context, o window.Observation) {
 	b.turns = append(b.turns, o.Decision.At)
 }
 
-// TestFleet lets the callers of three processes wait for turns every 20 ms. Turns come evenly,
-// every process gets its share, and a turn costs hardly more than one script call, even if there
-// are four times as many waiters as can book ahead.
+// TestFleet lets the callers of three processes wait for turns that come every 20 ms. Turns must
+// come evenly, every process must get its share, and a turn must cost hardly more than one script
+// call, even if there are four times as many waiters as can book within MaxAhead.
 func TestFleet(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		callers int // for each process
+		callers int // callers in each process
 		ahead   time.Duration
-		share   int // the minimum for each process, in percent
+		share   int // the minimum share of each process, in percent
 	}{
 		"all book":  {20, 10 * time.Second, 25},
-		"most wait": {67, time.Second, 15}, // callers book freed turns in the order they arrive, which depends on the machine
+		"most wait": {67, time.Second, 15}, // callers book freed turns in the order in which they arrive, which depends on the machine
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -49,7 +49,7 @@ func TestFleet(t *testing.T) {
 					t.Errorf("process %d got %d of %d turns", i, n, len(all))
 				}
 			}
-			pauses := 0 // when the machine stalls all processes
+			pauses := 0 // how often the machine stalled all processes
 			for i := 1; i < len(all); i++ {
 				if gap := all[i].Sub(all[i-1]); gap < 20*time.Millisecond {
 					t.Errorf("turns %v apart", gap)
@@ -68,7 +68,7 @@ func TestFleet(t *testing.T) {
 	}
 }
 
-// A redisFleet is three processes.
+// A redisFleet represents three processes.
 type redisFleet struct {
 	limiters []*pace.Limiter
 	seen     [3]booked
@@ -85,8 +85,8 @@ func newRedisFleet(t *testing.T, cfg pace.Config) *redisFleet {
 	return f
 }
 
-// play lets the given number of callers of each process wait again and again. It returns their
-// turns, in order.
+// play lets the given number of callers in each process wait repeatedly. It returns their turns, in
+// order.
 func (f *redisFleet) play(t *testing.T, callers int, span time.Duration) (all []time.Time) {
 	t.Helper()
 	began := time.Now()
@@ -122,7 +122,7 @@ func (f *redisFleet) turns() (all []time.Time) {
 }
 
 // TestFleetAmidFaults keeps cutting the connections of a fleet, pausing turns, and removing the
-// script. No two turns that were taken may be too close, and all waiters must get turns again.
+// script. No two turns that were used may be too close, and all waiters must get turns again.
 func TestFleetAmidFaults(t *testing.T) {
 	t.Parallel()
 	server, f := redistest.Start(t), &redisFleet{}

@@ -33,7 +33,7 @@ func equal[T any](tb testing.TB, what string, got, want T) {
 	}
 }
 
-// parsed returns limits, such as 5/1h.
+// parsed parses limits such as 5/1h.
 func parsed(texts ...string) (limits []window.Limit) {
 	for _, text := range texts {
 		limits = append(limits, must(window.ParseLimit(text)))
@@ -41,7 +41,7 @@ func parsed(texts ...string) (limits []window.Limit) {
 	return limits
 }
 
-// every20 returns a configuration with one turn every 20 ms, and a MaxAhead of a second.
+// every20 returns a configuration of one turn every 20 ms, with a MaxAhead of a second.
 func every20() pace.Config {
 	return pace.Config{Name: "api", Limits: parsed("1/20ms"), MaxAhead: time.Second}
 }
@@ -85,7 +85,7 @@ func (f *fleet) all() []arrival {
 	return f.came
 }
 
-// times returns the times of the arrivals without an error.
+// times returns the times of the arrivals that have no error.
 func (f *fleet) times() (all []time.Duration) {
 	for _, a := range f.all() {
 		if a.err == nil {

@@ -17,12 +17,12 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// setting configures the two limiters of one Name in a history. The second one has other limits in
-// Redis, none of them looser, and the same ones in memory.
+// setting configures the two limiters of a history, which have the same Name. In Redis, the second
+// limiter has other limits, none of them looser. In memory, it has the same limits.
 type setting struct {
 	limits [2]string
 	ahead  [2]time.Duration
-	step   time.Duration // the most that the clock moves for each request
+	step   time.Duration // how far the clock moves at most for each request
 }
 
 var settings = []setting{
@@ -35,7 +35,8 @@ var settings = []setting{
 }
 
 // TestHistoriesUnderLoad plays random histories of bookings, cancellations and pauses, and compares
-// each answer with an exact log: turns come in order, within all limits, and as early as possible.
+// each answer with an exact log: turns must come in order, within all limits, and as early as
+// possible.
 func TestHistoriesUnderLoad(t *testing.T) {
 	t.Parallel()
 	one, cluster := window.On(redistest.Client(t)), window.On(redistest.Cluster(t))
@@ -72,7 +73,7 @@ type history struct {
 
 	now   time.Time
 	log   []*logged // in order of the turns
-	floor time.Time // the newest turn that was ever booked
+	floor time.Time // the newest turn ever booked
 	pause time.Time // the end of the pause
 	shift int64     // the ms by which all pauses have moved turns
 	steps []string
@@ -84,7 +85,7 @@ type history struct {
 type logged struct {
 	pace.Reservation
 	by        int
-	at, late  time.Time // late: the latest time at which a bucket can count it, apart from the bucket's width
+	at, late  time.Time // late: the latest time at which a bucket can count the turn, not including the bucket's width
 	cancelled bool
 }
 
@@ -99,7 +100,7 @@ type request struct {
 	due due
 }
 
-// due is an answer of Due.
+// due is an answer from Due.
 type due struct {
 	after  time.Duration
 	missed bool
@@ -126,7 +127,7 @@ func newHistory(t *testing.T, s setting, conn *window.Connection) *history {
 	return h
 }
 
-// play lets the given number of callers ask at the same time, again and again.
+// play repeatedly lets the given number of callers ask at the same time.
 func (h *history) play(callers, answers int) {
 	h.Helper()
 	for h.booked+h.refused < answers {
@@ -147,7 +148,7 @@ func (h *history) play(callers, answers int) {
 	}
 }
 
-// span returns a random duration in which that many callers can get turns.
+// span returns a random duration in which the given number of callers can get turns.
 func (h *history) span(callers int) time.Duration {
 	return time.Duration(1+h.IntN(callers*int(h.step.Milliseconds()))) * time.Millisecond
 }
@@ -203,7 +204,7 @@ func (h *history) record(format string, args ...any) {
 }
 
 // replay finds an order of the requests in which all answers are correct. A reply says by how much
-// pauses have shifted turns, and so whether it came before the pause.
+// pauses have shifted turns, and thereby whether it came before the pause.
 func (h *history) replay(requests []*request) {
 	h.Helper()
 	var before, after, dues []*request
@@ -236,7 +237,7 @@ func (h *history) replay(requests []*request) {
 	}
 }
 
-// due returns the expected answer of Due: a turn is missed if it came before a pause, or too long
+// due returns the expected answer from Due: a turn is missed if it came before a pause, or too long
 // ago.
 func (h *history) due(e *logged) due {
 	late := h.now.Sub(e.at)
@@ -314,8 +315,8 @@ func (h *history) waits(all []*request, turn func(choice) time.Time) map[choice]
 	return waits
 }
 
-// replayTied replays bookings of turns at the same time. The first of them must be one that could
-// not come earlier. Then all others fit if those with tighter limits come first.
+// replayTied replays bookings of turns that have the same time. The first of them must be a turn
+// that could not come earlier. The others then fit if turns under tighter limits come first.
 func (h *history) replayTied(tied []*request) {
 	h.Helper()
 	slices.SortStableFunc(tied, func(a, b *request) int { return cmp.Compare(b.by, a.by) })
@@ -363,8 +364,8 @@ func (h *history) earliest(of choice) (at time.Time) {
 	return at
 }
 
-// latest returns the latest time at which a turn may come: later than the earliest only because of
-// buckets.
+// latest returns the latest time at which a turn may come. It is later than earliest only because
+// of buckets.
 func (h *history) latest(of choice) (at time.Time) {
 	width := h.width(of.by)
 	if width == 0 {
@@ -390,13 +391,13 @@ func (h *history) width(by int) (width time.Duration) {
 	return width
 }
 
-// after returns the index of the first turn in the log after a time.
+// after returns the index of the first turn in the log that is after t.
 func (h *history) after(t time.Time) int {
 	return sort.Search(len(h.log), func(i int) bool { return h.log[i].at.After(t) })
 }
 
-// units returns how many units count under limits of a Per in the span that ends at a time, at or
-// after the newest turn.
+// units returns how many units count under limits with the given Per in the interval of length Per
+// that ends at end. end must not be before the newest turn.
 func (h *history) units(end time.Time, per time.Duration) (n int64) {
 	for i := len(h.log) - 1; i >= 0 && h.log[i].at.After(end.Add(-per)); i-- {
 		if h.counts(h.log[i], per) {
@@ -406,7 +407,7 @@ func (h *history) units(end time.Time, per time.Duration) (n int64) {
 	return n
 }
 
-// counts reports whether a turn counts under limits of a Per.
+// counts reports whether a turn counts under limits with the given Per.
 func (h *history) counts(e *logged, per time.Duration) bool {
 	return !e.cancelled && slices.ContainsFunc(h.limits[e.by], func(l window.Limit) bool { return l.Per == per })
 }
@@ -473,7 +474,7 @@ func (h *history) checkRecord() {
 	}
 }
 
-// buckets returns the turns that count under limits of a Per.
+// buckets returns the turns that count under limits with the given Per.
 func (h *history) buckets(per time.Duration) (all []window.Bucket, units int64) {
 	for _, e := range h.log[h.after(latest(h.now, h.floor).Add(-per)):] {
 		last := len(all) - 1

@@ -13,8 +13,8 @@ import (
 
 const turn = 20 * time.Millisecond // of every20
 
-// TestWaitInOrder checks that waiters get every turn, in the order in which they came, even those
-// beyond MaxAhead.
+// TestWaitInOrder checks that waiters get every turn, in the order in which they arrived, even
+// turns beyond MaxAhead.
 func TestWaitInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, every20())
@@ -30,9 +30,8 @@ func TestWaitInOrder(t *testing.T) {
 	})
 }
 
-// TestLeaversHandOver checks that the turns of callers that leave are used by others in the
-// process, and that only the surplus is cancelled: the next caller gets the turn after the last one
-// that was booked.
+// TestLeaversHandOver checks that turns of callers that give up go to others in the process, and
+// that only surplus turns are cancelled: the next caller gets the turn after the newest booked one.
 func TestLeaversHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, every20())
@@ -54,8 +53,9 @@ func TestLeaversHandOver(t *testing.T) {
 	})
 }
 
-// TestAllLeave checks that a turn that no caller waits for is cancelled, and that no turn before the
-// last booked one is then available. Callers with a deadline within MaxAhead book alone.
+// TestAllLeave checks that turns that no caller waits for are cancelled, and that no turn before
+// the newest booked one is then available. Callers with a deadline within MaxAhead book in a
+// separate call.
 func TestAllLeave(t *testing.T) {
 	for _, deadline := range []time.Duration{time.Hour, 900 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
@@ -106,8 +106,8 @@ func TestDeadlines(t *testing.T) {
 	})
 }
 
-// TestDeadlinesKeepOrder checks that callers with a deadline within MaxAhead do not overtake others
-// that wait for longer than that.
+// TestDeadlinesKeepOrder checks that callers with a deadline within MaxAhead do not overtake
+// callers that wait for longer than MaxAhead.
 func TestDeadlinesKeepOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, every20())
@@ -139,8 +139,8 @@ func TestDeadlinesKeepOrder(t *testing.T) {
 	})
 }
 
-// TestLeftWhileBooking checks that callers that leave while turns are booked for them take no turn
-// from others, and that a turn whose time has passed when the reply arrives is cancelled.
+// TestLeftWhileBooking checks that callers that give up while turns are booked for them take no
+// turn from others, and that a turn whose time has passed when the reply arrives is cancelled.
 func TestLeftWhileBooking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, pace.Config{Name: "api", Limits: parsed("1/1s")})
@@ -182,8 +182,8 @@ func TestUnits(t *testing.T) {
 	})
 }
 
-// TestPause checks that a pause moves all turns to later times, in order, both those of waiting
-// callers and those that were reserved, and that a shorter pause adds nothing.
+// TestPause checks that a pause postpones all turns without changing their order, both those of
+// waiting callers and reserved ones, and that a shorter pause adds nothing.
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, every20())
@@ -207,7 +207,7 @@ func TestPause(t *testing.T) {
 	})
 }
 
-// TestPauseElsewhere checks that waiters learn of a pause by another process before they go.
+// TestPauseElsewhere checks that waiters notice a pause by another process before their turn.
 func TestPauseElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, pace.Config{Name: "api", Limits: parsed("1/1s")})
@@ -220,8 +220,8 @@ func TestPauseElsewhere(t *testing.T) {
 	})
 }
 
-// TestSilence checks that turns keep their distances while no reply says whether there is a pause:
-// none waits for a reply, because the next turn would then come at the same time.
+// TestSilence checks that turns keep their distances while no reply says whether there is a pause.
+// No turn may wait for a reply, because the next turn would then come at the same time.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, every20())
@@ -237,8 +237,8 @@ func TestSilence(t *testing.T) {
 	})
 }
 
-// TestMissed checks that a turn that came before a pause, or more than a second ago, is not taken:
-// a waiter gets another one, and Due returns ErrMissed.
+// TestMissed checks that a turn that came before a pause, or more than a second ago, is not used: a
+// waiter gets another turn, and Due returns ErrMissed.
 func TestMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := must(pace.NewLocal(pace.Config{Name: "api", Limits: parsed("1/1s")}))
@@ -303,8 +303,8 @@ func TestPauseEndsWaits(t *testing.T) {
 	})
 }
 
-// TestLate checks that a caller that wakes more than a second after its turn waits for another one,
-// also with a deadline.
+// TestLate checks that a caller that wakes more than a second after its turn waits for another
+// turn, even if it has a deadline.
 func TestLate(t *testing.T) {
 	for _, deadline := range []time.Duration{time.Hour, 9 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {

@@ -16,8 +16,9 @@ import (
 )
 
 // TestRandomWaitsUnderLoad lets callers of three processes wait for turns of one to three units,
-// under random contexts, while others reserve, cancel and pause. Each caller that does not leave
-// gets a turn, none goes early, no span holds more than Max, and no line remains at the end.
+// with random contexts, while others reserve, cancel and pause. Each caller that does not give up
+// must get a turn, no turn may come early, no interval of length Per may hold more than Max units,
+// and no line may remain at the end.
 func TestRandomWaitsUnderLoad(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -75,7 +76,7 @@ func (w *randomWaits) play() {
 	}
 	group.Wait()
 	synctest.Wait()
-	if !w.pauses && !w.slow { // a process can go up to 100 ms into another one's pause, or as late as a reply comes
+	if !w.pauses && !w.slow { // a turn can come up to 100 ms into another process's pause, or be as late as the reply
 		w.checkBound()
 	}
 	for _, l := range w.limiters {
@@ -84,8 +85,8 @@ func (w *randomWaits) play() {
 	w.Logf("%d went, %d left", len(w.gone), w.ended)
 }
 
-// wait lets a caller wait: a third without a limit, a third up to a deadline, and a third until
-// they leave.
+// wait lets a caller wait. A third of the callers wait without a limit, a third until a deadline,
+// and a third until they give up.
 func (w *randomWaits) wait(caller int, n int64, life time.Duration) {
 	ctx, cancel := context.WithCancel(w.Context())
 	switch caller % 3 {
@@ -111,7 +112,7 @@ func (w *randomWaits) wait(caller int, n int64, life time.Duration) {
 	}
 }
 
-// disturb reserves a turn, and perhaps cancels it, or pauses.
+// disturb either reserves a turn, which it may cancel, or pauses.
 func (w *randomWaits) disturb() {
 	l := w.limiters[1+w.IntN(2)] // these have no Observe
 	if w.pauses && w.IntN(3) == 0 {
@@ -128,7 +129,7 @@ func (w *randomWaits) disturb() {
 	}
 }
 
-// checkBound checks what the other side sees if a caller goes up to a millisecond late.
+// checkBound checks what the called service sees if callers are up to a millisecond late.
 func (w *randomWaits) checkBound() {
 	slices.SortFunc(w.gone, func(a, b logged) int { return a.at.Compare(b.at) })
 	for _, l := range w.limits {

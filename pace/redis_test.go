@@ -14,7 +14,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestCallersShareCalls checks that bookings at the same time share script calls.
+// TestCallersShareCalls checks that simultaneous bookings share script calls.
 func TestCallersShareCalls(t *testing.T) {
 	t.Parallel()
 	calls := &redistest.Calls{}
@@ -48,9 +48,9 @@ func TestEvents(t *testing.T) {
 	group.Wait()
 }
 
-// TestOutage checks what happens while Redis does not answer: without a Fallback an error that says
-// so, and with one its turns, which are given back there. A caller that waits for a booked turn
-// still gets it.
+// TestOutage checks what happens while Redis does not answer. Without a Fallback, there must be an
+// error that says so. With a Fallback, its turns must be used, and given back to it. A caller that
+// waits for a booked turn must still get it.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -142,8 +142,8 @@ func TestForeignValue(t *testing.T) {
 	}
 }
 
-// TestInspectOthers checks that Inspect shows turns of limits that the limiter does not have, after
-// its own.
+// TestInspectOthers checks that Inspect shows turns under limits that the limiter does not have,
+// after those under its own limits.
 func TestInspectOthers(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1_700_000_000_000).UTC()
@@ -160,7 +160,8 @@ func TestInspectOthers(t *testing.T) {
 	})
 }
 
-// TestMistakes checks that errors about configurations and arguments name the value and a remedy.
+// TestMistakes checks that errors for invalid configurations and arguments name the value and a
+// remedy.
 func TestMistakes(t *testing.T) {
 	valid := func() pace.Config { return pace.Config{Name: "api", Limits: parsed("5/1s")} }
 	change := func(do func(cfg *pace.Config)) error {
