@@ -21,8 +21,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// holderOf names the variable that tells TestHolder the address of a server, and how many units to
-// hold.
+// holderOf names the environment variable that holds the address of a server, and how many units
+// TestHolder should hold.
 const holderOf = "SLIDEGATE_TEST_HOLDER"
 
 // A holder is a process that holds units.
@@ -48,7 +48,7 @@ func newHolder(t *testing.T, server *redistest.Server, units int) *holder {
 	return h
 }
 
-// await returns the rest of the next line that starts with a word.
+// await returns the rest of the next line that starts with the given word.
 func (h *holder) await(t *testing.T, word string) string {
 	t.Helper()
 	for h.lines.Scan() {
@@ -67,7 +67,7 @@ func (h *holder) signal(t *testing.T, s syscall.Signal) {
 	}
 }
 
-// TestHolder is the process of a holder. When its first lease is lost, it prints what it sees.
+// TestHolder runs in the process of a holder. When its first lease is lost, it prints what it sees.
 func TestHolder(t *testing.T) {
 	var addr string
 	var units int
@@ -84,7 +84,7 @@ func TestHolder(t *testing.T) {
 	fmt.Println("holds", first.Token())
 	look := time.NewTicker(10 * time.Millisecond)
 	for last := time.Now(); work.Err() == nil; <-look.C {
-		if time.Since(last) > ttl { // the process was stopped
+		if time.Since(last) > ttl { // the process was suspended
 			fmt.Println("left", first.Left())
 		}
 		last = time.Now()
@@ -96,8 +96,8 @@ func crashing(units int64) inflight.Config {
 	return inflight.Config{Name: "jobs", Max: units, TTL: ttl, Timeout: ttl / 3}
 }
 
-// TestKilledHolder kills a process that holds 100 places. Each is free at the end of its lease, at
-// most TTL later.
+// TestKilledHolder kills a process that holds 100 places. Each place must be free at the end of its
+// lease, at most TTL later.
 func TestKilledHolder(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -121,9 +121,9 @@ func TestKilledHolder(t *testing.T) {
 	release(t, lease)
 }
 
-// TestStoppedHolder stops a process that holds the only place, for longer than TTL. When it
-// continues, its first check of the lease shows that it is over, its context ends, and its token is
-// smaller than that of the next holder.
+// TestStoppedHolder suspends a process that holds the only place, for longer than TTL. When the
+// process continues, its first check of the lease must show that the lease is over, the lease's
+// context must be canceled, and its token must be smaller than that of the next holder.
 func TestStoppedHolder(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -12,7 +12,7 @@ import (
 )
 
 // TestOnDenied checks that OnDenied receives each TryAcquire that is denied and each Acquire whose
-// caller leaves, and nothing else.
+// caller gives up, and nothing else.
 func TestOnDenied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen []window.Denial

@@ -12,8 +12,8 @@ import (
 	"github.com/slidegate/slidegate/inflight"
 )
 
-// How do I run at most 5 exports of a customer at once? In a service, use New instead of NewLocal:
-// then all its processes share the 5 places.
+// How do I run at most 5 exports of a customer at once? In a service, use New instead of NewLocal,
+// so that all processes share the 5 places.
 func ExampleLimiter_Acquire() {
 	limiter, err := inflight.NewLocal(inflight.Config{Name: "exports", Max: 5})
 	if err != nil {
@@ -28,7 +28,7 @@ func ExampleLimiter_Acquire() {
 		work := lease.Context(ctx)
 		for page := range 3 {
 			if work.Err() != nil {
-				return context.Cause(work) // the caller has left, or the lease is lost
+				return context.Cause(work) // the caller has given up, or the lease is lost
 			}
 			fmt.Println("page", page)
 		}
@@ -43,7 +43,7 @@ func ExampleLimiter_Acquire() {
 	// page 2
 }
 
-// How does a server answer 429 while all places are taken, without waiting?
+// How does a server respond with HTTP 429 while all places are taken, without waiting?
 func ExampleLimiter_TryAcquire() {
 	limiter, err := inflight.NewLocal(inflight.Config{Name: "exports", Max: 1})
 	if err != nil {

@@ -24,9 +24,9 @@ const (
 
 // TestHistoriesUnderLoad lets 200 callers of three processes take units of a few events, release
 // some of them twice or late, hold some for longer than TTL, and abandon some. Each lease was
-// certainly held from the answer until the call to release it, on the server's clock, which is that
-// of this machine. At no time may more than Max be certainly held. A denial is correct only if
-// units may be held that leave no room.
+// certainly held from the answer until the call to release it, on the server's clock, which is also
+// that of this machine. At no time may more than Max units be certainly held. A denial is correct
+// only if there may not have been enough free units.
 func TestHistoriesUnderLoad(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func() []*inflight.Limiter{
@@ -62,9 +62,9 @@ func TestHistoriesUnderLoad(t *testing.T) {
 	}
 }
 
-// TestHistoryOfAFailover kills a master while the same callers continue until some seconds after
-// its replica has taken over. Some leases last from before the failover until after it. Only
-// changes of the last moment may have been lost.
+// TestHistoryOfAFailover kills a master while the same kind of callers continue until some seconds
+// after its replica has taken over. Some leases last from before the failover until after it. Only
+// changes made just before the failover may be lost.
 func TestHistoryOfAFailover(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a failover")
@@ -101,8 +101,8 @@ func TestHistoryOfAFailover(t *testing.T) {
 	}
 }
 
-// moveSlot moves a slot to another master and back, until the test ends. It waits in between, since
-// a slot that moves twice within milliseconds can be lost.
+// moveSlot keeps moving a slot to another master and back, until the test ends. It waits between
+// moves, because a slot that moves twice within milliseconds can be lost.
 func moveSlot(t *testing.T, nodes *redistest.Nodes, slot int) {
 	home, other := nodes.MasterOf(t, slot), nodes.MasterOf(t, (slot+8192)%16384)
 	over := make(chan struct{})
@@ -134,14 +134,14 @@ type history struct {
 	*testing.T
 	limiters []*inflight.Limiter
 	events   []log
-	calls    int           // the minimum for each caller
-	goesOn   chan struct{} // closed when callers may end; nil if they may end at once
-	ttl      time.Duration // of leases
-	long     time.Duration // how long some are held, unless goesOn is closed first
+	calls    int           // minimum number of calls of each caller
+	goesOn   chan struct{} // closed when callers may end; nil if they may end immediately
+	ttl      time.Duration // TTL of the leases
+	long     time.Duration // how long some leases are held, unless goesOn is closed first
 	failed   atomic.Int64  // calls that failed on a busy machine or while a master is gone
 	killed   time.Time     // when a master was killed, or zero
 	back     time.Time     // when its replica had taken over
-	spanning int           // leases from before killed until after back
+	spanning int           // number of leases held from before killed until after back
 }
 
 // log holds what is known about an event.
@@ -151,7 +151,7 @@ type log struct {
 	denials []denial
 }
 
-// held is a lease: certainly held from taken to surely, and possibly from began to perhaps.
+// held is a lease that was certainly held from taken to surely, and possibly from began to perhaps.
 type held struct {
 	n                             int64
 	began, taken, surely, perhaps time.Time
@@ -196,8 +196,8 @@ func (h *history) more() bool {
 	}
 }
 
-// call takes units, sometimes by waiting for them, or under a plan with a lower Max, and gives them
-// back in some way.
+// call takes units, sometimes by waiting for them, or under a plan that has a lower Max, and then
+// ends the lease in a random way.
 func (h *history) call(rng *rand.Rand, l *inflight.Limiter) {
 	event, n := rng.IntN(len(h.events)), 1+rng.Int64N(4)
 	if rng.IntN(10) == 0 {
@@ -211,7 +211,7 @@ func (h *history) call(rng *rand.Rand, l *inflight.Limiter) {
 	}
 	log := &h.events[event]
 	switch e := (held{n: n, began: began, taken: d.At}); {
-	case !h.knows(err): // it may be held until it ends
+	case !h.knows(err): // the lease may be held until it expires
 		e.perhaps = time.Now().Add(h.ttl)
 		log.add(e)
 	case lease == nil:
@@ -235,7 +235,7 @@ func (l *log) deny(d denial) {
 	l.denials = append(l.denials, d)
 }
 
-// knows reports whether a call had an answer. On a busy machine, some calls have none in time.
+// knows reports whether a call got an answer. On a busy machine, some calls get none in time.
 func (h *history) knows(err error) bool {
 	if err != nil {
 		h.failed.Add(1)
@@ -250,7 +250,7 @@ func (h *history) knows(err error) bool {
 // end ends a lease in a random way.
 func (h *history) end(rng *rand.Rand, lease *inflight.Lease, e *held) {
 	hold := time.Duration(rng.ExpFloat64() * float64(3*time.Millisecond))
-	if rng.IntN(400) == 0 { // it must be renewed
+	if rng.IntN(400) == 0 { // held for so long that it must be renewed
 		hold = h.long
 	}
 	if rng.IntN(400) == 0 {
@@ -263,7 +263,7 @@ func (h *history) end(rng *rand.Rand, lease *inflight.Lease, e *held) {
 	case <-time.After(hold):
 	case <-h.goesOn: // never if nil
 	}
-	if e.surely = time.Now(); lease.Left() == 0 { // it was lost on a busy machine
+	if e.surely = time.Now(); lease.Left() == 0 { // the lease was lost on a busy machine
 		e.surely = e.taken
 	}
 	if e.perhaps = time.Now(); !h.knows(lease.Release(h.Context())) {
@@ -309,7 +309,7 @@ func (h *history) check(name string, log *log) {
 }
 
 // concede accounts for changes that the replica of a killed master did not receive in the last 100
-// ms: of a lease, or of its end.
+// ms: the start of a lease, or its end.
 func (h *history) concede(e *held) {
 	lately := h.killed.Add(-100 * time.Millisecond)
 	switch {
@@ -326,13 +326,14 @@ func (h *history) concede(e *held) {
 func (e held) sure() (from, to time.Time)     { return e.taken, e.surely }
 func (e held) possible() (from, to time.Time) { return e.began, e.perhaps.Add(time.Millisecond) }
 
-// change is a number of units that are taken or released at a time.
+// change is a number of units that are taken or released at the time at.
 type change struct {
 	at    time.Time
 	units int64
 }
 
-// changes returns the changes of leases in order. At the same time, releases come first.
+// changes returns the changes made by leases, in order of time. Of changes at the same time,
+// releases come first.
 func changes(all []held, span func(held) (from, to time.Time)) (changes []change) {
 	for _, e := range all {
 		if from, to := span(e); to.After(from) {

@@ -14,8 +14,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestPlaces checks that exactly Max units can be held at once, also under another Max, and that a
-// released place is free at once.
+// TestPlaces checks that exactly Max units can be held at once, even through a limiter with another
+// Max, and that a released place is free immediately.
 func TestPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := must(inflight.NewLocal(inflight.Config{Name: "jobs", Max: 3, Holder: "here"}))
@@ -45,8 +45,8 @@ func TestPlaces(t *testing.T) {
 	})
 }
 
-// TestRenewal checks that leases last while their holder lives, up to MaxHold, and that their
-// contexts report when they are over.
+// TestRenewal checks that leases last as long as their holder, up to MaxHold, and that their
+// contexts are canceled when they are over.
 func TestRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lost []window.Kind
@@ -77,7 +77,7 @@ func TestRenewal(t *testing.T) {
 		if lease.Left() > 0 || work.Err() == nil {
 			t.Error("the lease outlives the parent of its context")
 		}
-		lease = taken(t, l, "e") // the parent's end released it
+		lease = taken(t, l, "e") // the place was released when the parent was done
 		work = lease.Context(t.Context())
 		release(t, lease)
 		if !errors.Is(work.Err(), context.Canceled) || errors.Is(context.Cause(work), inflight.ErrLost) {
@@ -86,8 +86,8 @@ func TestRenewal(t *testing.T) {
 	})
 }
 
-// TestWaitersInOrder checks that waiters get places in the order in which they came, that leaving
-// costs nothing, and that Close releases everything.
+// TestWaitersInOrder checks that waiters get places in the order in which they arrived, that a
+// caller that gives up takes no place, and that Close releases everything.
 func TestWaitersInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := must(inflight.NewLocal(inflight.Config{Name: "jobs", Max: 2}))

@@ -15,8 +15,9 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestOutage stops Redis for longer than TTL. Without a Fallback, a lease is lost before it can be
-// free for others. With one, the lease is kept alive, and is back in Redis afterwards.
+// TestOutage stops Redis for longer than TTL. Without a Fallback, a lease must be lost before its
+// units can be free for others. With a Fallback, the lease must stay alive, and be back in Redis
+// after the outage.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -43,7 +44,7 @@ func TestOutage(t *testing.T) {
 		t.Fatalf("%v, %+v, %v", second, d, err)
 	}
 	denied(t, safe, "e")
-	release(t, second) // it was never in Redis, so no call is needed
+	release(t, second) // this lease was never in Redis, so no call is needed
 	second = taken(t, safe, "e")
 	if goesOn.Err() != nil || carried.Left() <= 0 || carried.Token() != 0 {
 		t.Error(context.Cause(goesOn), carried.Left(), carried.Token())
@@ -74,8 +75,9 @@ func TestOutage(t *testing.T) {
 	equal(t, "held after the release", must(safe.Inspect(t.Context(), "e")).Used, 0)
 }
 
-// TestLostReplies loses replies to each kind of call. A place whose caller got no answer is
-// released, a lease whose renewal got none is renewed again, and a release is repeated.
+// TestLostReplies loses replies to each kind of call. If a caller got no answer, its place must be
+// released; if a renewal got no answer, the lease must be renewed again; and a release must be
+// repeated.
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	var faults redistest.Faults
@@ -150,7 +152,8 @@ func TestForeignValue(t *testing.T) {
 	equal(t, "value", must(client.Do(t.Context(), client.B().Get().Key(key).Build()).ToString()), "hello")
 }
 
-// TestMistakes checks that errors about configurations and arguments name the value and a remedy.
+// TestMistakes checks that errors for invalid configurations and arguments name the value and a
+// remedy.
 func TestMistakes(t *testing.T) {
 	change := func(do func(cfg *inflight.Config)) error {
 		cfg := inflight.Config{Name: "jobs", Max: 5}

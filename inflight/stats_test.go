@@ -11,8 +11,8 @@ import (
 )
 
 // TestStats checks that each lease counts as held from its first reply until it is released or
-// lost, also under a limiter from With, and that callers count as waiting until they have a lease
-// or leave.
+// lost, even if it comes from a limiter derived with With, and that callers count as waiting until
+// they have a lease or give up.
 func TestStats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := must(inflight.NewLocal(inflight.Config{Name: "jobs", Max: 3, MaxHold: time.Minute}))

@@ -11,8 +11,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestTrack checks that a waiter in another process takes a place soon after it is released, and
-// soon after a lease that is never released ends, with few script calls.
+// TestTrack checks that a waiter in another process takes a place soon after it is released, or
+// soon after a lease that is never released has expired, and that this takes few script calls.
 func TestTrack(t *testing.T) {
 	t.Parallel()
 	calls := &redistest.Calls{}
@@ -34,7 +34,7 @@ func TestTrack(t *testing.T) {
 	}
 	slices.Sort(waits)
 	t.Logf("a released place is taken after %v, 98 of 100 times after %v", waits[25], waits[48])
-	if waits[10] > 40*time.Millisecond { // without Track it would be 25 on an idle machine, so the calls are counted, too
+	if waits[10] > 40*time.Millisecond { // without Track it would be 25 ms on an idle machine, so the calls are counted too
 		t.Errorf("%v", waits)
 	}
 	if n := calls.Scripts.Load(); n > 50*3+20 {
@@ -45,8 +45,8 @@ func TestTrack(t *testing.T) {
 	release(t, lease)
 }
 
-// TestHot lets 256 callers in three processes wait for five places. Each process gets its share,
-// with Track.
+// TestHot lets 256 callers in three processes, with Track, wait for five places. Each process must
+// get its share.
 func TestHot(t *testing.T) {
 	t.Parallel()
 	cfg := inflight.Config{Name: redistest.Key(t), Max: 5, Track: true, Timeout: 3 * time.Second}

@@ -9,8 +9,8 @@ import (
 	"github.com/slidegate/slidegate/login"
 )
 
-// BenchmarkLocal measures logins on a guard in memory: by a user with the right password, and by an
-// attacker who is denied.
+// BenchmarkLocal measures logins on a guard in memory, by a user who has the right password and by
+// an attacker who is denied.
 func BenchmarkLocal(b *testing.B) {
 	now := noon
 	for _, succeeds := range []bool{true, false} {

@@ -10,8 +10,8 @@ import (
 	"github.com/slidegate/slidegate/login"
 )
 
-// TestChallengeLetsIn uses up one budget after the other. The attempt is denied with Challenge, and
-// a solved challenge lets the user in.
+// TestChallengeLetsIn uses up each budget in turn. The attempt must then be denied with Challenge
+// set, and a solved challenge must let the user in.
 func TestChallengeLetsIn(t *testing.T) {
 	for _, denied := range []login.Budget{login.BudgetAddress, login.BudgetPair, login.BudgetAccount, login.BudgetStreak} {
 		cfg := login.Config{Challenged: &login.Challenged{}}
@@ -41,8 +41,8 @@ func TestChallengeLetsIn(t *testing.T) {
 	}
 }
 
-// TestChallengeOfADevice checks Challenge for a known device that has used up its budget, and is
-// then denied like an unknown device.
+// TestChallengeOfADevice checks Challenge for a known device that has used up its budget and is
+// then denied as an unknown device.
 func TestChallengeOfADevice(t *testing.T) {
 	g := newGuard(t, redistest.Client(t), login.Config{Device: limits("1/1d"), Pair: limits("1/2d"), Challenged: &login.Challenged{}})
 	for range 2 {
@@ -87,8 +87,8 @@ func TestNoChallengeHelps(t *testing.T) {
 	}
 }
 
-// TestSolversLeaveTheReserve checks that attackers with any number of addresses and solved
-// challenges leave known devices their share.
+// TestSolversLeaveTheReserve checks that attackers who have any number of addresses and solve any
+// number of challenges leave known devices their share.
 func TestSolversLeaveTheReserve(t *testing.T) {
 	c := newClock()
 	g := must(login.NewLocal(login.Config{Name: "login", Now: c.now, Account: limits("60/1h"), Streak: limits("90/1h"), Challenged: &login.Challenged{Account: limits("30/1h"), Streak: limits("90/1h")}}))

@@ -11,8 +11,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestOnDenied checks that OnDenied is called for each budget that denies an attempt, with a
-// Limiter that names the budget.
+// TestOnDenied checks that OnDenied is called for each budget that denies an attempt, and that
+// Denial.Limiter names the budget.
 func TestOnDenied(t *testing.T) {
 	var seen []string
 	g := must(login.NewLocal(login.Config{

@@ -20,7 +20,7 @@ func ExampleGuard_Begin() {
 	for _, password := range []string{"123456", "letmein", "correct horse", "a", "b", "c", "d", "e", "correct horse"} {
 		a, err := guard.Begin(ctx, "alice", ip)
 		switch {
-		case err != nil: // Redis is down, and there is no Fallback: let nobody in
+		case err != nil: // Redis is down and there is no Fallback: let nobody in
 			fmt.Println("not decided:", err)
 		case !a.Allowed: // do not check the password
 			fmt.Println("denied; retry after", a.RetryAfter.Round(time.Minute))

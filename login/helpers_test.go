@@ -35,7 +35,7 @@ func newClock() *clock {
 func (c *clock) now() time.Time       { return time.UnixMilli(c.ms.Load()) }
 func (c *clock) pass(d time.Duration) { c.ms.Add(d.Milliseconds()) }
 
-// must returns v, or panics if there is an error.
+// must returns v, and panics if err is not nil.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -51,7 +51,7 @@ func limits(texts ...string) (all []window.Limit) {
 	return all
 }
 
-// bot returns the address of index i in a botnet.
+// bot returns the i-th address of a botnet.
 func bot(i int) netip.Addr { return netip.AddrFrom4([4]byte{198, 51, byte(i >> 8), byte(i)}) }
 
 // newGuard returns a guard on Redis whose keys no other test uses.
@@ -78,14 +78,14 @@ func guards(t *testing.T, cfg login.Config) map[string]func(name string) *login.
 	}
 }
 
-// used returns how many units of an event key are used, under the last limit of a budget.
+// used returns how many units of an event key are used under the last limit of a budget.
 func used(t *testing.T, g *login.Guard, b login.Budget, event string) int64 {
 	t.Helper()
 	s := must(g.Limiter(b).Inspect(t.Context(), event))
 	return s.Limits[len(s.Limits)-1].Used
 }
 
-// eventually waits until so returns true, for a minute at most.
+// eventually waits until so returns true, but for at most a minute.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	again := time.NewTicker(time.Millisecond)

@@ -14,13 +14,13 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// ledger is the model that the guard is compared with: for each limit of each subject, when
-// attempts were charged. It shares no code with the guard.
+// ledger is the model that the guard is compared with. It records when attempts were charged, for
+// each limit of each subject. It shares no code with the guard.
 type ledger struct {
 	limits   map[login.Budget][]window.Limit
 	charged  map[slot][]time.Time
-	alarmOn  bool // an address may fail at most twice in each of its limits
-	together bool // budgets after a denial are asked, too
+	alarmOn  bool // an address may fail at most twice under each of its limits
+	together bool // budgets after a denial are asked too
 }
 
 // slot is one limit of a subject.
@@ -45,7 +45,8 @@ type verdict struct {
 	challenge bool
 }
 
-// begin charges the attempt to all subjects, or returns which of them denies first.
+// begin charges the attempt to all subjects. If any of them denies, it charges nothing, and returns
+// which denies first.
 func (x *ledger) begin(now time.Time, subjects []subject) verdict {
 	v := x.peek(now, subjects)
 	if !v.allowed {
@@ -67,7 +68,7 @@ func (x *ledger) begin(now time.Time, subjects []subject) verdict {
 	return v
 }
 
-// peek returns what begin would, and charges nothing.
+// peek returns what begin would return, but charges nothing.
 func (x *ledger) peek(now time.Time, subjects []subject) verdict {
 	v := verdict{allowed: true, left: 1 << 60}
 	for _, s := range subjects {
@@ -95,8 +96,9 @@ func (x *ledger) peek(now time.Time, subjects []subject) verdict {
 	return v
 }
 
-// end takes back the charges of an attempt that began at some time. If a success has cleared them
-// and others were charged since, it takes back the first of the later ones: see Attempt.Cancel.
+// end gives back the charges of an attempt that began at began. If a success has cleared them and
+// other attempts were charged after that, it gives back the first of the later charges: see
+// Attempt.Cancel.
 func (x *ledger) end(now, began time.Time, charged []subject) {
 	for _, s := range charged {
 		for _, l := range x.limits[s.budget] {
@@ -121,13 +123,14 @@ func (x *ledger) clear(all []subject) {
 type pending struct {
 	*login.Attempt
 	began        time.Time
-	charged, own []subject // a success clears own
+	charged, own []subject // success clears own
 }
 
-// TestHistories plays random histories and compares each answer with the ledger. Attempts come from
-// a few addresses and devices on a few accounts, with and without a solved challenge. They end at
-// once, later, in another order, or never. In most histories, the alarm is always on or always off.
-// In memory, where the guard knows the level at once, some histories switch the alarm.
+// TestHistories plays random histories, and compares each answer with the ledger. Attempts come
+// from a few addresses and devices, and are on a few accounts, with and without a solved challenge.
+// They end immediately, later, in another order, or never. In most histories, the alarm is always
+// on or always off. In memory, where the guard always knows the current level, some histories
+// switch the alarm.
 func TestHistories(t *testing.T) {
 	c := newClock()
 	cfg := login.Config{
@@ -236,7 +239,7 @@ func attempt(t *testing.T, c *clock, g *login.Guard, x *ledger, rng *rand.Rand, 
 	return pending{a, c.now(), charged, own}
 }
 
-// end ends an attempt by Succeed or Cancel, or leaves it charged.
+// end ends an attempt with Succeed or Cancel, or leaves it charged.
 func end(t *testing.T, now time.Time, a pending, x *ledger, rng *rand.Rand, seen map[string]int) {
 	t.Helper()
 	var err error

@@ -14,8 +14,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestInspect checks that the states name the budgets in the order in which Begin asks, and their
-// charges. Inspect itself charges nothing.
+// TestInspect checks that the states name the budgets in the order in which Begin asks them, and
+// what is charged to them, and that Inspect itself charges nothing.
 func TestInspect(t *testing.T) {
 	g := newGuard(t, redistest.Cluster(t), login.Config{})
 	ip := netip.MustParseAddr("2001:db8:1:2::3")
@@ -49,7 +49,8 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// TestInspectChallenged checks that with challenges, the states of challenged budgets follow.
+// TestInspectChallenged checks that the states of challenged budgets follow if the guard has
+// challenges.
 func TestInspectChallenged(t *testing.T) {
 	g := newGuard(t, redistest.Client(t), login.Config{Challenged: &login.Challenged{}})
 	must(g.Begin(t.Context(), "alice", home))
@@ -70,7 +71,7 @@ func TestInspectChallenged(t *testing.T) {
 }
 
 // TestInspectAsBegin checks that Begin allows an attempt after the longest RetryAfter of the
-// states, and not a millisecond before.
+// states, but not a millisecond earlier.
 func TestInspectAsBegin(t *testing.T) {
 	c := newClock()
 	g := must(login.NewLocal(login.Config{Name: "login", Now: c.now}))
@@ -92,8 +93,8 @@ func TestInspectAsBegin(t *testing.T) {
 	}
 }
 
-// TestInspectErrors checks that Inspect refuses the accounts and addresses that Begin refuses, and
-// reports an outage if Redis does not answer.
+// TestInspectErrors checks that Inspect rejects the accounts and addresses that Begin rejects, and
+// returns window.ErrOutage if Redis does not answer.
 func TestInspectErrors(t *testing.T) {
 	server := redistest.Start(t)
 	g := newGuard(t, server.NewClient(t, nil), login.Config{Fallback: must(login.NewLocal(login.Config{Name: "login"}))})

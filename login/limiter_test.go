@@ -7,7 +7,7 @@ import (
 	"github.com/slidegate/slidegate/login"
 )
 
-// TestLimiter checks that the limiter of a budget shows and resets what an attempt was charged.
+// TestLimiter checks that the limiter of a budget shows and resets what was charged for an attempt.
 func TestLimiter(t *testing.T) {
 	g, err := login.NewLocal(login.Config{Name: "login"})
 	if err != nil {

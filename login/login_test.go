@@ -24,9 +24,10 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestGuessesUnderLoad sends 64 guesses at once against a budget of 5, for each budget. Address and
-// pair are asked in one round trip. If both have 5, a denied attempt can hold a unit of the other
-// one for a moment. Then fewer than 5 passwords are checked at once, and 5 in all.
+// TestGuessesUnderLoad sends 64 guesses at once against a budget of 5, for each budget. The address
+// and the pair are asked in the same round trip. If both have a budget of 5, an attempt that one of
+// them denies can hold a unit of the other for a moment. In that case, fewer than 5 passwords may
+// be checked at first, but 5 in total.
 func TestGuessesUnderLoad(t *testing.T) {
 	five, wide := limits("5/1h"), limits("80/1h")
 	for name, cfg := range map[string]login.Config{
@@ -74,8 +75,8 @@ func TestGuessesUnderLoad(t *testing.T) {
 	}
 }
 
-// TestSucceed checks that a success gives back its own charges, and clears the pair, the device and
-// the streak. Failures on the address and the account stay.
+// TestSucceed checks that Succeed gives back the attempt's own charges, and resets the pair, the
+// device and the streak. Failures of the address and on the account must stay.
 func TestSucceed(t *testing.T) {
 	g := newGuard(t, redistest.Client(t), login.Config{})
 	for range 2 {
@@ -140,7 +141,7 @@ func TestSucceed(t *testing.T) {
 	}
 }
 
-// canceledContext returns a context that has ended.
+// canceledContext returns a context that is already canceled.
 func canceledContext() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -204,8 +205,9 @@ func TestKnownDevice(t *testing.T) {
 	}
 }
 
-// TestUsedUpDevice checks that a known device with too many failures counts as unknown, until its
-// next login. If both deny, RetryAfter is the shorter wait.
+// TestUsedUpDevice checks that a known device that has failed too often is treated as unknown until
+// its next login. If both the device's own budget and those of unknown devices deny, RetryAfter
+// must be the shorter wait.
 func TestUsedUpDevice(t *testing.T) {
 	g := newGuard(t, redistest.Client(t), login.Config{Device: limits("1/1d"), Pair: limits("2/1h")})
 	for i := range 3 {
@@ -231,7 +233,7 @@ func TestUsedUpDevice(t *testing.T) {
 }
 
 // TestTotalOfADevice checks that if the total denies a known device, RetryAfter is that of the
-// total, even if the address is free sooner.
+// total, even if the address is allowed sooner.
 func TestTotalOfADevice(t *testing.T) {
 	c := newClock()
 	g := must(login.NewLocal(login.Config{Name: "login", Now: c.now, Address: limits("1/1m"), Account: limits("1/2h"), Total: limits("2/1h")}))
@@ -247,9 +249,9 @@ func TestTotalOfADevice(t *testing.T) {
 	}
 }
 
-// TestHonestAmongAttackers runs 16 attackers who have used up their own addresses, and keep
-// retrying on an account that has one unit left. An honest login, which gives its unit back each
-// time, is denied in at most 1 % of attempts.
+// TestHonestAmongAttackers runs 16 attackers who have used up their own addresses, and who keep
+// retrying on an account that has one unit left. An honest user, who gives the unit back each time,
+// may be denied in at most 1% of attempts.
 func TestHonestAmongAttackers(t *testing.T) {
 	g := newGuard(t, redistest.Cluster(t), login.Config{Address: limits("5/1d"), Account: limits("10/1d")})
 	for i := range 16 {
@@ -293,8 +295,8 @@ func TestHonestAmongAttackers(t *testing.T) {
 }
 
 // TestKnownAmongStrangersUnderLoad runs 32 unknown devices that keep retrying from new addresses on
-// an account that they have used up. They take nothing from what is left for known devices, not
-// even for a moment.
+// an account whose budget they have used up. They must take nothing from what is left for known
+// devices, not even for a moment.
 func TestKnownAmongStrangersUnderLoad(t *testing.T) {
 	g := newGuard(t, redistest.Cluster(t), login.Config{Account: limits("2/1d"), Total: limits("3/1h")})
 	for i := range 2 {
@@ -348,7 +350,7 @@ func TestSameClient(t *testing.T) {
 	}
 }
 
-// FuzzNoTwoShareABudget checks that no two accounts or devices are charged as one, whatever their
+// FuzzNoTwoShareABudget checks that no two accounts or devices share a budget, whatever their
 // names.
 func FuzzNoTwoShareABudget(f *testing.F) {
 	f.Add("alice", "laptop", "bob", "laptop")
@@ -390,7 +392,7 @@ func TestKeysHideNames(t *testing.T) {
 	}
 }
 
-// TestRefuses checks the error of each mistake, and that nothing is charged.
+// TestRefuses checks the error for each mistake, and that nothing is charged.
 func TestRefuses(t *testing.T) {
 	client := redistest.Client(t)
 	local := must(login.NewLocal(login.Config{Name: "local"}))
@@ -480,7 +482,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestHangingUp checks that a client that hangs up while it is charged is charged completely,
+// TestHangingUp checks that a client that hangs up while it is being charged is charged completely,
 // including its own address.
 func TestHangingUp(t *testing.T) {
 	for _, at := range []login.Budget{login.BudgetAddress, login.BudgetPair, login.BudgetAccount, login.BudgetStreak, login.BudgetTotal} {
@@ -506,12 +508,12 @@ func TestHangingUp(t *testing.T) {
 	}
 }
 
-// expiredDeadline is a context whose deadline has always passed a second ago.
+// expiredDeadline is a context whose deadline is always one second ago.
 type expiredDeadline struct{ context.Context }
 
 func (expiredDeadline) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }
 
-// TestDeadline checks that a client whose deadline passes while it is charged is charged
+// TestDeadline checks that a client whose deadline passes while it is being charged is charged
 // completely, including its own address.
 func TestDeadline(t *testing.T) {
 	g := newGuard(t, redistest.Client(t), login.Config{Challenged: &login.Challenged{}})
@@ -526,7 +528,7 @@ func TestDeadline(t *testing.T) {
 }
 
 // TestTotalHoldsOnChange checks that an account has at most 100 failures in an hour, even if guards
-// of one Name have different limits.
+// with the same Name have different limits.
 func TestTotalHoldsOnChange(t *testing.T) {
 	client, c, name := redistest.Client(t), newClock(), redistest.Key(t)
 	checked := 0
@@ -547,8 +549,8 @@ func TestTotalHoldsOnChange(t *testing.T) {
 	}
 }
 
-// TestErrorsOfSucceedAndCancel checks that an error names each budget whose charge could not be
-// given back or forgotten.
+// TestErrorsOfSucceedAndCancel checks that the error names each budget whose charge could not be
+// given back or reset.
 func TestErrorsOfSucceedAndCancel(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -592,8 +594,8 @@ func TestNoPermission(t *testing.T) {
 	}
 }
 
-// TestRedisDiesWithinAnAttempt kills Redis during an attempt, and the Fallback decides the rest of
-// it. A denial comes with an error if charges in Redis cannot be given back.
+// TestRedisDiesWithinAnAttempt kills Redis during an attempt, so that the Fallback decides the rest
+// of it. A denial must come with an error if charges in Redis cannot be given back.
 func TestRedisDiesWithinAnAttempt(t *testing.T) {
 	t.Parallel()
 	for _, denied := range []bool{false, true} {
@@ -623,8 +625,8 @@ func TestRedisDiesWithinAnAttempt(t *testing.T) {
 	}
 }
 
-// TestTimeout checks that each round trip gets a third of Timeout, or if that is negative, all the
-// time of the context.
+// TestTimeout checks that each round trip gets a third of Timeout or, if Timeout is negative, all
+// the time until the deadline of the context.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -644,8 +646,8 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// TestForgetAddress checks that ForgetAddress frees an address that is used up, given any address
-// in its /64.
+// TestForgetAddress checks that ForgetAddress resets an address that has used up its budget, given
+// any address in the same /64.
 func TestForgetAddress(t *testing.T) {
 	g := newGuard(t, redistest.Client(t), login.Config{Address: limits("1/1h")})
 	one, other := netip.MustParseAddr("2001:db8:1:2::1"), netip.MustParseAddr("2001:db8:1:2::2")
@@ -661,8 +663,8 @@ func TestForgetAddress(t *testing.T) {
 	}
 }
 
-// TestKilledUnderLoad kills Redis while guesses come from many addresses, with a Fallback and
-// without one.
+// TestKilledUnderLoad kills Redis while guesses come from many addresses, with and without a
+// Fallback.
 func TestKilledUnderLoad(t *testing.T) {
 	t.Parallel()
 	for _, falls := range []bool{true, false} {
@@ -748,8 +750,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestSecretIsNotInJSON checks that a Config written as JSON, such as into a log, does not contain
-// its Secret.
+// TestSecretIsNotInJSON checks that a Config that is encoded as JSON, for example in a log, does
+// not contain its Secret.
 func TestSecretIsNotInJSON(t *testing.T) {
 	cfg := login.Config{Name: "known", Account: limits("5/1h"), Secret: secret}
 	text := string(must(json.Marshal(cfg)))
@@ -758,8 +760,8 @@ func TestSecretIsNotInJSON(t *testing.T) {
 	}
 }
 
-// TestAttemptWithoutGuard checks that Succeed and Cancel work on an Attempt that no guard created,
-// as in a user's tests.
+// TestAttemptWithoutGuard checks that Succeed and Cancel work on an Attempt that was not created by
+// a guard, as in a user's tests.
 func TestAttemptWithoutGuard(t *testing.T) {
 	a := &login.Attempt{Allowed: true}
 	if err := errors.Join(a.Succeed(t.Context()), a.Cancel(t.Context())); err != nil {

@@ -20,11 +20,11 @@ import (
 )
 
 // gate holds back the replies of Redis until the client has sent all script calls of a round trip.
-// A client that waits for a reply before it sends the rest waits forever.
+// A client that waits for a reply before it has sent all of them waits forever.
 type gate struct {
 	mu    sync.Mutex
 	sends sync.Cond
-	trips []int // how many calls were sent when each round trip ends
+	trips []int // for each round trip, how many calls have been sent when it ends
 	sent  int
 }
 
@@ -59,7 +59,7 @@ func (g *gate) calls() int {
 	return g.sent
 }
 
-// gated is a connection through a gate.
+// gated is a connection that goes through a gate.
 type gated struct {
 	net.Conn
 	gate *gate
@@ -104,8 +104,8 @@ func gatedGuard(t *testing.T, cfg login.Config) (*gate, *login.Guard) {
 	return gate, g
 }
 
-// TestRoundTrips counts the calls that each method sends before it waits for replies, where budgets
-// are asked part by part, and where one script call asks all.
+// TestRoundTrips counts the calls that each method sends before it waits for replies, both when the
+// budgets are asked part by part and when one script call asks all of them.
 func TestRoundTrips(t *testing.T) {
 	var gate *gate
 	var g *login.Guard
@@ -129,7 +129,7 @@ func TestRoundTrips(t *testing.T) {
 	}
 	play := func(steps []step) {
 		for _, s := range steps {
-			<-time.After(time.Millisecond) // so that no two budgets are free in the same ms: of these, either denies
+			<-time.After(time.Millisecond) // so that no two budgets become free in the same ms, since either of them could then deny
 			gate.expect(s.trips...)
 			var err error
 			if last, err = s.do(); err != nil {
@@ -169,7 +169,7 @@ func TestRoundTrips(t *testing.T) {
 		{"BeginKnown, denied by the total", known, []int{1, 1, 1}, login.BudgetTotal},
 	})
 	cfg.Challenged = &login.Challenged{Address: limits("1/1h"), Account: limits("1/1h")}
-	cfg.Now = newClock().now // stands still, so that the level of the alarm is read once
+	cfg.Now = newClock().now // stands still, so that the alarm's level is read only once
 	gate, g = gatedGuard(t, cfg)
 	play([]step{
 		{"Begin", begin(0), []int{2, 1, 2}, ""},
@@ -212,8 +212,8 @@ func TestRoundTrips(t *testing.T) {
 	})
 }
 
-// jointGuard returns a gated guard that asks all budgets of a method by one script call, and ends
-// an attempt by one.
+// jointGuard returns a gated guard that begins an attempt with one script call, which asks all
+// budgets, and ends it with another.
 func jointGuard(t *testing.T, cfg login.Config) (*gate, *login.Guard) {
 	t.Helper()
 	gate, g := gatedGuard(t, cfg)

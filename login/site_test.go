@@ -36,8 +36,8 @@ func raiseAlarm(t *testing.T, g *login.Guard, c *clock) {
 	eventually(t, "the alarm is on", func() bool { return g.Alarm().On })
 }
 
-// TestSite checks that during an alarm, an address that has failed twice needs a challenge and does
-// not charge the account. Other clients are not affected.
+// TestSite checks that while the alarm is on, an address that has failed twice needs a challenge,
+// and its attempts are not charged to the account. Other clients must not be affected.
 func TestSite(t *testing.T) {
 	c := newClock()
 	cfg := login.Config{Secret: secret, Now: c.now, Timeout: 10 * time.Second, Challenged: &login.Challenged{Site: window.PerHour(5)}}
@@ -73,8 +73,8 @@ func TestSite(t *testing.T) {
 	}
 }
 
-// TestSiteLevel compares the level and the alarm with a model in real numbers: each failure counts
-// 1, and e^(-time/Per) of that later.
+// TestSiteLevel compares the level and the alarm with a model in real numbers, in which each
+// failure counts e^(-time/Per).
 func TestSiteLevel(t *testing.T) {
 	for seed := range redistest.UnlessShort[uint64](10, 2) {
 		c, rng := newClock(), rand.New(rand.NewPCG(seed, 0))
@@ -103,8 +103,8 @@ func TestSiteLevel(t *testing.T) {
 	}
 }
 
-// TestSiteUnderLoad checks that the level counts failures, with many attempts at once, and neither
-// successes nor attempts that other budgets denied.
+// TestSiteUnderLoad makes many attempts at once. It checks that the level counts failures, but
+// neither successes nor attempts that other budgets denied.
 func TestSiteUnderLoad(t *testing.T) {
 	c := newClock()
 	g := must(login.NewLocal(login.Config{Name: "login", Now: c.now, Challenged: &login.Challenged{}}))
@@ -132,8 +132,8 @@ func TestSiteUnderLoad(t *testing.T) {
 	}
 }
 
-// TestSiteUnderWay checks that attempts under way count until they succeed. Once the level has
-// decayed, those that it counted do not hide later failures.
+// TestSiteUnderWay checks that attempts under way count until they succeed, and that their success
+// does not hide later failures once the level has decayed.
 func TestSiteUnderWay(t *testing.T) {
 	for slow, levels := range map[int][3]int64{800: {800, 800, 315}, 3000: {1000, 1000, 300}} {
 		c := newClock()
@@ -154,7 +154,7 @@ func TestSiteUnderWay(t *testing.T) {
 			must(0, a.Succeed(t.Context()))
 		}
 		failOn(t, g, 300)
-		levelIs(levels[1]) // the level already has this many
+		levelIs(levels[1]) // the level already counts this many
 		for range 3 * 60 {
 			c.pass(time.Minute)
 			must(0, must(g.Begin(t.Context(), "somebody", bot(60_000))).Cancel(t.Context()))
@@ -164,8 +164,8 @@ func TestSiteUnderWay(t *testing.T) {
 	}
 }
 
-// TestSiteLasts checks that attempts that the alarm denies keep it on, but not those from a single
-// address.
+// TestSiteLasts checks that attempts that the alarm denies keep it on, unless they all come from a
+// single address.
 func TestSiteLasts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it makes an attempt each second for six hours")
@@ -187,8 +187,8 @@ func TestSiteLasts(t *testing.T) {
 	}
 }
 
-// TestSiteDoesNotFlap sends failures at random times, for a day each at rates around those that
-// switch the alarm. The alarm switches at most once a day.
+// TestSiteDoesNotFlap sends failures at random times, for one day at each of several rates near
+// those at which the alarm switches. The alarm may switch at most once a day.
 func TestSiteDoesNotFlap(t *testing.T) {
 	for seed := range redistest.UnlessShort[uint64](2, 1) {
 		c, rng := newClock(), rand.New(rand.NewPCG(seed, 0))
@@ -213,8 +213,8 @@ func TestSiteDoesNotFlap(t *testing.T) {
 	}
 }
 
-// TestSiteIsShared checks that two guards share the level. For that, each guard sends the server
-// one call a second, on a single key.
+// TestSiteIsShared checks that two guards share the level, and that each guard sends only one call
+// a second for this, on a single key.
 func TestSiteIsShared(t *testing.T) {
 	server, c := redistest.Start(t), newClock()
 	var guards []*login.Guard
@@ -247,7 +247,7 @@ func TestSiteIsShared(t *testing.T) {
 	if keys := must(server.Do(t.Context(), "KEYS", "login.site:*").AsStrSlice()); len(keys) != 1 {
 		t.Errorf("keys are %q", keys)
 	}
-	for _, g := range guards { // each saw 120 failures
+	for _, g := range guards { // each guard saw 120 failures
 		eventually(t, "the alarm is on", func() bool { return g.Alarm().On })
 	}
 }
@@ -260,7 +260,7 @@ func calls(t *testing.T, s *redistest.Server) int {
 	return must(strconv.Atoi(number))
 }
 
-// TestSiteInAnOutage checks that the alarm stays on while Redis is down, as long as it would
+// TestSiteInAnOutage checks that while Redis is down, the alarm stays on for as long as it would
 // without new failures.
 func TestSiteInAnOutage(t *testing.T) {
 	t.Parallel()

@@ -8,8 +8,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestAllocations checks that a denial of a listed event makes no allocation, and adds none to the
-// decision of a limiter.
+// TestAllocations checks that counting a denial of a listed event makes no allocation, and adds
+// none to a limiter's decision.
 func TestAllocations(t *testing.T) {
 	list, ctx := mostdenied.New(), context.Background()
 	d := window.Denial{Limiter: "api", Event: "198.51.100.7", Limit: window.PerHour(5)}

@@ -10,8 +10,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// BenchmarkCount measures a denial of an event that is listed, of one of a thousand, and of one of
-// a million; and of one event on all cores.
+// BenchmarkCount measures denials of a single event, of a thousand events and of a million events,
+// and denials of a single event on all cores.
 func BenchmarkCount(b *testing.B) {
 	for name, events := range map[string]int{"listed": 1, "thousand": 1000, "million": 1_000_000} {
 		b.Run(name, func(b *testing.B) {
@@ -41,8 +41,8 @@ func denials(n int) []window.Denial {
 	return all
 }
 
-// BenchmarkDenied measures a denial by a limiter in memory: without a list, with one, and with one
-// and a Secret.
+// BenchmarkDenied measures a denial by a limiter in memory: without a List, with a List, and with a
+// List and a Secret.
 func BenchmarkDenied(b *testing.B) {
 	list := mostdenied.New()
 	for name, cfg := range map[string]window.Config{

@@ -64,9 +64,9 @@ func TestFewAreExact(t *testing.T) {
 	})
 }
 
-// TestFrequentHavePlaces checks streams of denials of far more events than there are places. Each
-// event with more than one in a thousand of the denials must have a place, and the true number must
-// be between the bounds.
+// TestFrequentHavePlaces counts streams of denials of far more events than a List has places. Each
+// event that causes more than one in a thousand of the denials must have a place, and its true
+// number of denials must be between the bounds.
 func TestFrequentHavePlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // time stands still, so each denial weighs 1
 		for seed := range uint64(4) {
@@ -100,7 +100,7 @@ func TestFrequentHavePlaces(t *testing.T) {
 }
 
 // TestYesterday checks that yesterday's attacker is not at the top, despite many more denials, and
-// leaves the list an hour after the last one.
+// leaves the list an hour after its last denial.
 func TestYesterday(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New()
@@ -121,7 +121,8 @@ func TestYesterday(t *testing.T) {
 	})
 }
 
-// TestRate checks that the rate is that of a steady client, for weeks and after silence.
+// TestRate checks that the reported rate is that of a steady client, over weeks and after a
+// silence.
 func TestRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New()
@@ -138,8 +139,8 @@ func TestRate(t *testing.T) {
 	})
 }
 
-// TestManyOnce checks that a million events that are denied once do not hide one that is denied
-// more often, and take little memory.
+// TestManyOnce checks that a million events that are denied once do not hide an event that is
+// denied more often, and take little memory.
 func TestManyOnce(t *testing.T) {
 	l := New()
 	l.deny("frequent")
@@ -169,8 +170,8 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// TestConcurrently checks that no denial is lost when goroutines count at once, and that reports
-// can be made meanwhile.
+// TestConcurrently checks that no denial is lost when many goroutines count at once, and that
+// reports can be made at the same time.
 func TestConcurrently(t *testing.T) {
 	var all sync.WaitGroup
 	l := New()

@@ -9,8 +9,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// Who is limited? One line in the configuration of each limiter counts its denials. Serve the
-// handler where only operators have access.
+// Who is limited? One line in each limiter's configuration counts its denials. Serve the handler
+// where only operators have access.
 func Example() {
 	denied := mostdenied.New()
 	limiter, err := window.NewLocal(window.Config{Name: "api", Limits: []window.Limit{window.PerHour(2)}, OnDenied: denied.Count})

@@ -26,7 +26,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// get returns the response of a list to a client that accepts the given types.
+// get returns the response of the list to a client that accepts the given types.
 func get(t *testing.T, list *mostdenied.List, accept string) *httptest.ResponseRecorder {
 	t.Helper()
 	w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/denied", http.NoBody)
@@ -49,7 +49,7 @@ func deny(t *testing.T, list *mostdenied.List, secret []byte, events ...string) 
 	}
 }
 
-// TestJSON checks that clients other than browsers get the Report as JSON.
+// TestJSON checks that clients that are not browsers get the Report as JSON.
 func TestJSON(t *testing.T) {
 	list := mostdenied.New()
 	for _, want := range []string{`{"denied":0,"events":0,"most":[]}`, ""} {
@@ -78,7 +78,7 @@ var hostile = map[string]string{
 	strings.Repeat("x", 128):            strings.Repeat("x", 128),
 }
 
-// TestHostile checks that the page shows events as text, short and in one writing direction.
+// TestHostile checks that the page shows events as plain text, short and in one writing direction.
 func TestHostile(t *testing.T) {
 	list := mostdenied.New()
 	for event := range hostile {
@@ -114,7 +114,7 @@ func TestSecret(t *testing.T) {
 	}
 }
 
-// TestLogin checks that the page of a guard shows which budget denied, and whom.
+// TestLogin checks that the page for a guard shows which budget denied whom.
 func TestLogin(t *testing.T) {
 	list := mostdenied.New()
 	g := must(login.NewLocal(login.Config{Name: "login", OnDenied: list.Count}))

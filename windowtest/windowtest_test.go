@@ -43,8 +43,8 @@ func TestDenyAfter(t *testing.T) {
 	windowtest.DenyAfter(0)
 }
 
-// TestConnections checks that calls of every kind of limiter fail as they should, each time and
-// without a wait: in the bubble, no time may pass.
+// TestConnections checks that calls of every kind of limiter fail as they should, every time and
+// without a wait: no time may pass in the synctest bubble.
 func TestConnections(t *testing.T) {
 	for name, test := range map[string]struct {
 		conn *window.Connection

@@ -13,7 +13,7 @@ var (
 	newer = []byte("fedcba9876543210")
 )
 
-// newDevices returns Devices with some secrets.
+// newDevices returns Devices with the given secrets.
 func newDevices(tb testing.TB, secrets ...[]byte) *Devices {
 	tb.Helper()
 	d, err := NewDevices(secrets...)
@@ -30,7 +30,7 @@ func newCookie(d *Devices, account string, now time.Time) *http.Cookie {
 	return w.Result().Cookies()[0]
 }
 
-// requestWith returns a login request with some cookies.
+// requestWith returns a login request with the given cookies.
 func requestWith(cookies ...*http.Cookie) *http.Request {
 	r := httptest.NewRequest(http.MethodPost, "/login", http.NoBody)
 	for _, c := range cookies {
@@ -48,7 +48,7 @@ func TestCookie(t *testing.T) {
 	}
 }
 
-// TestKnown checks that a cookie makes its device known for one account, for a year, and while its
+// TestKnown checks that a cookie makes its device known for one account, for a year, as long as its
 // secret is in use.
 func TestKnown(t *testing.T) {
 	began := time.UnixMilli(1_700_000_000_123)
@@ -80,7 +80,8 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-// TestRotation checks that the first secret signs, and that its cookie is preferred.
+// TestRotation checks that the first secret signs new cookies, and that a cookie signed with it is
+// preferred.
 func TestRotation(t *testing.T) {
 	both := newDevices(t, newer, older)
 	old, young := newCookie(newDevices(t, older), "alice", time.Now()), newCookie(both, "alice", time.Now())
@@ -92,7 +93,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestSharedBrowser checks that two accounts have a cookie each, and each login a new ID.
+// TestSharedBrowser checks that each account has its own cookie, and that each login sets a new ID.
 func TestSharedBrowser(t *testing.T) {
 	d := newDevices(t, older)
 	alice, bob, again := newCookie(d, "alice", time.Now()), newCookie(d, "bob", time.Now()), newCookie(d, "alice", time.Now())
@@ -120,8 +121,8 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// FuzzForgery edits signed values. Only the unchanged value makes a device known, and only for its
-// account.
+// FuzzForgery edits signed values. Only an unchanged value may make a device known, and only for
+// its account.
 func FuzzForgery(f *testing.F) {
 	k := newDevices(f, older).keys[0]
 	now := time.UnixMilli(1_700_000_000_123)

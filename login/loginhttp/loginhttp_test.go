@@ -24,7 +24,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// must returns v, or panics if there is an error.
+// must returns v, and panics if err is not nil.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -37,7 +37,7 @@ var (
 	devices  = must(loginhttp.NewDevices([]byte("0123456789abcdef")))
 )
 
-// service is a login form with what it needs around it.
+// service is a login form together with the functions that it calls.
 type service struct {
 	loginhttp.Config
 	now     time.Time
@@ -45,7 +45,7 @@ type service struct {
 	log     strings.Builder
 }
 
-// newService returns a service in which the password of each account is "right".
+// newService returns a service in which the password of every account is "right".
 func newService(guard login.Config) *service {
 	s := &service{now: time.Now()}
 	guard.Name, guard.Now = "login", func() time.Time { return s.now }
@@ -86,7 +86,7 @@ func (s *service) logIn(account, password string, change ...func(*http.Request))
 	return s.ask(http.MethodPost, url.Values{"account": {account}, "password": {password}}, change...)
 }
 
-// fromAddress changes where a request comes from.
+// fromAddress makes a request come from the given IP address.
 func fromAddress(ip string) func(*http.Request) {
 	return func(r *http.Request) { r.RemoteAddr = netip.AddrPortFrom(netip.MustParseAddr(ip), 50000).String() }
 }
@@ -113,7 +113,7 @@ func withHeader(name, value string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set(name, value) }
 }
 
-// checkStatus compares the status of a response.
+// checkStatus fails the test unless the response has the wanted status.
 func checkStatus(t *testing.T, what string, w *httptest.ResponseRecorder, want int) {
 	t.Helper()
 	if w.Code != want {
@@ -121,7 +121,7 @@ func checkStatus(t *testing.T, what string, w *httptest.ResponseRecorder, want i
 	}
 }
 
-// attack fails on an account from many addresses, until it denies unknown devices.
+// attack fails on the account from many addresses, until unknown devices are denied.
 func (s *service) attack(t *testing.T, account string) {
 	t.Helper()
 	for i := range 250 {
@@ -175,8 +175,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestBodyIsNotRead checks that the body of a request is not read if it comes from another site or
-// is not a form.
+// TestBodyIsNotRead checks that the body is not read if the request comes from another site or the
+// body is not a form.
 func TestBodyIsNotRead(t *testing.T) {
 	for name, change := range map[string]func(*http.Request){
 		"from another site": withHeader("Sec-Fetch-Site", "cross-site"),
@@ -199,8 +199,8 @@ func (u forbiddenBody) Read([]byte) (int, error) {
 
 func (forbiddenBody) Close() error { return nil }
 
-// TestDenied checks that after five wrong passwords the page says how long to wait. The right
-// password is then not checked, and Retry-After is exact.
+// TestDenied checks that after five wrong passwords, the page says how long to wait, even the right
+// password is not checked, and Retry-After is exact.
 func TestDenied(t *testing.T) {
 	s := newService(login.Config{})
 	for left := range 5 {
@@ -245,14 +245,15 @@ func TestQuery(t *testing.T) {
 	}
 }
 
-// TestFormReadBefore checks that a middleware, such as CSRF protection, may read the form first.
+// TestFormReadBefore checks that a middleware, such as CSRF protection, may read the form before
+// the Handler.
 func TestFormReadBefore(t *testing.T) {
 	w := newService(login.Config{}).logIn("alice", "right", func(r *http.Request) { r.PostFormValue("token") })
 	checkStatus(t, "parsed", w, 303)
 }
 
-// TestSuccess checks that a login gives the charges back, remembers the device, and passes on the
-// account in its canonical spelling.
+// TestSuccess checks that a successful login gives the charges back, remembers the device, and
+// passes the account to Success in its canonical spelling.
 func TestSuccess(t *testing.T) {
 	s := newService(login.Config{})
 	for range 20 {
@@ -268,7 +269,8 @@ func TestSuccess(t *testing.T) {
 }
 
 // TestKnownDevice checks that the owner's browser gets in during an attack, until the password
-// changes. An unknown browser does not, and neither does the known one on another account.
+// changes. An unknown browser must not get in, and neither must the known browser on another
+// account.
 func TestKnownDevice(t *testing.T) {
 	s := newService(login.Config{})
 	laptop := s.logIn("alice", "right").Result().Cookies()
@@ -287,8 +289,8 @@ func TestKnownDevice(t *testing.T) {
 	checkStatus(t, "unknown when", s.logIn("alice", "right", withCookies(laptop)), 503)
 }
 
-// TestThief checks that a stolen cookie has its own budget once the owner has logged in again.
-// Logins of the owner do not clear it.
+// TestThief checks that a stolen cookie has its own budget once the owner has logged in again, and
+// that logins of the owner do not reset that budget.
 func TestThief(t *testing.T) {
 	month := 30 * 24 * time.Hour
 	s := newService(login.Config{Account: []window.Limit{{Max: 1, Per: month}}}) // so that the thief has no other budget
@@ -312,8 +314,8 @@ func TestThief(t *testing.T) {
 	}
 }
 
-// TestChallenge checks that a solution lets in a user who would otherwise be denied. It is not
-// verified unless it is needed, and does not replace the password.
+// TestChallenge checks that the solution to a challenge lets in a user who would otherwise be
+// denied, that it is verified only if it is needed, and that it does not replace the password.
 func TestChallenge(t *testing.T) {
 	s := newService(login.Config{Challenged: &login.Challenged{}})
 	asked, solved := 0, error(nil)
@@ -348,8 +350,8 @@ func TestChallenge(t *testing.T) {
 	}
 }
 
-// TestJSON checks that a JSON object of strings can also log in, and that errors are problem
-// details.
+// TestJSON checks that a JSON object can be sent instead of a form, and that errors are then
+// problem details.
 func TestJSON(t *testing.T) {
 	s := newService(login.Config{Pair: []window.Limit{window.PerHour(1)}})
 	var got []string
@@ -372,8 +374,8 @@ func TestJSON(t *testing.T) {
 	checkStatus(t, "right", w, 303)
 }
 
-// TestHangUp checks that a client that hangs up during the check of the password is charged. An
-// attempt that fails because the user store is down is not.
+// TestHangUp checks that a client that hangs up while its password is being checked is charged, but
+// not a client whose attempt fails because the user database is down.
 func TestHangUp(t *testing.T) {
 	s := newService(login.Config{})
 	for range 50 {
@@ -395,8 +397,8 @@ func TestHangUp(t *testing.T) {
 // hangUp is the key of a context's cancel function.
 type hangUp struct{}
 
-// TestOutage checks that nobody gets in while Redis is down, that the log has one line about it,
-// and that users get in afterwards.
+// TestOutage checks that nobody gets in while Redis is down, that the log has one line about this,
+// and that users get in after the outage.
 func TestOutage(t *testing.T) {
 	server := redistest.Start(t)
 	s := newService(login.Config{})
@@ -465,8 +467,8 @@ func TestEscaping(t *testing.T) {
 	}
 }
 
-// TestNames checks that all names of one account share its budget, if Config.Account maps them to
-// one.
+// TestNames checks that all names of an account share its budget if Config.Account maps them to the
+// same account.
 func TestNames(t *testing.T) {
 	s := newService(login.Config{})
 	s.Account = func(_ context.Context, typed string) (string, error) {
