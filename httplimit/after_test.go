@@ -10,8 +10,8 @@ import (
 	"github.com/slidegate/slidegate/httplimit"
 )
 
-// TestNamedTimes checks how long each format of a time pauses turns. The response arrives at a time
-// with 0 milliseconds.
+// TestNamedTimes checks how long a response pauses turns, for each format of its time. The response
+// arrives at a whole second.
 func TestNamedTimes(t *testing.T) {
 	const none = 0
 	for name, test := range map[string]struct {
@@ -85,8 +85,8 @@ func TestNamedTimes(t *testing.T) {
 	}
 }
 
-// fieldText replaces "date 7", "unix 7" or "milli 7" with the time 7 seconds from now, in that
-// format.
+// fieldText replaces "date 7", "unix 7" or "milli 7" in text with the time 7 seconds from now, in
+// that format.
 func fieldText(text string) string {
 	for form, format := range map[string]func(time.Time) string{
 		"date ": func(at time.Time) string { return at.UTC().Format(http.TimeFormat) },

@@ -25,7 +25,7 @@ func (s *discardWriter) Header() http.Header         { return s.header }
 func (s *discardWriter) Write(b []byte) (int, error) { return len(b), nil }
 func (s *discardWriter) WriteHeader(status int)      { s.status = status }
 
-// oneLimit and threeLimits are limits that no benchmark uses up.
+// oneLimit and threeLimits are so high that no benchmark uses them up.
 var (
 	oneLimit    = []string{"1000000000000/1h"}
 	threeLimits = []string{"1000000000000/5s", "1000000000000/1h", "1000000000000/1d"}
@@ -74,8 +74,8 @@ func BenchmarkRequest(b *testing.B) {
 	run("Redis, a place", inFlight(httplimit.InFlightConfig{Places: placesInRedis(b, 1)}).Wrap(fine), 0)
 }
 
-// BenchmarkTransport measures a request that goes nowhere: with only the base, with only the
-// limiters, and with the Transport.
+// BenchmarkTransport measures a request that is not sent over a network: with only the base, with
+// only the limiters, and with the Transport.
 func BenchmarkTransport(b *testing.B) {
 	base := roundTripper(func(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("fine")), Request: r}, nil
@@ -117,7 +117,7 @@ func alternate(one, two httplimit.Limiter) func(*http.Request) (httplimit.Limite
 	}
 }
 
-// checks returns a check for each limiter, all with the same address.
+// checks returns a check for each limiter, all with the same event.
 func checks(limiters ...*window.Limiter) (all []window.Check) {
 	for _, l := range limiters {
 		all = append(all, window.Check{Limiter: l, Event: "198.51.100.7"})
@@ -153,8 +153,8 @@ func alonePlace(l *inflight.Limiter) http.Handler {
 	})
 }
 
-// repeat sends the same request to the handler repeatedly. The last status must be want, so that
-// the benchmark measures what its name says. 0 means that the handler set no status.
+// repeat sends the same request to h repeatedly. The last status must be want, so that the
+// benchmark measures what its name says. If want is 0, the handler must set no status.
 func repeat(b *testing.B, h http.Handler, want int) {
 	r := must(http.NewRequestWithContext(b.Context(), http.MethodGet, "/", nil))
 	r.RemoteAddr = "10.0.0.1:50000"
@@ -170,8 +170,8 @@ func repeat(b *testing.B, h http.Handler, want int) {
 	}
 }
 
-// BenchmarkRequestServed measures the same with a server and a client: sequential requests on one
-// connection.
+// BenchmarkRequestServed is like BenchmarkRequest, but with a server and a client that sends
+// sequential requests on one connection.
 func BenchmarkRequestServed(b *testing.B) {
 	limiter := must(window.New(window.On(redistest.Client(b)), window.Config{Name: redistest.Key(b), Limits: limits(threeLimits...)}))
 	for _, of := range []struct {

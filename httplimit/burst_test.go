@@ -17,8 +17,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// twoServers starts two servers as two processes would: each has its own limiter, with the same
-// Name on the same Redis.
+// twoServers starts two servers that simulate two processes: each has its own limiter, with the
+// same Name on the same Redis server.
 func twoServers(t *testing.T, client rueidis.Client, reached *atomic.Int64) (addresses [2]string) {
 	t.Helper()
 	name := redistest.Key(t)
@@ -40,8 +40,8 @@ func onRedis(t *testing.T, test func(t *testing.T, client rueidis.Client)) {
 	t.Run("Cluster", func(t *testing.T) { test(t, redistest.Cluster(t)) })
 }
 
-// TestBurst sends ten requests from each of 64 clients to two servers. Together they allow exactly
-// the budget.
+// TestBurst sends ten requests from each of 64 clients to two servers, and checks that the servers
+// together allow exactly the budget.
 func TestBurst(t *testing.T) {
 	onRedis(t, func(t *testing.T, redis rueidis.Client) {
 		var reached, allowed, denied atomic.Int64
@@ -75,8 +75,8 @@ func TestBurst(t *testing.T) {
 	})
 }
 
-// TestBurstOfCurl does the same with eight curl processes, each with up to sixteen connections at
-// once.
+// TestBurstOfCurl is like TestBurst, with eight curl processes that each use up to sixteen
+// connections at once.
 func TestBurstOfCurl(t *testing.T) {
 	curl, err := exec.LookPath("curl")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/slidegate/slidegate/httplimit"
 )
 
-// TestByAddress checks that all handlers of one ByAddress share the limits of a client.
+// TestByAddress checks that all handlers wrapped by the same ByAddress share each client's limits.
 func TestByAddress(t *testing.T) {
 	byAddress := httplimit.ByAddress(inMemory(nil, "1/1h"), must(httplimit.ClientsBehind(proxies...)), httplimit.FailOpen)
 	one, other := byAddress(fine), byAddress(fine)
@@ -26,7 +26,7 @@ func TestByAddress(t *testing.T) {
 	}
 }
 
-// TestByAddressPanics checks that ByAddress panics with the error text of New.
+// TestByAddressPanics checks that ByAddress panics with the text of the error that New returns.
 func TestByAddressPanics(t *testing.T) {
 	for want, call := range map[string]func(){
 		"slidegate: httplimit has no Limiter":      func() { httplimit.ByAddress(nil, httplimit.Clients{}, httplimit.FailOpen) },

@@ -16,7 +16,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// checksOf returns a Checks that returns the same checks for every request.
+// checksOf returns a function for Config.Checks that returns the same checks for every request.
 func checksOf(checks ...window.Check) func(*http.Request) []window.Check {
 	return func(*http.Request) []window.Check { return checks }
 }
@@ -27,8 +27,9 @@ func named(name string, texts ...string) *window.Limiter {
 	return must(window.NewLocal(window.Config{Name: name, Limits: limits(texts...), Now: now}))
 }
 
-// TestChecksUnderLoad sends 20,000 requests at once, each with an address and an account, on Redis.
-// Each limit counts exactly the requests that passed, so none was charged for a denied request.
+// TestChecksUnderLoad sends 20,000 concurrent requests, each with an address and an account, with
+// limiters on Redis. It checks that each limit has counted exactly the requests that passed, and no
+// denied request.
 func TestChecksUnderLoad(t *testing.T) {
 	const requests, clients, addresses, accounts = 20_000, 50, 50, 20
 	conn := window.On(redistest.Client(t))
@@ -76,7 +77,7 @@ func TestChecksUnderLoad(t *testing.T) {
 	}
 }
 
-// checkCounted compares the count of a limit with the requests that passed.
+// checkCounted checks that the limiter has counted the requests that passed.
 func checkCounted(t *testing.T, l *window.Limiter, event string, passed map[string]int64) {
 	t.Helper()
 	u := must(l.Inspect(t.Context(), event)).Limits[0]
@@ -85,9 +86,9 @@ func checkCounted(t *testing.T, l *window.Limiter, event string, passed map[stri
 	}
 }
 
-// TestChecksInFields checks that each limit has its own name in the fields and the problem. If
-// another check denies, a check that would be allowed counts nothing: it has no wait, and its
-// remaining units do not change.
+// TestChecksInFields checks that each limit has its own name in the header fields and the problem
+// details. If another check denies the request, a check that would allow it counts nothing: it has
+// no wait, and its remaining units do not change.
 func TestChecksInFields(t *testing.T) {
 	keys, tokens := named("keys", "2/1h", "5/1d"), named("tokens", "2/1h")
 	h := middleware(httplimit.Config{LegacyHeaders: true, Checks: checksOf(
@@ -115,8 +116,8 @@ func TestChecksInFields(t *testing.T) {
 	}
 }
 
-// TestChecksDenied checks that Denied gets one decision with the limits of all checks, and the
-// longest wait.
+// TestChecksDenied checks that Denied gets a single decision that has the limits of all checks and
+// the longest wait.
 func TestChecksDenied(t *testing.T) {
 	one, two, free := named("one", "1/1h"), named("two", "1/1m"), named("free", "9/1h")
 	var got window.Decision
@@ -162,7 +163,7 @@ func TestChecksRefused(t *testing.T) {
 		for _, shadow := range []bool{false, true} {
 			var log logBuffer
 			w := ask(middleware(httplimit.Config{Shadow: shadow, Log: log.loggerOf("level", "msg", "reason"), Checks: func(r *http.Request) []window.Check {
-				key(r) // notes the reason for the log
+				key(r) // records the reason for the log
 				return []window.Check{of.check}
 			}}).Wrap(fine))
 			want, line := of.status, of.line
@@ -181,7 +182,7 @@ func TestChecksRefused(t *testing.T) {
 }
 
 // TestChecksStayCounted checks that a request is still denied if Redis dies before its units are
-// given back. The log reports it.
+// given back, and that this is logged.
 func TestChecksStayCounted(t *testing.T) {
 	s := redistest.Start(t)
 	one := must(window.New(window.On(s.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("9/1h"), Timeout: 10 * time.Second}))
@@ -200,8 +201,8 @@ func TestChecksStayCounted(t *testing.T) {
 	}
 }
 
-// TestChecksInOutage checks that while Redis is down, the limits of the Fallbacks apply and appear
-// in the fields.
+// TestChecksInOutage checks that while Redis is down, the Fallbacks' limits apply and appear in the
+// header fields.
 func TestChecksInOutage(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -224,8 +225,8 @@ func TestChecksInOutage(t *testing.T) {
 	}
 }
 
-// TestChecksOfLeavingClient checks that a client that disconnects cannot cause only some checks to
-// be counted. A deadline ends the call.
+// TestChecksOfLeavingClient checks that a client cannot cause only some of the checks to be counted
+// by disconnecting, but that a deadline ends the call.
 func TestChecksOfLeavingClient(t *testing.T) {
 	one, two := named("one", "5/1h"), named("two", "5/1h")
 	h := middleware(httplimit.Config{Log: new(logBuffer).logger(), Checks: checksOf(window.Check{Limiter: one, Event: "everybody"}, window.Check{Limiter: two, Event: "everybody"})}).Wrap(fine)

@@ -20,13 +20,13 @@ func plan(name string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set("Plan", name) }
 }
 
-// byPlan returns a Choose with these limiters.
+// byPlan returns a function for Config.Choose that chooses from plans.
 func byPlan(plans map[string]httplimit.Limiter) func(*http.Request) (httplimit.Limiter, error) {
 	return func(r *http.Request) (httplimit.Limiter, error) { return plans[r.Header.Get("Plan")], nil }
 }
 
-// TestChoose checks that each request is limited by the limiter that Choose returns, and what
-// unlimited and blocked clients get.
+// TestChoose checks that each request is limited by the limiter that Choose returns, and which
+// responses unlimited and blocked clients get.
 func TestChoose(t *testing.T) {
 	free := named("plans", "1/1h")
 	plans := map[string]httplimit.Limiter{"free": free, "pro": must(free.With(limits("3/1h")...)), "staff": httplimit.Unlimited, "closed": httplimit.Blocked}
@@ -92,9 +92,9 @@ func TestChooseSettles(t *testing.T) {
 	checkUsed(t, two, 3)
 }
 
-// TestChooseFails checks that a request without a limiter is answered as in an outage. The log says
-// why: an error of Choose once, because it can concern all requests, and a programming mistake each
-// time.
+// TestChooseFails checks that a request for which there is no limiter is handled as in an outage,
+// and that the reason is logged: an error from Choose once, because it can affect all requests, and
+// a programming mistake each time.
 func TestChooseFails(t *testing.T) {
 	level := must(ar1.NewLocal(ar1.Config{Name: "level", Limits: limits("5/1h")}))
 	mistake := func(text string) string {
@@ -144,8 +144,8 @@ func TestUnlimitedEndsNoOutage(t *testing.T) {
 	})
 }
 
-// TestSkip checks that a skipped request is not limited, and that no other function is called for
-// it.
+// TestSkip checks that a skipped request is not limited, and that no other function in Config is
+// called for it.
 func TestSkip(t *testing.T) {
 	l := inMemory(nil, "1/1h")
 	skip := func(r *http.Request) bool { return r.Header.Get("Plan") == "probe" }

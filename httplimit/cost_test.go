@@ -22,15 +22,15 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// sent is a CostAfter that returns the bytes sent.
+// sent is a function for Config.CostAfter that returns the bytes sent.
 func sent(u httplimit.Used) int64 { return u.Bytes }
 
-// estimate returns a Cost that is always n.
+// estimate returns a function for Config.Cost that always returns n.
 func estimate(n int64) func(*http.Request) int64 {
 	return func(*http.Request) int64 { return n }
 }
 
-// onBoth runs a test with a limiter on Redis, and with one in memory.
+// onBoth runs a test with a limiter on Redis and with a limiter in memory.
 func onBoth(t *testing.T, limit string, test func(t *testing.T, l *window.Limiter)) {
 	t.Run("Redis", func(t *testing.T) {
 		test(t, must(window.New(window.On(redistest.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits(limit), Timeout: time.Minute})))
@@ -38,12 +38,13 @@ func onBoth(t *testing.T, limit string, test func(t *testing.T, l *window.Limite
 	t.Run("memory", func(t *testing.T) { test(t, inMemory(nil, limit)) })
 }
 
-// metered returns a middleware that charges 10 units and settles what the handler reports.
+// metered returns a middleware that charges an estimate of 10 units and then settles the cost that
+// the handler reports.
 func metered(l httplimit.Limiter) *httplimit.Middleware {
 	return middleware(httplimit.Config{Limiter: l, Cost: estimate(10), CostAfter: reported, Log: new(logBuffer).logger()})
 }
 
-// reports returns a handler that reports several costs in a row.
+// reports returns a handler that reports the given costs, one after another.
 func reports(costs ...int64) http.HandlerFunc {
 	return func(_ http.ResponseWriter, r *http.Request) {
 		for _, cost := range costs {
@@ -52,8 +53,8 @@ func reports(costs ...int64) http.HandlerFunc {
 	}
 }
 
-// TestCostAfter checks that the last cost that a handler reports counts, or the estimate if there
-// is no valid one.
+// TestCostAfter checks that the last cost that a handler reports counts, or the estimate if it
+// reports no valid cost.
 func TestCostAfter(t *testing.T) {
 	for _, of := range []struct {
 		costs []int64
@@ -75,8 +76,8 @@ func TestCostAfter(t *testing.T) {
 	}
 }
 
-// TestCostAboveMax checks that a request that cost more than the remaining units is charged in
-// full, and that the next one is denied.
+// TestCostAboveMax checks that a request that turns out to cost more than the remaining units is
+// charged in full, and that the next request is denied.
 func TestCostAboveMax(t *testing.T) {
 	onBoth(t, "20/1h", func(t *testing.T, l *window.Limiter) {
 		h := metered(l).Wrap(reports(70))
@@ -144,7 +145,7 @@ func TestCostOfPanic(t *testing.T) {
 	}
 }
 
-// TestCostOfClientGone checks that a request is settled although its client has gone, even if
+// TestCostOfClientGone checks that a request is settled even if its client has gone, and even if
 // CountOnly would not count its status.
 func TestCostOfClientGone(t *testing.T) {
 	for _, countOnly := range []func(int) bool{nil, isFailure} {
@@ -164,8 +165,9 @@ func TestCostOfClientGone(t *testing.T) {
 	}
 }
 
-// TestCostOfStream checks a handler that streams and reports as it goes. The estimate counts until
-// the handler is done. Once the client has received the end, the cost counts.
+// TestCostOfStream checks a handler that reports costs while it streams. The estimate counts until
+// the handler is done. By the time the client has received the end of the stream, the actual cost
+// counts.
 func TestCostOfStream(t *testing.T) {
 	onBoth(t, "1000/1h", func(t *testing.T, l *window.Limiter) {
 		next := make(chan struct{})
@@ -191,8 +193,8 @@ func TestCostOfStream(t *testing.T) {
 	})
 }
 
-// TestCostAtOnce checks that no more requests run at once than their estimates allow, and that the
-// sum of all costs is right.
+// TestCostAtOnce checks that no more requests run concurrently than their estimates allow, and that
+// the sum of all costs is right.
 func TestCostAtOnce(t *testing.T) {
 	onBoth(t, "50/1h", func(t *testing.T, l *window.Limiter) {
 		release := make(chan struct{})
@@ -241,8 +243,8 @@ func TestCostAndCountOnly(t *testing.T) {
 	})
 }
 
-// TestCostReachesAll checks that each of several nested middlewares gets a report, and that an
-// inner one gets only reports from within it.
+// TestCostReachesAll checks that a reported cost reaches all middlewares around the handler, and no
+// others.
 func TestCostReachesAll(t *testing.T) {
 	outer, inner := inMemory(nil, "100/1h"), inMemory(nil, "100/1h")
 	within := metered(inner).Wrap(reports(30))
@@ -285,7 +287,7 @@ func TestCostNotSettled(t *testing.T) {
 	}
 }
 
-// failingLimiter is a limiter that returns an outage.
+// failingLimiter is a limiter that returns ErrOutage.
 type failingLimiter struct{ *window.Limiter }
 
 func (failingLimiter) AllowN(context.Context, string, int64) (window.Decision, error) {
@@ -299,7 +301,8 @@ func TestCostInShadow(t *testing.T) {
 	checkUsed(t, l, 60)
 }
 
-// TestCostInFallback checks that a request that a Fallback allowed is settled there.
+// TestCostInFallback checks that a request that was allowed by a Fallback is settled in the
+// Fallback.
 func TestCostInFallback(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -394,7 +397,7 @@ func TestFormsLeaveNoFiles(t *testing.T) {
 	}
 }
 
-// TestCostOfConnection checks that bytes do not count on a connection that the handler takes over.
+// TestCostOfConnection checks that bytes written to a hijacked connection do not count.
 func TestCostOfConnection(t *testing.T) {
 	l := inMemory(nil, "100/1h")
 	done := make(chan struct{})

@@ -21,7 +21,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// writeStatus is a handler that answers with the status in the query.
+// writeStatus is a handler that responds with the status in the query.
 var writeStatus = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	var status int
 	_, _ = fmt.Sscan(r.URL.Query().Get("status"), &status)
@@ -53,7 +53,7 @@ func TestFailuresCount(t *testing.T) {
 	}
 }
 
-// TestNoneSlipsPast sends 64 guesses at once. Only five reach the handler.
+// TestNoneSlipsPast checks that only five of 64 concurrent guesses reach the handler.
 func TestNoneSlipsPast(t *testing.T) {
 	l := must(window.New(window.On(redistest.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("5/1h"), Timeout: time.Minute}))
 	var inside, most, wrong atomic.Int64
@@ -90,8 +90,8 @@ func TestNoneSlipsPast(t *testing.T) {
 	checkUsed(t, l, 5)
 }
 
-// TestStatus checks the status that CountOnly gets for every way in which a handler can set one, or
-// set none.
+// TestStatus checks the status that CountOnly gets for every way in which a handler can set a
+// status, or set none.
 func TestStatus(t *testing.T) {
 	for name, of := range map[string]struct {
 		want int // 0: CountOnly is not called, and the request counts
@@ -176,7 +176,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// onlyReader has one byte, and no WriteTo, so that io.Copy calls ReadFrom of the writer.
+// onlyReader returns one byte. It has no WriteTo, so that io.Copy calls the writer's ReadFrom.
 type onlyReader struct{}
 
 func (onlyReader) Read(b []byte) (int, error) { return copy(b, "a"), io.EOF }
@@ -237,7 +237,7 @@ func TestHungRefund(t *testing.T) {
 	})
 }
 
-// hangingRefund is a limiter whose Refund hangs until the context ends.
+// hangingRefund is a limiter whose Refund hangs until the context is done.
 type hangingRefund struct{ *window.Limiter }
 
 func (hangingRefund) Refund(ctx context.Context, _ string, _ window.Decision) error {
@@ -245,8 +245,8 @@ func (hangingRefund) Refund(ctx context.Context, _ string, _ window.Decision) er
 	return ctx.Err()
 }
 
-// TestCountOnlySaysWhatIsLeft checks that the fields give the units that remain if the request
-// counts, because they are written before the status is known.
+// TestCountOnlySaysWhatIsLeft checks that the header fields report the units that would remain if
+// the request counted. They cannot do better, because they are written before the status is known.
 func TestCountOnlySaysWhatIsLeft(t *testing.T) {
 	h := middleware(httplimit.Config{Limiter: inMemory(nil, "5/1h"), CountOnly: isFailure}).Wrap(fine)
 	for range 3 {

@@ -32,7 +32,7 @@ var (
 	parameter    = regexp.MustCompile(`([^; =]+)=([^;]+)`)
 )
 
-// members parses a field as clients do. It shares no code with the code that writes fields.
+// members parses a field as clients do. It shares no code with the implementation.
 func members(t *testing.T, h http.Header, name string) (all []member) {
 	t.Helper()
 	rest := strings.Join(h.Values(name), ",")
@@ -68,8 +68,8 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// TestWindowsOfNoWholeSeconds checks that a window that is not a whole number of seconds has no w,
-// and that q and r never exceed what a structured field can hold.
+// TestWindowsOfNoWholeSeconds checks that a limit has no w if its window is not a whole number of
+// seconds, and that q and r never exceed the largest integer of a structured field.
 func TestWindowsOfNoWholeSeconds(t *testing.T) {
 	for text, want := range map[string]string{
 		"5/500ms":              `[{5/500ms map[q:5]}]`,
@@ -91,7 +91,7 @@ func TestWindowsOfNoWholeSeconds(t *testing.T) {
 	}
 }
 
-// TestFieldsOfAnyDecision compares every number in the fields with random decisions.
+// TestFieldsOfAnyDecision checks every number in the fields for random decisions.
 func TestFieldsOfAnyDecision(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
@@ -144,8 +144,8 @@ func anyDecision(r *rand.Rand) (d window.Decision) {
 	return d
 }
 
-// checkRetryAfter checks that a denial has one Retry-After, which is no shorter than any t, and
-// that other responses have none.
+// checkRetryAfter checks that a denial has exactly one Retry-After, which is no shorter than any t,
+// and that other responses have no Retry-After.
 func checkRetryAfter(t *testing.T, w *httptest.ResponseRecorder) {
 	t.Helper()
 	values := w.Header().Values("Retry-After")
@@ -169,8 +169,8 @@ func checkRetryAfter(t *testing.T, w *httptest.ResponseRecorder) {
 	}
 }
 
-// TestRetryAfterLetsIn checks that a client is allowed after Retry-After, and denied a second
-// earlier.
+// TestRetryAfterLetsIn checks that a client that waits for Retry-After is allowed, and that it is
+// denied a second earlier.
 func TestRetryAfterLetsIn(t *testing.T) {
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	clock := func() time.Time { return now }
@@ -232,8 +232,8 @@ func TestMinuteBoundary(t *testing.T) {
 	}
 }
 
-// TestNested checks one middleware around another. The response has the fields of both, and one
-// Retry-After that is long enough for both.
+// TestNested checks that if one middleware wraps another, a response has the fields of both
+// middlewares, and one Retry-After that is long enough for both.
 func TestNested(t *testing.T) {
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	clock := func() time.Time { return now }

@@ -47,7 +47,7 @@ func limits(texts ...string) (all []window.Limit) {
 // everybody is a Key that is the same for all requests, so that they share their limits.
 func everybody(*http.Request) string { return "everybody" }
 
-// inMemory returns a limiter in memory, with the clock now if that is not nil.
+// inMemory returns a limiter in memory, which uses the clock now unless that is nil.
 func inMemory(now func() time.Time, texts ...string) *window.Limiter {
 	return must(window.NewLocal(window.Config{Name: "memory", Limits: limits(texts...), Now: now}))
 }
@@ -78,7 +78,7 @@ func ask(h http.Handler, change ...func(*http.Request)) *httptest.ResponseRecord
 	return w
 }
 
-// logBuffer is a log that keeps its lines.
+// logBuffer records log lines.
 type logBuffer struct {
 	mu    sync.Mutex
 	lines strings.Builder
@@ -96,10 +96,10 @@ func (r *logBuffer) String() string {
 	return r.lines.String()
 }
 
-// logger returns a logger that keeps the level and the message of each line.
+// logger returns a logger that records the level and the message of each line.
 func (r *logBuffer) logger() *slog.Logger { return r.loggerOf(slog.LevelKey, slog.MessageKey) }
 
-// loggerOf returns a logger that keeps only these attributes.
+// loggerOf returns a logger that records only the attributes with the given keys.
 func (r *logBuffer) loggerOf(keys ...string) *slog.Logger {
 	return slog.New(slog.NewTextHandler(r, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if slices.Contains(keys, a.Key) {
@@ -109,8 +109,8 @@ func (r *logBuffer) loggerOf(keys ...string) *slog.Logger {
 	}}))
 }
 
-// explains checks that the only line, of a logger of level, limiter and err, says that a limiter on
-// windowtest.Down has a Fallback that decides, and why.
+// explains checks that there is only one line, which states that the Fallback of a limiter on
+// windowtest.Down decides, and why. The logger must record level, limiter and err.
 func (r *logBuffer) explains(t *testing.T, limiter string) {
 	t.Helper()
 	text := r.String()
@@ -124,15 +124,15 @@ func request(tb testing.TB, method, address string, body io.Reader) *http.Reques
 	return must(http.NewRequestWithContext(tb.Context(), method, address, body))
 }
 
-// aMinute returns a context that ends with the test, or after a minute, so that a hanging wait
-// fails where it hangs. A minute is long enough for a busy machine.
+// aMinute returns a context that is done when the test ends, or after a minute, so that a wait that
+// hangs fails where it hangs. A minute is long enough for a busy machine.
 func aMinute(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// connect opens a connection to a server. It lasts for a minute at most.
+// connect opens a connection to a server, with a deadline of a minute.
 func connect(s *httptest.Server) net.Conn {
 	conn := must(net.Dial("tcp", s.Listener.Addr().String()))
 	_ = conn.SetDeadline(time.Now().Add(time.Minute))
@@ -145,7 +145,7 @@ type reply struct {
 	text             string
 }
 
-// send sends a request and reads the reply, within a minute.
+// send sends a request and reads the reply. It takes at most a minute.
 func send(tb testing.TB, c *http.Client, r *http.Request) reply {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
@@ -161,12 +161,12 @@ func send(tb testing.TB, c *http.Client, r *http.Request) reply {
 // discardLog is for servers whose handlers panic on purpose.
 var discardLog = log.New(io.Discard, "", 0)
 
-// isFailure reports whether a login response counts.
+// isFailure reports whether status is that of a failed login, which counts.
 func isFailure(status int) bool {
 	return status == http.StatusUnauthorized || status == http.StatusForbidden
 }
 
-// checkUsed checks how many units the key everybody has used.
+// checkUsed checks how many units of the key "everybody" are used.
 func checkUsed(t *testing.T, l *window.Limiter, want int64) {
 	t.Helper()
 	if d := must(l.Inspect(context.Background(), "everybody")); d.Limits[0].Used != want {
@@ -174,7 +174,7 @@ func checkUsed(t *testing.T, l *window.Limiter, want int64) {
 	}
 }
 
-// reported is a CostAfter that returns the units that the handler reported.
+// reported is a function for Config.CostAfter that returns the units that the handler reported.
 func reported(u httplimit.Used) int64 { return u.Units }
 
 // fixedLimiter is a limiter that always returns the same decision and error.
@@ -189,14 +189,14 @@ func (s fixedLimiter) AllowN(context.Context, string, int64) (window.Decision, e
 
 func (s fixedLimiter) Refund(context.Context, string, window.Decision) error { return s.err }
 
-// stubLimiter is a limiter whose decision a test changes between requests.
+// stubLimiter is a limiter whose decision a test can change between requests.
 type stubLimiter struct{ fixedLimiter }
 
 func (s *stubLimiter) AllowN(context.Context, string, int64) (window.Decision, error) {
 	return s.Decision, s.err
 }
 
-// takeOver is a handler that takes over its connection.
+// takeOver is a handler that hijacks its connection.
 func takeOver(w http.ResponseWriter, _ *http.Request) {
 	conn, _, err := w.(http.Hijacker).Hijack()
 	if err == nil {
@@ -218,10 +218,10 @@ func btoi(b bool) int {
 	return 0
 }
 
-// proxies are trusted in these tests.
+// proxies lists the proxies that these tests trust.
 var proxies = []string{"10.0.0.0/8", "192.0.2.10", "2001:db8:ffff::/48"}
 
-// from returns a request from a peer, with lines of X-Forwarded-For.
+// from returns a request from peer, with the given lines of X-Forwarded-For.
 func from(peer string, lines ...string) *http.Request {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.RemoteAddr = peer
@@ -238,7 +238,7 @@ const (
 	lineRecovered = `level=INFO msg="slidegate: the limiter decides again"` + "\n"
 )
 
-// always returns a Choose that returns one limiter.
+// always returns a function for Config.Choose that always returns l.
 func always(l httplimit.Limiter) func(*http.Request) (httplimit.Limiter, error) {
 	return func(*http.Request) (httplimit.Limiter, error) { return l, nil }
 }

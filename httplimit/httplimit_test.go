@@ -51,7 +51,7 @@ func TestWrongConfiguration(t *testing.T) {
 	}
 }
 
-// TestWrongProxies checks the errors about proxies.
+// TestWrongProxies checks the errors for invalid proxies.
 func TestWrongProxies(t *testing.T) {
 	for proxy, want := range map[string]string{
 		"":                  `slidegate: the proxy "" is not a plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
@@ -110,7 +110,8 @@ func TestWrongWrap(t *testing.T) {
 	}
 }
 
-// TestRefusals checks status and body of each kind of refusal, and that the handler is not called.
+// TestRefusals checks the status and the body of each kind of refusal, and that the handler is not
+// called.
 func TestRefusals(t *testing.T) {
 	never := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it reached the handler") })
 	full := inMemory(nil, "1/1h@1m", "5/1d")
@@ -181,8 +182,8 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// TestDeadlineExceeded checks that a request whose deadline passes before the decision counts as an
-// outage, and that one whose client has gone does not.
+// TestDeadlineExceeded checks that it counts as an outage if a request's deadline passes before the
+// decision, and that it does not if the client has gone.
 func TestDeadlineExceeded(t *testing.T) {
 	over, end := context.WithDeadline(t.Context(), time.Now())
 	defer end()
@@ -212,8 +213,8 @@ func TestDeadlineExceeded(t *testing.T) {
 	}
 }
 
-// TestKeyless checks that the log reports only the first request without a key, with the reason
-// from each Key. It contains no value that a client sent.
+// TestKeyless checks that only the first request without a key is logged, with the reason from each
+// Key, and that the log contains no value that a client sent.
 func TestKeyless(t *testing.T) {
 	header, behind := httplimit.Header("X-Api-Key"), must(httplimit.AddressBehind(proxies...))
 	hops, in := must(httplimit.ClientsByHops(2)).Key, must(httplimit.ClientsIn("X-Real-IP", proxies...)).Key
@@ -268,8 +269,8 @@ func TestNilKey(t *testing.T) {
 	}
 }
 
-// TestForeignValue checks that an error of one key is logged each time, and does not hide the start
-// of an outage.
+// TestForeignValue checks that an error that concerns a single key is logged each time, and does
+// not hide the start of an outage.
 func TestForeignValue(t *testing.T) {
 	var log logBuffer
 	foreign := errors.New("WRONGTYPE")

@@ -20,8 +20,8 @@ import (
 	"github.com/slidegate/slidegate/windowtest"
 )
 
-// TestInFlightConfig checks which configurations NewInFlight rejects, and that the error says what
-// to do.
+// TestInFlightConfig checks which configurations NewInFlight rejects, and that the errors state the
+// remedy.
 func TestInFlightConfig(t *testing.T) {
 	l := places(1)
 	for want, cfg := range map[string]httplimit.InFlightConfig{
@@ -37,8 +37,9 @@ func TestInFlightConfig(t *testing.T) {
 	}
 }
 
-// TestInFlightGivesBack checks with a real server that the place of a request is free as soon as
-// the handler has returned or panicked, or the connection that it hijacked is closed.
+// TestInFlightGivesBack checks, with a real server, that a request's place is free as soon as the
+// handler has returned or panicked or, if the handler hijacked the connection, the connection is
+// closed.
 func TestInFlightGivesBack(t *testing.T) {
 	for name, h := range map[string]http.HandlerFunc{
 		"returns": fine,
@@ -74,13 +75,14 @@ func TestInFlightGivesBack(t *testing.T) {
 	}
 }
 
-// unwrapped is a ResponseWriter that can only be unwrapped.
+// unwrapped is a ResponseWriter that has no optional methods except Unwrap.
 type unwrapped struct{ http.ResponseWriter }
 
 func (u unwrapped) Unwrap() http.ResponseWriter { return u.ResponseWriter }
 
-// TestInFlightHijack checks that a hijacked connection keeps its place after the handler has
-// returned, until it is closed, even if the handler unwrapped the ResponseWriter to hijack it.
+// TestInFlightHijack checks that a hijacked connection keeps its place until it is closed, even
+// after the handler has returned, and even if the handler unwrapped the ResponseWriter to hijack
+// the connection.
 func TestInFlightHijack(t *testing.T) {
 	t.Run("direct", func(t *testing.T) { testHijack(t, func(w http.ResponseWriter) http.ResponseWriter { return w }) })
 	t.Run("unwrapped", func(t *testing.T) {
@@ -155,8 +157,8 @@ func TestInFlightHijackLost(t *testing.T) {
 	<-closed
 }
 
-// TestInFlightClientLeaves checks that a request keeps its place after its client has gone, until
-// the handler returns, and that the context of the handler ends.
+// TestInFlightClientLeaves checks that if the client disconnects, the handler's context is
+// canceled, but the request keeps its place until the handler returns.
 func TestInFlightClientLeaves(t *testing.T) {
 	l := placesInRedis(t, 1)
 	began, end, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -191,7 +193,8 @@ func TestInFlightClientLeaves(t *testing.T) {
 	<-ended
 }
 
-// TestInFlightLost checks that the context of a handler ends with ErrLost if the lease is lost.
+// TestInFlightLost checks that a handler's context is canceled with the cause ErrLost if the lease
+// is lost.
 func TestInFlightLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ask(inFlight(httplimit.InFlightConfig{Places: brief()}).Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -203,8 +206,8 @@ func TestInFlightLost(t *testing.T) {
 	})
 }
 
-// TestInFlightGoesOn checks that a request continues although its lease is lost: in Shadow, and
-// with FailOpen in an outage. With FailClosed, its context ends.
+// TestInFlightGoesOn checks that a request continues after losing its lease, both in Shadow and
+// with FailOpen during an outage. With FailClosed, its context is canceled.
 func TestInFlightGoesOn(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -231,7 +234,7 @@ func TestInFlightGoesOn(t *testing.T) {
 				select {
 				case <-r.Context().Done():
 					t.Error(context.Cause(r.Context()))
-				case <-time.After(20 * time.Millisecond): // a context would end at once
+				case <-time.After(20 * time.Millisecond): // a context would be canceled immediately
 				}
 			})))
 		})
@@ -278,8 +281,8 @@ func TestInFlightFallback(t *testing.T) {
 	}
 }
 
-// TestInFlightDenies checks the response to a request for which there is no place. Retry-After is a
-// second at first. Later it is how long requests have recently held their places, up to a minute.
+// TestInFlightDenies checks the response to a request that gets no place. At first, Retry-After is
+// a second. Later it is how long requests have recently held their places, up to a minute.
 func TestInFlightDenies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const body = `{"title":"Too Many Requests","status":429,"detail":"Too many requests are running at the same time. Try again after the time in Retry-After, or when one has ended."}` + "\n"
@@ -312,18 +315,18 @@ func TestInFlightRetryAfter(t *testing.T) {
 	}
 }
 
-// TestInFlightWaits checks that a request waits for a place, for Wait at most. If its client
-// disconnects or its deadline passes meanwhile, that is not an outage, in which FailOpen would let
-// it run.
+// TestInFlightWaits checks that a request waits for a place for at most Wait. If its client
+// disconnects or its deadline passes during the wait, that does not count as an outage, in which
+// FailOpen would let the request run.
 func TestInFlightWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
 		l := places(1)
 		h := inFlight(httplimit.InFlightConfig{Places: l, Outage: httplimit.FailOpen, Wait: 2 * time.Second, Log: log.logger()}).Wrap(fine)
 		for _, test := range []struct {
-			held, left, deadline time.Duration // when the place becomes free, the client disconnects, and the context ends
+			held, left, deadline time.Duration // when the place becomes free, the client disconnects, and the deadline passes
 			want                 int
-			took                 time.Duration // at least, and up to 100 ms more
+			took                 time.Duration // the minimum; it may take up to 100 ms longer
 		}{
 			{time.Second, time.Hour, time.Hour, http.StatusOK, time.Second},
 			{time.Minute, time.Hour, time.Hour, http.StatusTooManyRequests, 2 * time.Second},
@@ -350,7 +353,7 @@ func TestInFlightWaits(t *testing.T) {
 }
 
 // TestInFlightShadow checks that all requests reach the handler without waiting, that clients see
-// no difference, and that the log says how many would have been refused.
+// no difference, and that the log reports how many requests would have been refused.
 func TestInFlightShadow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
@@ -413,7 +416,7 @@ func testInFlightOutage(t *testing.T, wait time.Duration) {
 	})
 }
 
-// TestPattern checks that an outer handler sees which pattern of an inner mux matched.
+// TestPattern checks that an outer handler sees the pattern that matched in an inner mux.
 func TestPattern(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /{$}", fine)

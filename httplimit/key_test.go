@@ -19,13 +19,13 @@ import (
 // clientIP is a header into which a proxy writes the client's address.
 const clientIP = "CF-Connecting-IP"
 
-// withClientIP adds lines of that header to a request.
+// withClientIP adds lines of the header clientIP to r.
 func withClientIP(r *http.Request, lines ...string) *http.Request {
 	r.Header["Cf-Connecting-Ip"] = lines
 	return r
 }
 
-// TestAddress checks the Key for each form of RemoteAddr.
+// TestAddress checks the key for each form of RemoteAddr.
 func TestAddress(t *testing.T) {
 	for peer, want := range map[string]string{
 		"198.51.100.7:50000":           "198.51.100.7",
@@ -45,8 +45,8 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// TestAddressBehind checks which client AddressBehind finds behind chains of proxies, honest and
-// forged.
+// TestAddressBehind checks which client AddressBehind finds behind proxies, for honest and forged
+// headers.
 func TestAddressBehind(t *testing.T) {
 	key := must(httplimit.AddressBehind(proxies...))
 	for _, of := range []struct {
@@ -100,8 +100,8 @@ func TestAddressBehind(t *testing.T) {
 	}
 }
 
-// TestClientsByHops checks which client ClientsByHops finds for numbers of hops and headers, honest
-// and forged.
+// TestClientsByHops checks which client ClientsByHops finds for various numbers of hops, and for
+// honest and forged headers.
 func TestClientsByHops(t *testing.T) {
 	for _, of := range []struct {
 		name  string
@@ -163,8 +163,8 @@ func TestClientsIn(t *testing.T) {
 	}
 }
 
-// TestClientAddr checks that Addr returns whole addresses, and errors that say what the proxy must
-// do.
+// TestClientAddr checks that Addr returns full addresses, and errors that state what the proxies
+// must do.
 func TestClientAddr(t *testing.T) {
 	behind, hops, in := must(httplimit.ClientsBehind(proxies...)), must(httplimit.ClientsByHops(2)), must(httplimit.ClientsIn(clientIP, proxies...))
 	for _, of := range []struct {
@@ -191,8 +191,8 @@ func TestClientAddr(t *testing.T) {
 	}
 }
 
-// TestSpoof checks that an attacker who forges X-Forwarded-For gets three requests like any client,
-// and that its victim still gets three.
+// TestSpoof checks that an attacker who forges X-Forwarded-For is allowed three requests, like any
+// other client, and that the victim is still allowed three.
 func TestSpoof(t *testing.T) {
 	const victim = "203.0.113.1"
 	behind := must(httplimit.AddressBehind(proxies...))
@@ -272,8 +272,8 @@ func TestSpoof(t *testing.T) {
 	}
 }
 
-// TestInventedValues checks that an attacker who invents headers and cookies, such as a victim's
-// address, uses up only the budgets of the invented values.
+// TestInventedValues checks that an attacker who invents values for headers and cookies, such as a
+// victim's address, uses up only the budgets of those values.
 func TestInventedValues(t *testing.T) {
 	const victim = "203.0.113.1"
 	header, cookie := httplimit.Header("X-Key"), httplimit.Cookie("c")
@@ -361,7 +361,7 @@ func TestHeaderCookieRoute(t *testing.T) {
 	}
 }
 
-// TestRoute checks that Route finds the pattern inside a mux, and returns no key around it.
+// TestRoute checks that Route finds the pattern inside a mux, and returns "" around it.
 func TestRoute(t *testing.T) {
 	m := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Key: httplimit.Route})
 	mux := http.NewServeMux()
@@ -380,7 +380,7 @@ func TestRoute(t *testing.T) {
 	}
 }
 
-// routeIn returns the pattern that a mux finds for a request.
+// routeIn returns a function that returns the pattern that mux finds for a request.
 func routeIn(mux *http.ServeMux) func(*http.Request) string {
 	return func(r *http.Request) string {
 		_, pattern := mux.Handler(r)
@@ -410,8 +410,8 @@ func TestRouteBy(t *testing.T) {
 	}
 }
 
-// FuzzNobodyElsesKey checks that a client's key is that of its own address, whatever it sends to
-// its proxy.
+// FuzzNobodyElsesKey checks that a client's key is that of its own address, whatever the client
+// sends to the proxy.
 func FuzzNobodyElsesKey(f *testing.F) {
 	f.Add([]byte{198, 51, 100, 7}, []byte{203, 0, 113, 1}, "203.0.113.1", "10.0.0.9, ::ffff:203.0.113.1")
 	f.Add([]byte("0123456789abcdef"), []byte("0123456789abcdeg"), "garbage,,", "203.0.113.1:80")
@@ -446,8 +446,8 @@ func FuzzNobodyElsesKey(f *testing.F) {
 	})
 }
 
-// FuzzNothingLeftOfAStranger checks that the key does not depend on anything before the last entry
-// that is not a proxy's address.
+// FuzzNothingLeftOfAStranger checks that the key does not depend on anything to the left of the
+// last entry that is not a proxy's address.
 func FuzzNothingLeftOfAStranger(f *testing.F) {
 	f.Add("10.0.0.1:1", "203.0.113.1, 10.0.0.9", "198.51.100.7", "192.0.2.10")
 	f.Add("198.51.100.7:1", "203.0.113.1", "10.0.0.1", "")
@@ -470,8 +470,8 @@ func FuzzNothingLeftOfAStranger(f *testing.F) {
 	})
 }
 
-// FuzzNothingLeftOfTheHops checks that the key does not depend on anything before the entries that
-// the proxies added.
+// FuzzNothingLeftOfTheHops checks that the key does not depend on anything to the left of the
+// entries that the proxies added.
 func FuzzNothingLeftOfTheHops(f *testing.F) {
 	f.Add("203.0.113.1", "198.51.100.7", "192.0.2.10", "10.0.0.2")
 	f.Add("203.0.113.1, ,", "[2001:db8::1]:80", "unknown", "::1%eth0")
@@ -494,8 +494,8 @@ func FuzzNothingLeftOfTheHops(f *testing.F) {
 	})
 }
 
-// FuzzOneAddressInOneLine checks that a header counts only from a proxy, and only if it consists of
-// one address.
+// FuzzOneAddressInOneLine checks that the header is used only if a proxy sent it, and only if it
+// consists of one address.
 func FuzzOneAddressInOneLine(f *testing.F) {
 	f.Add("10.0.0.1:1", "198.51.100.7", "")
 	f.Add("10.0.0.1:1", "203.0.113.1, 198.51.100.7", "198.51.100.7")
@@ -543,8 +543,8 @@ func FuzzAddrIsWhatKeySays(f *testing.F) {
 	})
 }
 
-// FuzzRouteIsThePattern checks that the key is the pattern that the mux found, whatever path a
-// client sends: with Route inside the mux, and with RouteBy around it.
+// FuzzRouteIsThePattern checks that, whatever path a client sends, the key is the pattern that the
+// mux finds, both with Route inside the mux and with RouteBy around it.
 func FuzzRouteIsThePattern(f *testing.F) {
 	f.Add("/a/1", "GET")
 	f.Add("/a/../b", "GET")
@@ -610,8 +610,8 @@ func ipv4Of(a netip.Addr) []byte {
 	return nil
 }
 
-// FuzzKeysStayApart checks that two requests have the same key if and only if they agree in
-// everything that the key depends on.
+// FuzzKeysStayApart checks that two requests have the same key if and only if everything that the
+// key depends on is equal.
 func FuzzKeysStayApart(f *testing.F) {
 	f.Add("a", "b", "a", "c", uint8(7), uint8(7))
 	f.Add("a", "b cookie c d", "a cookie c b", "d", uint8(7), uint8(7))
@@ -636,7 +636,8 @@ func FuzzKeysStayApart(f *testing.F) {
 	})
 }
 
-// keyedRequest returns a request with a header, a cookie and the last byte of its address.
+// keyedRequest returns a request with the given header value, cookie value, and last byte of the
+// address.
 func keyedRequest(header, cookie string, last uint8) *http.Request {
 	r := from(fmt.Sprintf("198.51.100.%d:1", last))
 	r.Header["X-Key"], r.Header["Cookie"] = []string{header}, []string{"c=" + cookie}

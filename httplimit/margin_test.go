@@ -12,9 +12,9 @@ import (
 	"github.com/slidegate/slidegate/httplimit"
 )
 
-// TestMargin counts how many requests an API receives in any second, if requests take a random time
-// of up to 100 ms to arrive. Turns in Per + 100 ms keep the limit of 50 per second. Turns in Per do
-// not.
+// TestMargin counts how many requests an API receives in any second if requests take a random time
+// of up to 100 ms to arrive. Turns keep the API's limit of 50 per second if their Per is 100 ms
+// longer than a second, but not if it is a second.
 func TestMargin(t *testing.T) {
 	for limit, kept := range map[string]bool{"50/1s": false, "1/20ms": false, "50/1100ms": true, "1/22ms": true} {
 		t.Run(limit, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestMargin(t *testing.T) {
 	}
 }
 
-// mostIn returns the maximum number of times that lie in one span.
+// mostIn returns the maximum number of times within any interval of length span.
 func mostIn(times []time.Time, span time.Duration) (most int) {
 	slices.SortFunc(times, time.Time.Compare)
 	first := 0

@@ -23,9 +23,9 @@ func statusAndPolicy(w *httptest.ResponseRecorder) string {
 	return fmt.Sprint(w.Code, " ", w.Header().Get("RateLimit-Policy"))
 }
 
-// TestOutage kills Redis, or makes it hang. It checks the responses before, during and after that,
-// and that the log has one line at the start and one at the end. 16 clients keep sending requests,
-// and none waits much longer than the Timeout.
+// TestOutage kills Redis, or makes it hang, while 16 clients keep sending requests. It checks the
+// responses before, during and after the outage, that the log has one line at the start and one at
+// the end, and that no client waits much longer than the Timeout.
 func TestOutage(t *testing.T) {
 	const timeout = 500 * time.Millisecond
 	ways := []struct {
@@ -105,8 +105,8 @@ func (c *pollers) start(clients int) (stop func()) {
 	return func() { cancel(); all.Wait() }
 }
 
-// await returns once all clients get this response and the log has these lines. It fails after 30
-// s.
+// await waits until all clients get the response answer and the log consists of lines. It fails the
+// test after 30 s.
 func (c *pollers) await(t *testing.T, what, answer, lines string) {
 	t.Helper()
 	over := time.After(30 * time.Second)
@@ -126,8 +126,8 @@ func (c *pollers) await(t *testing.T, what, answer, lines string) {
 	}
 }
 
-// TestShardOut checks the log while requests on one shard of a cluster fail and others succeed. It
-// has one line, and a second one once no request has failed for five seconds.
+// TestShardOut checks that if requests on one shard of a cluster fail while others succeed, the log
+// has only one line, and a second line once no request has failed for five seconds.
 func TestShardOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
@@ -182,8 +182,8 @@ func TestFallbackStates(t *testing.T) {
 	})
 }
 
-// TestNoOutage checks that a request for more units than a limit ever allows gets HTTP 413, and no
-// log line.
+// TestNoOutage checks that a request that costs more units than a limit ever allows gets HTTP 413
+// and is not logged.
 func TestNoOutage(t *testing.T) {
 	var log logBuffer
 	h := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Cost: func(*http.Request) int64 { return 2 }, Outage: httplimit.FailOpen, Log: log.logger()}).Wrap(fine)
@@ -192,8 +192,8 @@ func TestNoOutage(t *testing.T) {
 	}
 }
 
-// TestDenialCache checks that with a DenialCache, a client that keeps retrying is denied at once
-// although Redis hangs, with the rest of its wait.
+// TestDenialCache checks that with a DenialCache, a client that keeps retrying is denied
+// immediately, with the rest of its wait, even while Redis hangs.
 func TestDenialCache(t *testing.T) {
 	s := redistest.Start(t)
 	l := must(window.New(window.On(s.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("1/1h"), DenialCache: 10}))
@@ -251,7 +251,7 @@ func TestSecretStaysSecret(t *testing.T) {
 	}
 }
 
-// TestLogSaysWhyTheFallbackDecides checks that the log has the cause.
+// TestLogSaysWhyTheFallbackDecides checks that the log states why the Fallback decides.
 func TestLogSaysWhyTheFallbackDecides(t *testing.T) {
 	var log logBuffer
 	l := fixedLimiter{Decision: window.Decision{Allowed: true, Degraded: true, Cause: errors.New("NOPERM")}}

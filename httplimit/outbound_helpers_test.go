@@ -17,11 +17,11 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// here is the event of a Transport in these tests.
+// here is the event key of all requests in these tests.
 const here = "here"
 
-// transport returns a Transport whose requests all have the event here. It is FailClosed and
-// discards its log, unless cfg says otherwise.
+// transport returns a Transport whose requests all have the event key here. Its Outage is
+// FailClosed and it discards its log, unless cfg sets others.
 func transport(cfg httplimit.TransportConfig) *httplimit.Transport {
 	if cfg.Outage == "" {
 		cfg.Outage = httplimit.FailClosed
@@ -47,22 +47,22 @@ func inFlight(cfg httplimit.InFlightConfig) *httplimit.InFlight {
 	return must(httplimit.NewInFlight(cfg))
 }
 
-// turns returns a limiter of turns in memory.
+// turns returns a pace limiter in memory.
 func turns(texts ...string) *pace.Limiter {
 	return must(pace.NewLocal(pace.Config{Name: "turns", Limits: limits(texts...)}))
 }
 
-// places returns a limiter of places in memory.
+// places returns an inflight limiter in memory.
 func places(most int64) *inflight.Limiter {
 	return must(inflight.NewLocal(inflight.Config{Name: "places", Max: most}))
 }
 
-// placesInRedis returns a limiter of places with its own Name.
+// placesInRedis returns an inflight limiter on Redis, with its own Name.
 func placesInRedis(tb testing.TB, most int64) *inflight.Limiter {
 	return must(inflight.New(window.On(redistest.Client(tb)), inflight.Config{Name: redistest.Key(tb), Max: most, Timeout: time.Second}))
 }
 
-// brief returns a limiter of one place, whose leases are lost after 100 ms.
+// brief returns an inflight limiter of one place whose leases are lost after 100 ms.
 func brief() *inflight.Limiter {
 	return must(inflight.NewLocal(inflight.Config{
 		Name: "places", Max: 1, TTL: 90 * time.Millisecond, Timeout: 30 * time.Millisecond, MaxHold: 100 * time.Millisecond,
@@ -97,18 +97,18 @@ func (b *trackedBody) Close() error {
 	return nil
 }
 
-// tracked returns a body that is counted in open until it is closed.
+// tracked returns a body that counts in open until it is closed.
 func tracked(text io.Reader, open *atomic.Int64) io.ReadCloser {
 	open.Add(1)
 	return &trackedBody{Reader: text, open: open}
 }
 
-// held returns how many places of an event are in use.
+// held returns how many of the event's places are in use.
 func held(tb testing.TB, l *inflight.Limiter, event string) int64 {
 	return must(l.Inspect(context.WithoutCancel(tb.Context()), event)).Used
 }
 
-// checkHeld checks how many places of an event are in use.
+// checkHeld checks how many of the event's places are in use.
 func checkHeld(tb testing.TB, l *inflight.Limiter, event string, want int64) {
 	tb.Helper()
 	if got := held(tb, l, event); got != want {
@@ -116,7 +116,7 @@ func checkHeld(tb testing.TB, l *inflight.Limiter, event string, want int64) {
 	}
 }
 
-// await waits until so returns true, for a minute at most.
+// await waits until so returns true, for at most a minute.
 func await(tb testing.TB, what string, so func() bool) {
 	tb.Helper()
 	for deadline := time.Now().Add(time.Minute); !so(); <-time.After(time.Millisecond) {
@@ -126,7 +126,7 @@ func await(tb testing.TB, what string, so func() bool) {
 	}
 }
 
-// awaitFree waits until all places of an event are free.
+// awaitFree waits until all of the event's places are free.
 func awaitFree(tb testing.TB, l *inflight.Limiter, event string) {
 	tb.Helper()
 	await(tb, "the place is free", func() bool { return held(tb, l, event) == 0 })

@@ -17,7 +17,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestPages compares docs/http.md and docs/outbound.md with real responses, the examples, and the log.
+// TestPages checks that docs/http.md and docs/outbound.md agree with real responses, the examples,
+// and the log.
 func TestPages(t *testing.T) {
 	page := string(must(os.ReadFile("../docs/http.md"))) + string(must(os.ReadFile("../docs/outbound.md")))
 	var all strings.Builder
@@ -64,7 +65,8 @@ func TestPages(t *testing.T) {
 // withoutTabs removes the tabs of a string.
 func withoutTabs(text string) string { return strings.ReplaceAll(text, "\t", "") }
 
-// rawResponses returns what a client receives in different cases, byte for byte except the date.
+// rawResponses returns the responses that a client receives in various cases, byte for byte except
+// the date.
 func rawResponses(t *testing.T) map[string]string {
 	t.Helper()
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)

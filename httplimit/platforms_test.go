@@ -7,7 +7,7 @@ import (
 	"github.com/slidegate/slidegate/httplimit"
 )
 
-// The pages on which the platforms document the headers that they send.
+// The pages on which the platforms document the headers that they set.
 const (
 	applicationGateway = "https://learn.microsoft.com/azure/application-gateway/how-application-gateway-works"
 	frontDoor          = "https://learn.microsoft.com/azure/frontdoor/front-door-http-headers-protocol"

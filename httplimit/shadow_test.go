@@ -85,8 +85,8 @@ func TestShadowCountsAsUsual(t *testing.T) {
 	}
 }
 
-// TestShadowLog checks that the first refusal of a kind is logged at once, and later ones once a
-// minute with their number. An outage has its own lines.
+// TestShadowLog checks that the first refusal of each kind is logged immediately, and the number of
+// later refusals once a minute. Outages are logged separately.
 func TestShadowLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
@@ -128,7 +128,7 @@ func legacyHeaders(w *httptest.ResponseRecorder, since time.Time) [3]string {
 	return [3]string{h.Get("X-RateLimit-Limit"), h.Get("X-RateLimit-Remaining"), reset}
 }
 
-// TestLegacyHeaders checks which limit the headers are about, and that they are sent only with
+// TestLegacyHeaders checks which limit the headers describe, and that they are sent only with
 // LegacyHeaders.
 func TestLegacyHeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

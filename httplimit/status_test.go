@@ -14,7 +14,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// status returns a Status of these quotas. A missing Key is set to everybody.
+// status returns a Status with the given quotas. A missing Key is set to everybody.
 func status(log *logBuffer, quotas ...httplimit.Quota) http.Handler {
 	for i := range quotas {
 		if quotas[i].Key == nil {
@@ -59,8 +59,8 @@ func TestStatusOfCaller(t *testing.T) {
 	}
 }
 
-// TestStatusRefused checks the responses to other methods and to callers without a key. Only the
-// first such caller is logged.
+// TestStatusRefused checks the responses to other methods and to callers without a key, and that
+// only the first such caller is logged.
 func TestStatusRefused(t *testing.T) {
 	var log logBuffer
 	h := status(&log, httplimit.Quota{Name: "open", Limiter: inMemory(nil, "5/1h")}, httplimit.Quota{Name: "mine", Limiter: inMemory(nil, "5/1h"), Key: httplimit.Header("Account")})
@@ -84,8 +84,9 @@ func TestStatusRefused(t *testing.T) {
 	}
 }
 
-// TestStatusInOutage checks that a caller sees no limits if one of two limiters cannot be read. The
-// log names that limiter once. A Fallback is not used, because it does not know what Redis counted.
+// TestStatusInOutage checks that a caller sees no limits if one of two limiters cannot be read, and
+// that the log names that limiter once. The Fallback is not used, because it does not know what
+// Redis has counted.
 func TestStatusInOutage(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -115,8 +116,8 @@ func TestStatusInOutage(t *testing.T) {
 	}
 }
 
-// TestStatusChoosesInTurn checks that the Choose of each quota can read the form of the request,
-// and that a panic in Choose occurs in the goroutine of the handler, where net/http recovers it.
+// TestStatusChoosesInTurn checks that every quota's Choose can read the request's form, and that a
+// panic in Choose occurs in the handler's goroutine, where net/http recovers it.
 func TestStatusChoosesInTurn(t *testing.T) {
 	limiter := inMemory(nil, "5/1h")
 	byForm := func(r *http.Request) (httplimit.Limiter, error) { return limiter, r.ParseForm() }
@@ -133,7 +134,7 @@ func TestStatusChoosesInTurn(t *testing.T) {
 }
 
 // TestStatusMistakes checks that a mistake in Choose, or a foreign value in Redis, is logged each
-// time, and answered as in an outage.
+// time, and handled as in an outage.
 func TestStatusMistakes(t *testing.T) {
 	client, name := redistest.Client(t), redistest.Key(t)
 	foreign := must(window.New(window.On(client), window.Config{Name: name, Limits: limits("1/1h"), Timeout: time.Minute}))

@@ -19,8 +19,9 @@ import (
 	"github.com/slidegate/slidegate/httplimit"
 )
 
-// serveThrough serves a handler behind the middleware: plain, with CountOnly, with CostAfter, and
-// with an InFlight inside it. It uses HTTP/1.1, and also HTTP/2 if http2 is set.
+// serveThrough runs check on servers that wrap handler in the middleware: plain, with CountOnly,
+// with CostAfter, and with an InFlight inside the middleware. It uses HTTP/1.1, and also HTTP/2 if
+// http2 is set.
 func serveThrough(t *testing.T, handler http.HandlerFunc, http2 bool, check func(t *testing.T, s *httptest.Server)) {
 	for name, cfg := range map[string]httplimit.Config{
 		"plain":     {},
@@ -109,8 +110,8 @@ func TestStream(t *testing.T) {
 	})
 }
 
-// TestBodies checks that a large body can be sent while it is being received, with io.Copy, which
-// uses ReadFrom if there is one.
+// TestBodies checks that a large body can be sent back while it is being received, with io.Copy,
+// which uses the writer's ReadFrom if there is one.
 func TestBodies(t *testing.T) {
 	h := func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
@@ -134,7 +135,7 @@ func TestBodies(t *testing.T) {
 	})
 }
 
-// TestDeadlines checks that deadlines set by http.ResponseController end the handler's reads.
+// TestDeadlines checks that deadlines set with http.ResponseController end the handler's reads.
 func TestDeadlines(t *testing.T) {
 	h := func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
@@ -153,8 +154,8 @@ func TestDeadlines(t *testing.T) {
 	})
 }
 
-// TestSlowClient checks that a client that sends its request byte by byte is served, and that
-// others are served meanwhile.
+// TestSlowClient checks that a client that sends its request byte by byte is served, and that other
+// clients are served at the same time.
 func TestSlowClient(t *testing.T) {
 	h := func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }
 	serveThrough(t, h, false, func(t *testing.T, s *httptest.Server) {
@@ -177,8 +178,8 @@ func TestSlowClient(t *testing.T) {
 	})
 }
 
-// TestHugeHeader checks that a header of 900 KB is a valid key. The server rejects one that is too
-// large, as it does without the middleware.
+// TestHugeHeader checks that a header of 900 KB works as a key, and that the server rejects a
+// header that is too large, as it does without the middleware.
 func TestHugeHeader(t *testing.T) {
 	cfg := httplimit.Config{Limiter: inMemory(nil, "1/1h"), Key: httplimit.Header("X-Key")}
 	for _, counts := range []func(int) bool{nil, func(int) bool { return true }} {
@@ -200,8 +201,8 @@ func TestHugeHeader(t *testing.T) {
 	}
 }
 
-// TestWebsocket checks a websocket upgrade with each of the calls that libraries use, and an echo
-// over it.
+// TestWebsocket checks a WebSocket upgrade, and an echo over the connection, with each of the
+// methods that libraries use to hijack it.
 func TestWebsocket(t *testing.T) {
 	for name, hijack := range map[string]func(http.ResponseWriter) (net.Conn, *bufio.ReadWriter, error){
 		"type assertion": func(w http.ResponseWriter) (net.Conn, *bufio.ReadWriter, error) { return w.(http.Hijacker).Hijack() },
@@ -237,7 +238,7 @@ func checkEcho(t *testing.T, s *httptest.Server) {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	defer context.AfterFunc(ctx, func() { _ = response.Body.Close() })() // after a 101, a context no longer ends reads
+	defer context.AfterFunc(ctx, func() { _ = response.Body.Close() })() // after a 101, canceling the context no longer ends reads
 	if response.StatusCode != http.StatusSwitchingProtocols || response.Header.Get("Sec-WebSocket-Accept") != "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" {
 		t.Fatal(response.StatusCode, response.Header)
 	}
@@ -249,7 +250,7 @@ func checkEcho(t *testing.T, s *httptest.Server) {
 	}
 }
 
-// unmask returns the first frame of a client, as a server sends it back.
+// unmask returns the client's first frame in the form in which a server sends it back.
 func unmask(r io.Reader) io.Reader {
 	frame := make([]byte, 11)
 	_, _ = io.ReadFull(r, frame)

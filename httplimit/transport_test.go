@@ -25,8 +25,8 @@ import (
 	"github.com/slidegate/slidegate/windowtest"
 )
 
-// TestTransportConfig checks which configurations NewTransport rejects, and that the error says
-// what to do.
+// TestTransportConfig checks which configurations NewTransport rejects, and that the errors state
+// the remedy.
 func TestTransportConfig(t *testing.T) {
 	l := turns("1/1ms")
 	for want, cfg := range map[string]httplimit.TransportConfig{
@@ -45,8 +45,8 @@ func TestTransportConfig(t *testing.T) {
 	}
 }
 
-// TestTransportEvent checks that requests to the same host share turns, whatever the case of its
-// name.
+// TestTransportEvent checks that requests to the same host share turns, whatever the case of the
+// host's name.
 func TestTransportEvent(t *testing.T) {
 	l := turns("1/1h")
 	base := roundTripper(func(*http.Request) (*http.Response, error) {
@@ -65,8 +65,8 @@ func TestTransportEvent(t *testing.T) {
 	}
 }
 
-// TestTransportClosesBodies checks that the body of a request is closed whenever RoundTrip fails,
-// and that nothing is sent unless its turn has come.
+// TestTransportClosesBodies checks that the request's body is closed whenever RoundTrip fails, and
+// that nothing is sent before the request's turn.
 func TestTransportClosesBodies(t *testing.T) {
 	down := redistest.Start(t)
 	lost := must(pace.New(window.On(down.Client(t)), pace.Config{Name: "turns", Limits: limits("1/1h")}))
@@ -118,9 +118,9 @@ func TestTransportClosesBodies(t *testing.T) {
 	}
 }
 
-// TestTransportMistakes checks that a request without a URL is an error, and that its body is
-// closed, even if Event panics. A Transport not created with NewTransport panics with a clear
-// message.
+// TestTransportMistakes checks that a request without a URL returns an error, that the body is
+// closed even if Event panics, and that a Transport not created with NewTransport panics with a
+// clear message.
 func TestTransportMistakes(t *testing.T) {
 	unmade := &httplimit.Transport{}
 	mistake := func(*http.Request) string { panic("a mistake") }
@@ -181,7 +181,7 @@ func TestTransportFallback(t *testing.T) {
 	log.explains(t, "jobs")
 }
 
-// TestTransportOutage checks that the log has one line when an outage starts, and one when it ends.
+// TestTransportOutage checks that one line is logged when an outage starts, and one when it ends.
 func TestTransportOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -223,7 +223,7 @@ func TestTransportPlace(t *testing.T) {
 	defer s.Close()
 	for name, test := range map[string]struct {
 		path string
-		held int64 // once the response has arrived
+		held int64 // places held once the response has arrived
 		end  func(response *http.Response, leave func())
 	}{
 		"closed":             {"/endless", 1, func(r *http.Response, _ func()) { _ = r.Body.Close() }},
@@ -309,8 +309,8 @@ func TestTransportBases(t *testing.T) {
 	}
 }
 
-// TestTransportLostAtTheEnd checks that a body that has been read to its end is complete, although
-// the lease was lost before.
+// TestTransportLostAtTheEnd checks that reading a body to its end succeeds even if the lease was
+// lost before the end.
 func TestTransportLostAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := transport(httplimit.TransportConfig{Places: brief(), Base: roundTripper(func(*http.Request) (*http.Response, error) {
@@ -324,8 +324,8 @@ func TestTransportLostAtTheEnd(t *testing.T) {
 	})
 }
 
-// TestTransportKeepsPlace checks that after the caller's context ends, the place is held until Base
-// has returned.
+// TestTransportKeepsPlace checks that if the caller's context is canceled, the place is held until
+// Base has returned.
 func TestTransportKeepsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := places(1)
@@ -354,8 +354,8 @@ func TestTransportKeepsPlace(t *testing.T) {
 	})
 }
 
-// TestTransportLost checks that a request ends with ErrLost if its lease is lost: while it waits
-// for the response, while the body is read, while it waits for its turn, and after 101 Switching
+// TestTransportLost checks that a request fails with ErrLost if its lease is lost: while it waits
+// for its turn, while it waits for the response, while the body is read, and after 101 Switching
 // Protocols.
 func TestTransportLost(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -389,7 +389,7 @@ func TestTransportLost(t *testing.T) {
 	}
 }
 
-// takeOverAndEcho takes over a connection, and echoes what it reads.
+// takeOverAndEcho hijacks the connection, and echoes what it reads.
 func takeOverAndEcho(w http.ResponseWriter) {
 	conn, buffer, err := w.(http.Hijacker).Hijack()
 	if err != nil {
@@ -401,9 +401,9 @@ func takeOverAndEcho(w http.ResponseWriter) {
 	_ = conn.(interface{ CloseWrite() error }).CloseWrite()
 }
 
-// TestTransportUpgrade checks that the body of a 101 Switching Protocols response stays a
-// connection that can be written to and half-closed, even after the context has ended, and that it
-// holds its place until it is closed.
+// TestTransportUpgrade checks that the body of a 101 Switching Protocols response remains a
+// connection that can be written to and half-closed, even after the context is canceled, and that
+// it holds its place until it is closed.
 func TestTransportUpgrade(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { takeOverAndEcho(w) }))
 	defer s.Close()
@@ -476,7 +476,7 @@ func newFleet(t *testing.T) *fleet {
 	return f
 }
 
-// call runs five callers in each process, which call a server until ctx ends.
+// call runs five callers in each process. They call the server until ctx is done.
 func (f *fleet) call(ctx context.Context, url string) {
 	var group sync.WaitGroup
 	for _, c := range f.clients {
@@ -495,8 +495,8 @@ func (f *fleet) call(ctx context.Context, url string) {
 	group.Wait()
 }
 
-// longestStall returns the longest time that a goroutine of this process was kept from running,
-// until ctx ends.
+// longestStall waits until ctx is done, and returns the longest time for which a goroutine of this
+// process was kept from running.
 func longestStall(ctx context.Context) (longest time.Duration) {
 	for last := time.Now(); ctx.Err() == nil; {
 		<-time.After(time.Millisecond)
@@ -505,9 +505,9 @@ func longestStall(ctx context.Context) (longest time.Duration) {
 	return longest
 }
 
-// TestFleetObeys checks with a real server that one 429 response stops the calls of three processes
-// within 100 ms and a round trip, and that they resume at the time that it gives. The clock of the
-// server is an hour behind.
+// TestFleetObeys checks, with a real server whose clock is an hour behind, that one 429 response
+// stops the calls of three processes within 100 ms plus a round trip, and that the calls resume at
+// the time that the response specifies.
 func TestFleetObeys(t *testing.T) {
 	const behind = -time.Hour
 	for name, write := range map[string]func(http.Header, time.Time){
@@ -538,8 +538,8 @@ func TestFleetObeys(t *testing.T) {
 	}
 }
 
-// checkObeyed runs the calls of a fleet until a second after the end of a pause, and checks that
-// there were none during the pause.
+// checkObeyed makes the fleet call the server until a second after the end of a pause, and checks
+// that there were no calls during the pause.
 func checkObeyed(t *testing.T, f *fleet, url string) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)

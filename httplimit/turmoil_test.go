@@ -20,7 +20,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// turmoil is a handler that redirects, hangs, sends long responses and refuses.
+// turmoil is a handler that redirects, hangs, sends a long response, or refuses, depending on the
+// path.
 func turmoil(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.CopyN(io.Discard, r.Body, 100)
 	switch r.URL.Path {
@@ -39,10 +40,10 @@ func turmoil(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestTurmoil sends 1,000 requests over HTTP/1.1 and HTTP/2. Contexts end, requests are redirected,
-// and some bodies are read, some closed unread, and some abandoned. Each attempt takes one turn,
-// and no turn is booked twice. In the end, all bodies are closed, all places are free, and no
-// goroutine is left.
+// TestTurmoil sends 1,000 requests over HTTP/1.1 and HTTP/2. Some contexts are canceled, some
+// requests are redirected, and some bodies are read, some closed unread, and some abandoned. It
+// checks that each attempt takes one turn, and that no turn is booked twice. In the end, all bodies
+// are closed, all places are free, and no goroutine is left.
 func TestTurmoil(t *testing.T) {
 	for _, two := range []bool{false, true} {
 		t.Run(fmt.Sprintf("HTTP/2 %t", two), func(t *testing.T) {
@@ -89,7 +90,7 @@ func TestTurmoil(t *testing.T) {
 	}
 }
 
-// send1000 sends 1,000 requests, 100 at once.
+// send1000 sends 1,000 requests, at most 100 at a time.
 func send1000(t *testing.T, client *http.Client, url string, open *atomic.Int64) {
 	t.Helper()
 	var group sync.WaitGroup
@@ -124,5 +125,5 @@ func sendOne(client *http.Client, url string, number int, open *atomic.Int64) {
 		_ = response.Body.Close()
 	case 1:
 		_ = response.Body.Close()
-	} // otherwise nobody reads it, and ctx ends
+	} // otherwise nobody reads the body, and ctx is canceled
 }
