@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// wrong lists limiters that are wrong on purpose, with the findings that an audit must report.
+// wrong lists deliberately faulty limiters, with the findings that an audit must report.
 var wrong = []struct {
 	name  string
 	make  func(window.Limit, clock) audit.Func
@@ -37,7 +37,7 @@ var wrong = []struct {
 	{"waits a bucket too long", wrongWaits(50 * time.Millisecond), []audit.Kind{audit.KindWaitTooLong}, ""},
 }
 
-// TestWrong checks on fake time that an audit finds each fault, and nothing else.
+// TestWrong checks, with fake time, that an audit finds each fault and nothing else.
 func TestWrong(t *testing.T) {
 	all := []string{"20/1s", "5/3s", "5/1h", "100/1d"}
 	for _, claim := range redistest.UnlessShort(all, all[:1]) {
@@ -64,8 +64,8 @@ func check(t *testing.T, r *audit.Report, want []audit.Kind, like string) {
 	}
 }
 
-// TestIncrex checks what docs/algorithm.md says about INCREX: up to 2 × Max - 1 in a span of Per,
-// so the limit only holds if Max is 1.
+// TestIncrex checks what docs/algorithm.md states about INCREX: it allows up to 2 × Max - 1 within
+// an interval of length Per, so the limit holds only if Max is 1.
 func TestIncrex(t *testing.T) {
 	excess, like := []audit.Kind{audit.KindExcess}, "a fixed window that the first attempt opens"
 	for _, tt := range []struct {
@@ -84,7 +84,7 @@ func TestIncrex(t *testing.T) {
 	}
 }
 
-// TestErrors checks that an audit rejects what it cannot audit, and says why.
+// TestErrors checks that Run rejects what it cannot audit, and that the error states why.
 func TestErrors(t *testing.T) {
 	attempt := unlimited(window.Limit{}, nil)
 	for _, tt := range []struct {
@@ -106,7 +106,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestOneByOne checks the finding about limits that use up each other's budget, in either order.
+// TestOneByOne checks the finding for limits that use up each other's budgets, whatever their
+// order.
 func TestOneByOne(t *testing.T) {
 	for _, claims := range []string{"1/5s,5/1m", "5/1m,1/5s", "3/1s,10/10s", "10/10s,3/1s"} {
 		t.Run(claims, func(t *testing.T) {
@@ -143,7 +144,7 @@ func TestSlow(t *testing.T) {
 	})
 }
 
-// TestRight checks on fake time that an audit finds nothing in a correct limiter.
+// TestRight checks, with fake time, that an audit finds nothing wrong with a correct limiter.
 func TestRight(t *testing.T) {
 	all := []string{"1/5s", "1/1ms", "20/1s", "5/1h", "100/1s", "1/5s,5/1m", "61/1d", "1000/1h", "1/5s,5/1h,20/1d"}
 	for _, claims := range redistest.UnlessShort(all, all[:7]) {
@@ -154,8 +155,8 @@ func TestRight(t *testing.T) {
 	}
 }
 
-// TestCountDenied checks the finding that denials prolong the lockout, with a limiter that is
-// configured to count them.
+// TestCountDenied checks that the audit of a limiter with CountDenied reports that denials prolong
+// the lockout.
 func TestCountDenied(t *testing.T) {
 	for _, claims := range []string{"20/1s", "5/1h"} {
 		c := audit.NewClock()

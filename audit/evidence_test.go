@@ -10,14 +10,14 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// simulation is a correct limiter behind latency. Its clock runs too fast or too slow, and counts
-// in milliseconds.
+// simulation simulates a correct limiter and latency. The limiter's clock runs too fast or too
+// slow, and counts in milliseconds.
 type simulation struct {
 	random  *rand.Rand
 	limits  []window.Limit
 	rate    float64 // speed of the limiter's clock
 	latency time.Duration
-	late    bool // whether it forgets as late as it may
+	late    bool // whether the limiter forgets units as late as it may
 }
 
 func newSimulation(random *rand.Rand) *simulation {
@@ -32,7 +32,8 @@ func newSimulation(random *rand.Rand) *simulation {
 	return s
 }
 
-// log returns the attempts of some clients. Attempts of the same client do not overlap.
+// log returns the attempts of the given number of clients. Attempts of the same client do not
+// overlap.
 func (s *simulation) log(clients, attempts int) (log []Attempt) {
 	decided := map[int]time.Duration{}
 	for range clients {
@@ -50,7 +51,7 @@ func (s *simulation) log(clients, attempts int) (log []Attempt) {
 	return log
 }
 
-// pause returns a random time between attempts: often none, sometimes a window.
+// pause returns a random pause between attempts: often 0, sometimes a window.
 func (s *simulation) pause() time.Duration {
 	l := s.limits[s.random.IntN(len(s.limits))]
 	switch s.random.IntN(12) {
@@ -62,7 +63,7 @@ func (s *simulation) pause() time.Duration {
 	return time.Duration(s.random.Int64N(int64(l.Per)/l.Max/8 + 1))
 }
 
-// decide answers the attempts in the order of the limiter's clock.
+// decide decides the attempts in the order of the limiter's clock.
 func (s *simulation) decide(log []Attempt, decided map[int]time.Duration) {
 	order := make([]int, len(log))
 	for i := range order {
@@ -80,7 +81,7 @@ func (s *simulation) decide(log []Attempt, decided map[int]time.Duration) {
 	}
 }
 
-// wait returns how long the limits deny.
+// wait returns how long the limits deny further attempts.
 func (s *simulation) wait(counted []time.Duration, now time.Duration) (wait time.Duration) {
 	for _, l := range s.limits {
 		per := l.Per
@@ -143,8 +144,8 @@ func TestNoFalseFinding(t *testing.T) {
 	}
 }
 
-// TestLosesNothing checks that the log proves that a limiter forgets 1 % too early, although each
-// answer takes longer than that.
+// TestLosesNothing checks that the log proves that a limiter forgets units 1% too early, even if
+// each answer takes longer than that.
 func TestLosesNothing(t *testing.T) {
 	l := window.Limit{Max: 5, Per: time.Second}
 	s := &simulation{random: rand.New(rand.NewPCG(1, 2)), limits: []window.Limit{{Max: 5, Per: 990 * time.Millisecond}}, rate: 1, latency: 30 * time.Millisecond}

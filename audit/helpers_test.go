@@ -19,7 +19,7 @@ func parse(tb testing.TB, claim string) window.Limit {
 	return l
 }
 
-// run audits a function under claims on a clock.
+// run audits f under the given claims, with the clock c.
 func run(tb testing.TB, claims string, c *audit.Clock, f audit.Func) *audit.Report {
 	tb.Helper()
 	limits, err := audit.ParseClaims(claims)
@@ -41,7 +41,7 @@ func kinds(r *audit.Report) (all []audit.Kind) {
 	return all
 }
 
-// local returns a correct limiter: that of package window, in memory.
+// local returns a correct limiter: a limiter of package window, in memory.
 func local(tb testing.TB, claims string, c *audit.Clock, countDenied bool) audit.Func {
 	tb.Helper()
 	limits, err := audit.ParseClaims(claims)
@@ -59,7 +59,7 @@ func local(tb testing.TB, claims string, c *audit.Clock, countDenied bool) audit
 	return attempts(l, "somebody")
 }
 
-// attempts returns a function that makes one attempt on an event.
+// attempts returns a Func that makes an attempt for event.
 func attempts(l *window.Limiter, event string) audit.Func {
 	return func(ctx context.Context) (bool, time.Duration, error) {
 		d, err := l.Allow(ctx, event)

@@ -11,17 +11,17 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// clock returns the time for a limiter.
+// clock is the clock of a limiter.
 type clock func() time.Time
 
-// counting is a limiter that keeps the times of counted units, in order.
+// counting is a limiter that records the times of counted units, in order.
 type counting struct {
 	mu      sync.Mutex
 	now     clock
 	counted []time.Time
 }
 
-// attempt returns a limiter that calls decide, and counts what it allows.
+// attempt returns a limiter that calls decide, and counts each attempt that decide allows.
 func (c *counting) attempt(decide func(at time.Time) (bool, time.Duration)) audit.Func {
 	return func(context.Context) (bool, time.Duration, error) {
 		c.mu.Lock()
@@ -35,7 +35,7 @@ func (c *counting) attempt(decide func(at time.Time) (bool, time.Duration)) audi
 	}
 }
 
-// since returns how many units have been counted since an instant.
+// since returns how many units have been counted since from.
 func (c *counting) since(from time.Time) (n int64) {
 	for _, at := range c.counted {
 		if !at.Before(from) {
@@ -69,7 +69,7 @@ func fixedOfClock(l window.Limit, now clock) audit.Func {
 	})
 }
 
-// fixedOfFirst returns a limiter that starts a window with the first attempt after the previous
+// fixedOfFirst returns a limiter whose windows start with the first attempt after the previous
 // window.
 func fixedOfFirst(l window.Limit, now clock) audit.Func {
 	c := &counting{now: now}
@@ -82,9 +82,9 @@ func fixedOfFirst(l window.Limit, now clock) audit.Func {
 	})
 }
 
-// increx returns a limiter by INCREX of Redis 8.8 with UBOUND Max, PX Per and ENX, as its
-// documentation describes it. The first allowed attempt starts a window. A denial changes nothing,
-// and reports no wait.
+// increx returns a limiter that behaves like INCREX of Redis 8.8 with UBOUND Max, PX Per and ENX,
+// according to its documentation. The first allowed attempt starts a window. A denial changes
+// nothing and reports no wait.
 func increx(l window.Limit, now clock) audit.Func {
 	var mu sync.Mutex
 	var value int64
@@ -104,8 +104,8 @@ func increx(l window.Limit, now clock) audit.Func {
 	}
 }
 
-// twoWindows returns a limiter that assumes that the units of the previous window were evenly
-// spread.
+// twoWindows returns a limiter that assumes that the units in the previous window were spread
+// evenly.
 func twoWindows(l window.Limit, now clock) audit.Func {
 	c := &counting{now: now}
 	fits := func(at time.Time) bool {
@@ -161,7 +161,7 @@ func chargesDenials(l window.Limit, now clock) audit.Func {
 	})
 }
 
-// wrongWaits returns limiters whose waits are wrong by a duration.
+// wrongWaits returns a constructor of limiters whose waits are wrong by the given duration.
 func wrongWaits(by time.Duration) func(window.Limit, clock) audit.Func {
 	return func(l window.Limit, now clock) audit.Func {
 		right := sliding(l, now)
@@ -188,25 +188,26 @@ func instances(l window.Limit, now clock) audit.Func {
 	return func(ctx context.Context) (bool, time.Duration, error) { return each[calls.Add(1)%2](ctx) }
 }
 
-// stricter returns a limiter that allows half.
+// stricter returns a limiter that allows half of Max.
 func stricter(l window.Limit, now clock) audit.Func {
 	l.Max /= 2
 	return sliding(l, now)
 }
 
-// forgetsEarly returns a limiter that forgets a fiftieth too early.
+// forgetsEarly returns a limiter that forgets units a fiftieth of Per too early.
 func forgetsEarly(l window.Limit, now clock) audit.Func {
 	l.Per -= l.Per / 50
 	return sliding(l, now)
 }
 
-// forgetsLate returns a limiter that forgets a tenth too late.
+// forgetsLate returns a limiter that forgets units a tenth of Per too late.
 func forgetsLate(l window.Limit, now clock) audit.Func {
 	l.Per += l.Per / 10
 	return sliding(l, now)
 }
 
-// checksFirst returns a limiter that checks first, and counts later.
+// checksFirst returns a limiter that first checks the limit and later counts the attempt, so that
+// concurrent attempts race.
 func checksFirst(l window.Limit, now clock) audit.Func {
 	c := &counting{now: now}
 	check := func(at time.Time) (bool, time.Duration) {
@@ -232,7 +233,8 @@ func unlimited(window.Limit, clock) audit.Func {
 	return func(context.Context) (bool, time.Duration, error) { return true, 0, nil }
 }
 
-// oneByOne returns a limiter that calls one limiter per limit, in order, until one denies.
+// oneByOne returns a limiter that consists of one limiter per limit. It calls them in order, until
+// one of them denies.
 func oneByOne(limits []window.Limit, now clock) audit.Func {
 	var each []audit.Func
 	for _, l := range limits {

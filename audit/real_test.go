@@ -25,7 +25,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// together runs a test for each case concurrently, because the tests mostly wait.
+// together runs test for all cases concurrently, because the tests mostly wait.
 func together(t *testing.T, cases int, test func(i int) error) {
 	t.Helper()
 	var group errgroup.Group
@@ -38,7 +38,7 @@ func together(t *testing.T, cases int, test func(i int) error) {
 }
 
 // TestWrongInRealTime checks that an audit in real time also finds each fault. On a busy machine an
-// audit proves less, so each limiter gets up to three audits. None may find anything else.
+// audit proves less, so each limiter is audited up to three times. No audit may find anything else.
 func TestWrongInRealTime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 25 s")
@@ -63,7 +63,7 @@ func TestWrongInRealTime(t *testing.T) {
 	})
 }
 
-// TestRightInRealTime checks that an audit finds nothing in correct limiters.
+// TestRightInRealTime checks that an audit in real time finds nothing wrong with correct limiters.
 func TestRightInRealTime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 25 s")
@@ -97,7 +97,7 @@ func TestRightInRealTime(t *testing.T) {
 	})
 }
 
-// shared returns a limiter in Redis.
+// shared returns a limiter on Redis.
 func shared(t *testing.T, claims string) audit.Func {
 	t.Helper()
 	limits, err := audit.ParseClaims(claims)
@@ -111,7 +111,7 @@ func shared(t *testing.T, claims string) audit.Func {
 	return attempts(l, redistest.Key(t))
 }
 
-// limited returns a server behind httplimit.
+// limited returns a Func that sends requests to a server with httplimit.
 func limited(t *testing.T, claims string) audit.Func {
 	t.Helper()
 	limits, err := audit.ParseClaims(claims)
@@ -145,8 +145,8 @@ func limited(t *testing.T, claims string) audit.Func {
 	}
 }
 
-// TestBubble audits limiters that use package time, in a synctest bubble: correct ones, and one
-// whose fault shows only in attacks that take hours of its time.
+// TestBubble audits limiters that use package time, in a synctest bubble: correct limiters, and a
+// limiter whose fault shows only in attacks that take hours of fake time.
 func TestBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, claims := range []string{"20/1s", "5/1h"} {
@@ -159,7 +159,7 @@ func TestBubble(t *testing.T) {
 	})
 }
 
-// failed is a testing.TB that keeps its first fatal message.
+// failed is a testing.TB that records its first fatal message.
 type failed struct {
 	testing.TB
 	message string
@@ -170,7 +170,8 @@ func (f *failed) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// TestCheckTestsAll checks that claims that Check cannot test fail the test, instead of passing it.
+// TestCheckTestsAll checks that Check fails the test, rather than pass it, if it cannot test all
+// claims.
 func TestCheckTestsAll(t *testing.T) {
 	for _, claims := range []string{"5/1h", "1/1s,5/1m"} {
 		f := &failed{TB: t}
@@ -183,8 +184,8 @@ func TestCheckTestsAll(t *testing.T) {
 	}
 }
 
-// TestTooManyAtOnce checks that an audit continues if attempts fail only because many are made at
-// once.
+// TestTooManyAtOnce checks that an audit continues if attempts fail only because too many are made
+// at once.
 func TestTooManyAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		right, open := local(t, "20/1s", nil, false), make(chan bool, 2)
@@ -204,7 +205,8 @@ func TestTooManyAtOnce(t *testing.T) {
 	})
 }
 
-// TestTimeIsUp checks the report if many attempts have no answer yet when the time is up.
+// TestTimeIsUp checks the report of an audit in which many attempts have no answer when the time is
+// up.
 func TestTimeIsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		right, one := local(t, "5/1s", nil, false), make(chan bool, 1)
@@ -225,7 +227,8 @@ func TestTimeIsUp(t *testing.T) {
 	})
 }
 
-// TestNoAnswer checks that an audit without any answer is an error, not a report without findings.
+// TestNoAnswer checks that an audit without any answer returns an error, not a report without
+// findings.
 func TestNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := func(ctx context.Context) (bool, time.Duration, error) {
@@ -238,7 +241,7 @@ func TestNoAnswer(t *testing.T) {
 	})
 }
 
-// TestNeverMore checks that an audit never exceeds its plan, in attempts or in time.
+// TestNeverMore checks that an audit never exceeds its plan, neither in attempts nor in time.
 func TestNeverMore(t *testing.T) {
 	for _, f := range []func(window.Limit, clock) audit.Func{sliding, unlimited, stricter, withoutWaits} {
 		c := audit.NewClock()

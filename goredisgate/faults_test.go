@@ -6,7 +6,7 @@ import (
 	"github.com/slidegate/slidegate/internal/faulttest"
 )
 
-// These run the tests of package window about failures of Redis, on go-redis.
+// These tests run the tests in package faulttest, which package window also runs, with go-redis.
 
 func TestTrouble(t *testing.T) { faulttest.Trouble(t, open) }
 

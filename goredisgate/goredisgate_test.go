@@ -23,10 +23,10 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// perHour holds the limits of these tests.
+// perHour holds the limits that these tests use.
 var perHour = []window.Limit{window.PerHour(3)}
 
-// servers returns client options for every way to reach Redis.
+// servers returns the client options for each kind of server and protocol version.
 func servers(tb testing.TB) map[string]*redis.UniversalOptions {
 	tb.Helper()
 	single, cluster := redistest.Options(tb, nil), redistest.ClusterOptions(tb)
@@ -64,8 +64,8 @@ func playOverrides(t *testing.T, conn *window.Connection) {
 	}
 }
 
-// TestEveryKind runs histories of every kind of limiter: on one server and on a cluster, in both
-// versions of the protocol, as single calls and in a pipeline.
+// TestEveryKind runs histories with every kind of limiter: on one server and on a cluster, with
+// both protocol versions, as single calls and in pipelines.
 func TestEveryKind(t *testing.T) {
 	for name, options := range servers(t) {
 		t.Run(name, func(t *testing.T) {
@@ -132,8 +132,8 @@ func TestScriptIsLoaded(t *testing.T) {
 	}
 }
 
-// TestClientIsLeftAsItWas checks that the client still repeats its own commands, and that closing
-// the Connection leaves it open.
+// TestClientIsLeftAsItWas checks that the client still retries its own commands, and that closing
+// the Connection leaves the client open.
 func TestClientIsLeftAsItWas(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: redistest.Addr(t), WriteTimeout: time.Minute})
 	defer client.Close()
@@ -188,7 +188,7 @@ func (c *counter) count(cmds ...redis.Cmder) (calls int64) {
 	return calls
 }
 
-// TestHooks checks that hooks of the client see what a limiter sends about each event, as single
+// TestHooks checks that the client's hooks see the script calls for all events, both as single
 // commands and in pipelines.
 func TestHooks(t *testing.T) {
 	for name, options := range servers(t) {
@@ -207,14 +207,14 @@ func TestHooks(t *testing.T) {
 			for i := range events {
 				events[i] = fmt.Sprint("event ", i)
 			}
-			check(t, l.AllowEach(t.Context(), events)) // it loads the script
+			check(t, l.AllowEach(t.Context(), events)) // loads the script
 			seen.keys.Store(0)
 			seen.largest.Store(0)
 			sent := int64(10)
 			for range sent {
 				must(l.Allow(t.Context(), "a"))
 			}
-			for i := 0; i < 1000 && seen.largest.Load() < 2; i++ { // until script calls travel together
+			for i := 0; i < 1000 && seen.largest.Load() < 2; i++ { // until script calls share a pipeline
 				check(t, l.AllowEach(t.Context(), events))
 				sent += int64(len(events))
 			}
@@ -253,7 +253,8 @@ func (wrapper) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 	return next
 }
 
-// TestHookWrapsErrors checks that a limiter still recognises NOSCRIPT, and loads the script.
+// TestHookWrapsErrors checks that a limiter still recognizes NOSCRIPT if a hook wraps it, and loads
+// the script.
 func TestHookWrapsErrors(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr()})
 	defer client.Close()
@@ -264,8 +265,8 @@ func TestHookWrapsErrors(t *testing.T) {
 	}
 }
 
-// TestBrokenTogether checks that connections that break at the same time cost only one request,
-// whether they were opened for single commands or for pipelines.
+// TestBrokenTogether checks that if several connections break at the same time, only one request
+// fails, whether the connections were opened for single commands or for pipelines.
 func TestBrokenTogether(t *testing.T) {
 	const each = 6
 	server, faults := redistest.Start(t), &redistest.Faults{}
@@ -292,7 +293,7 @@ func TestBrokenTogether(t *testing.T) {
 	}
 }
 
-// TestRefusals checks the errors about clients that limiters cannot use.
+// TestRefusals checks the errors for clients that limiters cannot use.
 func TestRefusals(t *testing.T) {
 	const isNil = "the client passed to goredisgate is nil; pass the one from redis.NewClient or redis.NewClusterClient"
 	for _, test := range []struct {

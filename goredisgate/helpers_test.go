@@ -26,7 +26,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// open returns a Connection that uses a go-redis client, to the servers in the given rueidis
+// open returns a Connection that uses a go-redis client for the servers in the given rueidis
 // options.
 func open(tb testing.TB, o rueidis.ClientOption) *window.Connection {
 	tb.Helper()
@@ -40,8 +40,8 @@ func connect(tb testing.TB, client redis.UniversalClient) *window.Connection {
 	return conn
 }
 
-// client returns a go-redis client with the defaults of go-redis, except for what the package
-// comment recommends: it waits no longer than a limiter, and dials a dead server once.
+// client returns a go-redis client that has the default options of go-redis, except for those that
+// the package comment recommends to set.
 func client(tb testing.TB, o rueidis.ClientOption) redis.UniversalClient {
 	tb.Helper()
 	c := redis.NewUniversalClient(&redis.UniversalOptions{

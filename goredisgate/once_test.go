@@ -11,7 +11,7 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// TestRepeats checks that On would notice a version of go-redis that repeats script calls.
+// TestRepeats checks that On would detect a version of go-redis that repeats script calls.
 func TestRepeats(t *testing.T) {
 	for _, n := range []int{1, 2} {
 		if tries := attempts(n, func() redis.Cmder { return redis.NewIntSliceCmd(t.Context(), "x") }); tries < 2 {
@@ -23,7 +23,7 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// renamer is a hook that wraps each command in its own, and renames it.
+// renamer is a hook that wraps each command in a command of its own with another name.
 type renamer struct{}
 
 type renamed struct{ redis.Cmder }
@@ -51,8 +51,8 @@ func rename(cmd redis.Cmder) redis.Cmder {
 	return renamed{cmd}
 }
 
-// TestHookRenames checks that script calls wrapped by a hook are sent once, and that each call of a
-// pipeline has its own outcome.
+// TestHookRenames checks that script calls wrapped by a hook are sent only once, and that each call
+// in a pipeline has its own outcome.
 func TestHookRenames(t *testing.T) {
 	var tries refusals
 	refused := redis.NewClient(&redis.Options{Limiter: &tries})

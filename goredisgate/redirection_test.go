@@ -10,7 +10,7 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// TestRedirection checks how replies of nodes are parsed.
+// TestRedirection checks how redirections are parsed.
 func TestRedirection(t *testing.T) {
 	for reply, want := range map[string]struct {
 		addr       string
@@ -34,9 +34,9 @@ func TestRedirection(t *testing.T) {
 	}
 }
 
-// TestUnknownNode creates a client of a node that go-redis does not know yet. The node that
-// redirects to it may have learned that its server announces maintenance, which its own options
-// then reflect.
+// TestUnknownNode checks the client that is created for a node that go-redis does not know yet. The
+// node that redirects to it may have learned that its own server announces maintenance, which
+// changes its options. Those changes must not be copied.
 func TestUnknownNode(t *testing.T) {
 	c := newCluster(redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}))
 	defer c.client.Close()

@@ -16,8 +16,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestFailuresTogether checks that each caller gets its own result if some events of a script call
-// fail while other script calls are in the same pipeline, in both versions of the protocol.
+// TestFailuresTogether checks, for both protocol versions, that each caller gets its own result if
+// some events in a script call fail while other script calls are in the same pipeline.
 func TestFailuresTogether(t *testing.T) {
 	for _, protocol := range []int{2, 3} {
 		t.Run(fmt.Sprint("RESP", protocol), func(t *testing.T) {
@@ -30,7 +30,7 @@ func TestFailuresTogether(t *testing.T) {
 	}
 }
 
-// together is a client whose events share script calls.
+// together is a test in which events share script calls.
 type together struct {
 	*testing.T
 	admin rueidis.Client
@@ -50,7 +50,7 @@ func (g together) play() {
 	g.do("SET", "together:{event-199}:w", "")
 	var others sync.WaitGroup
 	done := make(chan struct{})
-	for i := range 4 { // their script calls have one event, so they are of another kind
+	for i := range 4 { // their script calls have one event, so the replies are of another type
 		others.Go(func() { g.upTo(l, fmt.Sprint("other-", i), done) })
 	}
 	for round := range int64(20) {
@@ -68,7 +68,7 @@ func (g together) do(command ...string) {
 	}
 }
 
-// eachOf attempts 200 events, three of which hold a value that is not a record.
+// eachOf makes an attempt for each of 200 events. The keys of three of them hold foreign values.
 func (g together) eachOf(l *window.Limiter, round int64) {
 	g.Helper()
 	before := g.calls.Several.Load()
@@ -86,7 +86,7 @@ func (g together) eachOf(l *window.Limiter, round int64) {
 	}
 }
 
-// upTo attempts one event repeatedly, until done.
+// upTo repeatedly makes attempts for event, until done is closed.
 func (g together) upTo(l *window.Limiter, event string, done <-chan struct{}) {
 	for n := int64(1); ; n++ {
 		if d, err := l.AllowUpTo(g.Context(), event, 1); err != nil || d.Usage[0].Used != min(3, n) || d.Allowed != (n <= 3) {
@@ -100,7 +100,8 @@ func (g together) upTo(l *window.Limiter, event string, done <-chan struct{}) {
 	}
 }
 
-// full fills the memory of the server. New events then fail, but not those that are denied anyway.
+// full fills the server's memory. Attempts for new events then fail, but attempts that are denied
+// anyway do not.
 func (g together) full() {
 	g.do("CONFIG", "SET", "maxmemory", "1")
 	events := named(300)

@@ -14,7 +14,7 @@ import (
 
 var errRefused = errors.New("refused")
 
-// refusing is a Limiter option of go-redis that refuses every command.
+// refusing implements redis.Limiter. It refuses every command.
 type refusing struct{}
 
 func (refusing) Allow() error       { return errRefused }
@@ -40,7 +40,7 @@ func TestUnsent(t *testing.T) {
 	}
 }
 
-// sendTo sends n calls to a server, and returns their errors.
+// sendTo sends n calls with client, and returns their errors.
 func sendTo(t *testing.T, client *redis.Client, n int) (errs []error) {
 	t.Helper()
 	var commands []*command

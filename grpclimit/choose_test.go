@@ -16,13 +16,13 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// always returns a Choose that always returns the same limiter and error.
+// always returns a function for Config.Choose that always returns l and err.
 func always(l grpclimit.Limiter, err error) func(context.Context, string) (grpclimit.Limiter, error) {
 	return func(context.Context, string) (grpclimit.Limiter, error) { return l, err }
 }
 
 // TestChoose checks that each call is limited by the limiter that Choose returns. A blocked call
-// fails at once, with nothing that makes clients retry.
+// must fail immediately, without anything that makes clients retry.
 func TestChoose(t *testing.T) {
 	free := frozen("1/1h")
 	plans := map[string]grpclimit.Limiter{"free": free, "pro": must(free.With(parsed("3/1h")...)), "staff": grpclimit.Unlimited, "closed": grpclimit.Blocked}
@@ -63,9 +63,9 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestChooseFails checks that a call without a limiter fails or passes, as in an outage. The log
-// says why: an error of Choose once, because it can concern all calls, and a programming mistake
-// each time.
+// TestChooseFails checks that a call for which there is no limiter fails or passes, as in an
+// outage, and that the reason is logged: an error from Choose once, because it can affect all
+// calls, and a programming mistake each time.
 func TestChooseFails(t *testing.T) {
 	const once = `level=ERROR msg="slidegate: the limiter cannot decide" outage=`
 	const each = `level=ERROR msg="slidegate: a call got no decision" outage=`
@@ -91,8 +91,8 @@ func TestChooseFails(t *testing.T) {
 	}
 }
 
-// TestSkip checks that health checks are not limited, and that no other function is called for
-// them.
+// TestSkip checks that health checks are not limited, and that no other function in Config is
+// called for them.
 func TestSkip(t *testing.T) {
 	everyWay(t, func(t *testing.T, serve side, call call) {
 		c := serve(t, interceptor(grpclimit.Config{Limiter: frozen("1/1h"), Skip: grpclimit.HealthChecks, Key: func(_ context.Context, method string) string {

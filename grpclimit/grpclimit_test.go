@@ -19,7 +19,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestWrongConfiguration checks that New says what is missing, and what to do.
+// TestWrongConfiguration checks that the errors of New state what is wrong, and the remedy.
 func TestWrongConfiguration(t *testing.T) {
 	const (
 		noLimiter = `slidegate: grpclimit has no Limiter; create one with window.New or ar1.New, or set Choose`
@@ -47,8 +47,8 @@ func TestWrongConfiguration(t *testing.T) {
 	}
 }
 
-// TestDenied checks that the status of a denied call has the exact wait, and names the limit that
-// denies.
+// TestDenied checks that the status of a denied call contains the exact wait, and names the limit
+// that denied the call.
 func TestDenied(t *testing.T) {
 	everyWay(t, func(t *testing.T, serve side, call call) {
 		c := serve(t, interceptor(grpclimit.Config{Limiter: frozen("1/1h@1m", "5/1d")}))
@@ -63,7 +63,7 @@ func TestDenied(t *testing.T) {
 	})
 }
 
-// TestBudget checks that exactly five of 64 concurrent calls pass under 5/1h, on Redis.
+// TestBudget checks that exactly five of 64 concurrent calls pass under the limit 5/1h, on Redis.
 func TestBudget(t *testing.T) {
 	everyWay(t, func(t *testing.T, serve side, call call) {
 		c := serve(t, interceptor(grpclimit.Config{Limiter: onRedis(t, "5/1h")}))
@@ -88,7 +88,7 @@ func TestBudget(t *testing.T) {
 	})
 }
 
-// TestCost checks that a call takes as many units as Cost returns, and that a call that costs
+// TestCost checks that a call costs as many units as Cost returns, and that a call that costs
 // nothing is not limited.
 func TestCost(t *testing.T) {
 	var n int64
@@ -116,8 +116,8 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// TestOutage checks that while Redis is dead, calls pass if Outage is FailOpen, and get Unavailable
-// with RetryInfo if it is FailClosed. The log has one line for each interceptor.
+// TestOutage checks that while Redis is down, calls pass if Outage is FailOpen, and fail with
+// Unavailable and RetryInfo if it is FailClosed. Each interceptor logs one line.
 func TestOutage(t *testing.T) {
 	s := redistest.Start(t)
 	l := must(window.New(window.On(s.Client(t)), window.Config{Name: redistest.Key(t), Limits: parsed("9/1h"), Timeout: 10 * time.Second}))
@@ -143,8 +143,8 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// TestFallback checks that while Redis is dead, the limits of the Fallback apply, although Outage
-// is FailOpen, and that the log has one line.
+// TestFallback checks that while Redis is down, the Fallback's limits apply even if Outage is
+// FailOpen, and that one line is logged.
 func TestFallback(t *testing.T) {
 	s := redistest.Start(t)
 	l := must(window.New(window.On(s.Client(t)), window.Config{
@@ -164,7 +164,8 @@ func TestFallback(t *testing.T) {
 	log.check(t, `level=WARN msg="slidegate: the limiter's Fallback decides, by its own limits" explained=true`+"\n")
 }
 
-// TestForeignValue checks that each error of a single key is logged, because it is not an outage.
+// TestForeignValue checks that each error that concerns a single key is logged, because it is not
+// an outage.
 func TestForeignValue(t *testing.T) {
 	l, client := onRedis(t, "5/1h"), redistest.Client(t)
 	key := must(l.Inspect(t.Context(), "everybody")).Key
@@ -181,8 +182,8 @@ func TestForeignValue(t *testing.T) {
 	log.check(t, strings.Repeat(`level=ERROR msg="slidegate: a call got no decision" outage=closed`+"\n", 2))
 }
 
-// TestRefusals checks that a call that can never pass gets InvalidArgument, and that nothing makes
-// clients retry it. The first call without a key is logged, with the reason from the Key.
+// TestRefusals checks that a call that can never pass fails with InvalidArgument, and that nothing
+// makes clients retry it. The first call without a key is logged with the reason from the Key.
 func TestRefusals(t *testing.T) {
 	cost := func(n int64) func(context.Context, string, any) int64 {
 		return func(context.Context, string, any) int64 { return n }
@@ -216,8 +217,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestWait checks that a call waits until the limiter allows it. A call whose deadline is sooner
-// fails at once.
+// TestWait checks that a call waits until the limiter allows it, and that a call whose deadline
+// would pass before that fails immediately.
 func TestWait(t *testing.T) {
 	everyWay(t, func(t *testing.T, serve side, call call) {
 		c := serve(t, interceptor(grpclimit.Config{Limiter: onRedis(t, "1/300ms"), Wait: true}))
@@ -239,9 +240,9 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// TestCallerLeaves checks that a caller whose context ends while its call waits gets the status of
-// that context. The call waits for the limiter, or for a Redis that hangs. Nothing is logged, and
-// the handler is not called.
+// TestCallerLeaves checks that a caller whose context is done while its call waits, for the limiter
+// or for a Redis that hangs, gets the status of the context, that nothing is logged, and that the
+// handler is not called.
 func TestCallerLeaves(t *testing.T) {
 	s := redistest.Start(t)
 	hung := must(window.New(window.On(s.Client(t)), window.Config{Name: redistest.Key(t), Limits: parsed("9/1h"), Timeout: time.Minute}))
@@ -274,7 +275,8 @@ func TestCallerLeaves(t *testing.T) {
 	}
 }
 
-// direct calls the interceptor without a server, because a client would hide what it returns.
+// direct calls the interceptor without a server, because a client would hide the error that the
+// interceptor returns.
 func direct(ctx context.Context, t *testing.T, i *grpclimit.Interceptor) error {
 	_, err := i.UnaryServer(ctx, nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) {
 		t.Error("the handler was called")
@@ -298,8 +300,9 @@ func TestTrailer(t *testing.T) {
 	}
 }
 
-// TestRetryPolicy checks that grpc's own retry waits as long as the server says, and not its
-// backoff of 100 s. The limiter's clock stands still until the retry arrives.
+// TestRetryPolicy checks that a retry under grpc's retry policy waits as long as the server
+// specifies, and not the policy's backoff of 100 s. The limiter's clock stands still until the
+// retry arrives.
 func TestRetryPolicy(t *testing.T) {
 	const wait = 50 * time.Millisecond
 	const policy = `{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 2, "initialBackoff": "100s",
@@ -348,7 +351,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestKeylessReason checks what the log says about calls without a key, and that it contains no
+// TestKeylessReason checks the logged reasons for calls without a key, and that the log contains no
 // value that a client sent.
 func TestKeylessReason(t *testing.T) {
 	peer := grpclimit.Key(grpclimit.Peer)

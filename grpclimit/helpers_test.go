@@ -54,18 +54,18 @@ func local(now *time.Time, limits ...string) *window.Limiter {
 // frozen returns a limiter in memory whose clock stands still.
 func frozen(limits ...string) *window.Limiter { return local(&noon, limits...) }
 
-// used returns how many units of its first limit an event has used.
+// used returns how many units event has used under its first limit.
 func used(t *testing.T, l *window.Limiter, event string) int64 {
 	return must(l.Inspect(t.Context(), event)).Limits[0].Used
 }
 
-// onRedis returns a limiter with its own Name, on the Redis of the tests.
+// onRedis returns a limiter with its own Name, on the Redis server that tests share.
 func onRedis(t *testing.T, limits ...string) *window.Limiter {
 	return must(window.New(window.On(redistest.Client(t)), window.Config{Name: redistest.Key(t), Limits: parsed(limits...), Timeout: time.Minute}))
 }
 
-// interceptor returns an Interceptor that is FailClosed and has one key, unless cfg says otherwise.
-// It discards its log.
+// interceptor returns an Interceptor. Its Outage is FailClosed, it has the same key for all calls,
+// and it discards its log, unless cfg sets others.
 func interceptor(cfg grpclimit.Config) *grpclimit.Interceptor {
 	if cfg.Outage == "" {
 		cfg.Outage = grpclimit.FailClosed
@@ -79,8 +79,8 @@ func interceptor(cfg grpclimit.Config) *grpclimit.Interceptor {
 	return must(grpclimit.New(cfg))
 }
 
-// aMinute limits how long a call may take, so that a hang fails where it occurs. A test with its
-// own policy replaces it.
+// aMinute is a service config that limits how long a call may take, so that a hang fails where it
+// occurs. A test that has its own service config replaces it.
 const aMinute = `{"methodConfig": [{"name": [{}], "timeout": "60s"}]}`
 
 // serve starts grpc's health service on TCP, and returns a client for it.
@@ -98,7 +98,7 @@ func serve(t *testing.T, server []grpc.ServerOption, client ...grpc.DialOption) 
 	return healthpb.NewHealthClient(conn)
 }
 
-// side starts a server with an interceptor on one side, and returns a client.
+// side starts a server, with an interceptor in the server or in the client, and returns the client.
 type side func(*testing.T, *grpclimit.Interceptor) healthpb.HealthClient
 
 func serverSide(t *testing.T, i *grpclimit.Interceptor) healthpb.HealthClient {
@@ -134,7 +134,7 @@ func stream(ctx context.Context, c healthpb.HealthClient) (metadata.MD, error) {
 	return nil, nil
 }
 
-// everyWay runs a test for unary calls and streams, limited by the server and by the client.
+// everyWay runs a test for unary calls and for streams, limited by the server and by the client.
 func everyWay(t *testing.T, test func(t *testing.T, serve side, call call)) {
 	for name, call := range map[string]call{"unary": unary, "stream": stream} {
 		t.Run(name+", server", func(t *testing.T) { test(t, serverSide, call) })
@@ -157,7 +157,8 @@ func details(err error) (after time.Duration, limits []string) {
 	return after, limits
 }
 
-// logRecorder records level, message and outage of each line, and whether it has a reason.
+// logRecorder records the level, the message and the outage of each line, and whether the line
+// contains a reason.
 type logRecorder struct{ lines strings.Builder }
 
 func (r *logRecorder) logger() *slog.Logger {

@@ -20,8 +20,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestInFlightConfig checks which configurations NewInFlight rejects, and that the error says what
-// to do.
+// TestInFlightConfig checks which configurations NewInFlight rejects, and that the errors state the
+// remedy.
 func TestInFlightConfig(t *testing.T) {
 	for want, cfg := range map[string]grpclimit.InFlightConfig{
 		"no Places":      {Key: onlyHere, Outage: grpclimit.FailOpen},
@@ -35,8 +35,8 @@ func TestInFlightConfig(t *testing.T) {
 	}
 }
 
-// heldBy returns the options of a server with an InFlight. An interceptor around it closes over
-// when the handler of a call has returned or panicked. Its place must be free by then.
+// heldBy returns the options for a server with an InFlight. When the InFlight has returned or
+// panicked, an interceptor around it closes over. By then, the call's place must be free.
 func heldBy(t *testing.T, l *inflight.Limiter, over chan<- struct{}) []grpc.ServerOption {
 	i := inFlight(grpclimit.InFlightConfig{Places: l})
 	check := func(err *error) {
@@ -58,9 +58,8 @@ func heldBy(t *testing.T, l *inflight.Limiter, over chan<- struct{}) []grpc.Serv
 	}
 }
 
-// TestInFlightGivesBack checks that the place of a call is free as soon as its handler has returned
-// or panicked. If the client cancels the call or its connection is cut, the place is held until
-// then.
+// TestInFlightGivesBack checks that a call's place is free as soon as its handler has returned or
+// panicked, and not before that, even if the client cancels the call or its connection is cut.
 func TestInFlightGivesBack(t *testing.T) {
 	returns, panics := func(context.Context) error { return nil }, func(context.Context) error { panic("a mistake") }
 	for name, test := range map[string]struct {
@@ -102,7 +101,8 @@ func TestInFlightGivesBack(t *testing.T) {
 	}
 }
 
-// TestInFlightLost checks that the context of a call ends with ErrLost if the lease is lost.
+// TestInFlightLost checks that a call's context is canceled with the cause ErrLost if the lease is
+// lost.
 func TestInFlightLost(t *testing.T) {
 	for name, call := range map[string]call{"unary": unary, "stream": stream} {
 		t.Run(name, func(t *testing.T) {
@@ -123,8 +123,8 @@ func TestInFlightLost(t *testing.T) {
 	}
 }
 
-// TestInFlightDenies checks the status of a call for which there is no place, and that its trailer
-// makes clients with a retry policy wait as long.
+// TestInFlightDenies checks the status of a call that gets no place, and that the trailer makes
+// clients with a retry policy wait as long as the status specifies.
 func TestInFlightDenies(t *testing.T) {
 	for name, call := range map[string]call{"unary": unary, "stream": stream} {
 		t.Run(name, func(t *testing.T) {
@@ -141,7 +141,7 @@ func TestInFlightDenies(t *testing.T) {
 	}
 }
 
-// TestInFlightWaits checks that a call waits for a place, for Wait at most.
+// TestInFlightWaits checks that a call waits for a place for at most Wait.
 func TestInFlightWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := places()
@@ -160,8 +160,8 @@ func TestInFlightWaits(t *testing.T) {
 	})
 }
 
-// TestInFlightRefuses checks the status of calls on which the limiter does not decide, and that an
-// outage is logged once.
+// TestInFlightRefuses checks the status of calls for which the limiter returns an error, and that
+// an outage is logged once.
 func TestInFlightRefuses(t *testing.T) {
 	server := redistest.Start(t)
 	l := must(inflight.New(window.On(server.Client(t)), inflight.Config{Name: redistest.Key(t), Max: 1}))

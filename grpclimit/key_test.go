@@ -12,8 +12,8 @@ import (
 	"github.com/slidegate/slidegate/grpclimit"
 )
 
-// TestPeer checks that an IPv4 address or the /64 of an IPv6 address is one client, and that
-// nothing else has a key.
+// TestPeer checks that the key is the IPv4 address or the /64 of the IPv6 address, and that
+// connections without an IP address have no key.
 func TestPeer(t *testing.T) {
 	tcp := func(address string) net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address)) }
 	for _, of := range []struct {
@@ -40,7 +40,8 @@ func TestPeer(t *testing.T) {
 	}
 }
 
-// TestMetadata checks that one value is a key, and that an empty value or several values are not.
+// TestMetadata checks that a single value makes a key, and that an empty value or several values do
+// not.
 func TestMetadata(t *testing.T) {
 	for _, of := range []struct {
 		values []string
@@ -66,8 +67,9 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// FuzzNoOverlap checks that two clients have the same joined key only if both parts are the same. A
-// joined key is never a key of another kind, and no value looks like an IP address.
+// FuzzNoOverlap checks that two clients have the same combined key only if both parts are the same,
+// that a combined key never equals a key of another kind, and that no value's key looks like an IP
+// address.
 func FuzzNoOverlap(f *testing.F) {
 	f.Add("a", "/b", "a", "/b")
 	f.Add("a", "/b method /c", "a method /b", "/c")

@@ -18,12 +18,13 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// here is the event key of calls in these tests.
+// here is the event key of all calls in these tests.
 const here = "here"
 
 func onlyHere(context.Context, string) string { return here }
 
-// inFlight returns an InFlight that is FailClosed and has one key, unless cfg says otherwise.
+// inFlight returns an InFlight. Its Outage is FailClosed and it has the same key for all calls,
+// unless cfg sets others.
 func inFlight(cfg grpclimit.InFlightConfig) *grpclimit.InFlight {
 	if cfg.Outage == "" {
 		cfg.Outage = grpclimit.FailClosed
@@ -34,8 +35,8 @@ func inFlight(cfg grpclimit.InFlightConfig) *grpclimit.InFlight {
 	return must(grpclimit.NewInFlight(cfg))
 }
 
-// outbound returns an Outbound that is FailClosed and has one event, unless cfg says otherwise. It
-// discards its log.
+// outbound returns an Outbound. Its Outage is FailClosed, it has the same event key for all calls,
+// and it discards its log, unless cfg sets others.
 func outbound(cfg grpclimit.OutboundConfig) *grpclimit.Outbound {
 	if cfg.Outage == "" {
 		cfg.Outage = grpclimit.FailClosed
@@ -55,12 +56,12 @@ func places() *inflight.Limiter {
 	return must(inflight.NewLocal(inflight.Config{Name: "places", Max: 1}))
 }
 
-// placesInRedis returns a limiter of one place, with its own Name.
+// placesInRedis returns an inflight limiter of one place on Redis, with its own Name.
 func placesInRedis(tb testing.TB) *inflight.Limiter {
 	return must(inflight.New(window.On(redistest.Client(tb)), inflight.Config{Name: redistest.Key(tb), Max: 1, Timeout: time.Second}))
 }
 
-// brief returns a limiter of one place, whose leases are lost after 100 ms.
+// brief returns an inflight limiter of one place whose leases are lost after 100 ms.
 func brief() *inflight.Limiter {
 	return must(inflight.NewLocal(inflight.Config{
 		Name: "places", Max: 1, TTL: 90 * time.Millisecond, Timeout: 30 * time.Millisecond, MaxHold: 100 * time.Millisecond,
@@ -74,7 +75,7 @@ func checkHeld(tb testing.TB, l *inflight.Limiter, want int64) {
 	}
 }
 
-// awaitFree waits until the place is free, for a minute at most.
+// awaitFree waits until the place is free, for at most a minute.
 func awaitFree(tb testing.TB, l *inflight.Limiter) {
 	tb.Helper()
 	for deadline := time.Now().Add(time.Minute); must(l.Inspect(context.Background(), here)).Used > 0; <-time.After(time.Millisecond) {
@@ -99,8 +100,7 @@ func (s *service) Watch(_ *healthpb.HealthCheckRequest, stream healthpb.Health_W
 	return s.stream(stream)
 }
 
-// answering returns a service that passes all calls to one function. A stream first sends a
-// message.
+// answering returns a service that calls f for each call. A stream first sends a message.
 func answering(f func(context.Context) error) *service {
 	return &service{unary: f, stream: func(s healthpb.Health_WatchServer) error {
 		if err := s.Send(&healthpb.HealthCheckResponse{}); err != nil {
@@ -110,7 +110,7 @@ func answering(f func(context.Context) error) *service {
 	}}
 }
 
-// run serves a service on TCP, and returns the server, a connection to it and a client.
+// run serves a service on TCP. It returns the server, a connection to it, and a client.
 func run(t *testing.T, of healthpb.HealthServer, server []grpc.ServerOption, client ...grpc.DialOption) (*grpc.Server, *grpc.ClientConn, healthpb.HealthClient) {
 	t.Helper()
 	s := grpc.NewServer(server...)
@@ -138,7 +138,7 @@ func openStream(ctx context.Context, t *testing.T, c healthpb.HealthClient) heal
 	return s
 }
 
-// calling returns the options of a client with an Outbound.
+// calling returns the options for a client with an Outbound.
 func calling(o *grpclimit.Outbound) []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithUnaryInterceptor(o.UnaryClient), grpc.WithStreamInterceptor(o.StreamClient)}
 }

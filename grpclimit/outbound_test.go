@@ -27,8 +27,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestOutboundConfig checks which configurations NewOutbound rejects, and that the error says what
-// to do.
+// TestOutboundConfig checks which configurations NewOutbound rejects, and that the errors state the
+// remedy.
 func TestOutboundConfig(t *testing.T) {
 	for want, cfg := range map[string]grpclimit.OutboundConfig{
 		"neither Turns nor Places": {Outage: grpclimit.FailOpen},
@@ -41,8 +41,8 @@ func TestOutboundConfig(t *testing.T) {
 	}
 }
 
-// TestOutboundTakesTurns checks that a call or a stream takes one turn of its event, and holds a
-// place while it runs. The event is the target of the connection, unless Event says otherwise.
+// TestOutboundTakesTurns checks that a call or a stream takes one of its event's turns, and holds a
+// place while it runs. The event is the connection's target, unless Event returns another.
 func TestOutboundTakesTurns(t *testing.T) {
 	for name, call := range map[string]call{"unary": unary, "stream": stream} {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestOutboundPauses(t *testing.T) {
 				if _, err := call(t.Context(), c); test.answer != nil && status.Code(err) != status.Code(test.answer) {
 					t.Error(err)
 				}
-				awaitFree(t, p) // turns are paused before it becomes free
+				awaitFree(t, p) // turns are paused before the place becomes free
 				s := must(l.Inspect(t.Context(), here))
 				if got := max(0, s.PausedUntil.Sub(s.At)); got != test.want {
 					t.Errorf("a pause of %v, want %v", got, test.want)
@@ -154,8 +154,8 @@ func TestOutboundStreamEnds(t *testing.T) {
 	}
 }
 
-// TestOutboundFails checks the status of a call that is not sent, and that its error matches the
-// limiter's. In an outage, FailOpen sends it.
+// TestOutboundFails checks the status of a call that is not sent, and that its error wraps the
+// limiter's. In an outage, the call is sent with FailOpen.
 func TestOutboundFails(t *testing.T) {
 	down := redistest.Start(t)
 	lost := must(pace.New(window.On(down.Client(t)), pace.Config{Name: "turns", Limits: parsed("1/1h")}))
@@ -204,8 +204,8 @@ func TestOutboundFails(t *testing.T) {
 	}
 }
 
-// TestOutboundInside checks that a stream that an inner interceptor reopens is not cancelled. If an
-// inner interceptor returns its own stream, the place is free at the end of the context.
+// TestOutboundInside checks that a stream that an inner interceptor reopens is not canceled. If an
+// inner interceptor returns a stream of its own, the place is released when the context is done.
 func TestOutboundInside(t *testing.T) {
 	for name, inside := range map[string]grpc.StreamClientInterceptor{
 		"opens again": func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
@@ -235,7 +235,7 @@ func TestOutboundInside(t *testing.T) {
 	}
 }
 
-// answered is a stream that an interceptor returns.
+// answered is a stream that an inner interceptor returns.
 type answered struct {
 	grpc.ClientStream
 	ctx context.Context
@@ -246,8 +246,8 @@ func (answered) SendMsg(any) error          { return nil }
 func (answered) CloseSend() error           { return nil }
 func (answered) RecvMsg(any) error          { return nil }
 
-// TestPanics checks that a panicking Streamer releases the place. An Outbound or InFlight not
-// created with its constructor panics with a clear message.
+// TestPanics checks that the place is released if a Streamer panics, and that an Outbound or
+// InFlight not created with its constructor panics with a clear message.
 func TestPanics(t *testing.T) {
 	p := places()
 	noStream := func(o *grpclimit.Outbound) {
@@ -287,7 +287,7 @@ func TestOutboundNoServer(t *testing.T) {
 	}
 }
 
-// TestOutboundLost checks that a call and a stream end if the lease is lost.
+// TestOutboundLost checks that calls and streams end if the lease is lost.
 func TestOutboundLost(t *testing.T) {
 	_, _, c := run(t, answering(func(ctx context.Context) error { <-ctx.Done(); return nil }), nil, calling(outbound(grpclimit.OutboundConfig{Places: brief()}))...)
 	if _, err := unary(t.Context(), c); status.Code(err) != codes.Canceled || !errors.Is(err, inflight.ErrLost) {

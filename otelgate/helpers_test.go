@@ -30,7 +30,7 @@ func parsed(texts ...string) (all []window.Limit) {
 	return all
 }
 
-// collector reads what the SDK collected.
+// collector reads the metrics that the SDK has collected.
 type collector struct {
 	observe  func(context.Context, window.Observation)
 	provider *metric.MeterProvider
@@ -59,7 +59,7 @@ func (c collector) metrics(t *testing.T) map[string]metricdata.Metrics {
 	return byName
 }
 
-// durations returns the data points of a histogram of seconds.
+// durations returns the data points of the named histogram of durations.
 func (c collector) durations(t *testing.T, name string) []metricdata.HistogramDataPoint[float64] {
 	t.Helper()
 	h, isHistogram := c.metrics(t)[name].Data.(metricdata.Histogram[float64])
@@ -69,7 +69,7 @@ func (c collector) durations(t *testing.T, name string) []metricdata.HistogramDa
 	return h.DataPoints
 }
 
-// decisions returns how many decisions there were, by outcome and source.
+// decisions returns the number of decisions by outcome and source.
 func (c collector) decisions(t *testing.T) map[string]uint64 {
 	t.Helper()
 	counts := map[string]uint64{}
@@ -98,7 +98,7 @@ func text(of attribute.Set, key attribute.Key) string {
 	return v.AsString()
 }
 
-// seen returns an observation of a decision that took some time.
+// seen returns an observation of the given kind, of a decision that took the given time.
 func seen(kind window.Kind, took time.Duration) window.Observation {
 	return window.Observation{Limiter: "api", Kind: kind, Took: took, InRedis: took, Decision: window.Decision{Usage: make([]window.Usage, 1)}}
 }

@@ -19,11 +19,12 @@ import (
 // observer is a function for Config.Observe.
 type observer = func(context.Context, window.Observation)
 
-// newLimiter creates a limiter on a connection with a Fallback, or in memory if conn is nil. It
-// returns a function that attempts one unit. The first attempt is allowed, the others are denied.
+// newLimiter creates a limiter that uses conn and has a Fallback or, if conn is nil, a limiter in
+// memory. It returns a function that makes an attempt. The first attempt is allowed, and the others
+// are denied.
 type newLimiter func(name string, conn *window.Connection, observe observer) (attempt func(context.Context) error)
 
-// limiters creates a limiter of each kind.
+// limiters holds a constructor for each kind of limiter.
 var limiters = map[string]newLimiter{
 	"window": func(name string, conn *window.Connection, observe observer) func(context.Context) error {
 		cfg := window.Config{Name: name, Limits: parsed("1/1h"), Timeout: time.Minute, Observe: observe}
@@ -91,7 +92,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// TestWait checks that a pace turn that a caller waited for has Redis as its source.
+// TestWait checks that the source of a pace turn that a caller has waited for is Redis.
 func TestWait(t *testing.T) {
 	b := newCollector()
 	l := must(pace.New(window.On(redistest.Client(t)), pace.Config{Name: redistest.Key(t), Limits: parsed("1/1h"), Observe: b.observe}))
@@ -103,8 +104,8 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// TestInFlight checks that the units that each limiter holds, and how many of them are in a
-// Fallback, are reported until Unregister.
+// TestInFlight checks that the units that each limiter holds, in total and in a Fallback, are
+// reported until Unregister is called.
 func TestInFlight(t *testing.T) {
 	b := newCollector()
 	cfg := inflight.Config{Name: "jobs", Max: 5}

@@ -26,7 +26,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestNoProvider checks that New says what is missing, and what to do.
+// TestNoProvider checks that the error for a missing provider states the remedy.
 func TestNoProvider(t *testing.T) {
 	const want = `slidegate: otelgate has no MeterProvider; use otel.GetMeterProvider()`
 	if observe, err := otelgate.New(nil); observe != nil || err == nil || err.Error() != want {
@@ -37,7 +37,7 @@ func TestNoProvider(t *testing.T) {
 	}
 }
 
-// TestBuckets checks that the buckets of both histograms tell apart the durations that matter.
+// TestBuckets checks that the buckets of both histograms distinguish the durations that matter.
 func TestBuckets(t *testing.T) {
 	b := newCollector()
 	took := []time.Duration{200 * time.Microsecond, 500 * time.Microsecond, time.Millisecond, 5 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond, 900 * time.Millisecond}
@@ -82,7 +82,7 @@ func TestDecisions(t *testing.T) {
 	cfg.DenialCache, cfg.MaxEvents = 0, 1
 	local := must(window.NewLocal(cfg))
 	must(local.Allow(t.Context(), "e"))
-	must(local.Allow(t.Context(), "f")) // there is no room
+	must(local.Allow(t.Context(), "f")) // memory has no room
 
 	want := map[string]uint64{
 		"allowed by redis": 4, "denied by redis": 3, "denied by denial_cache": 4, "refused by none": 1, "peeked by redis": 1, "charged by redis": 1,
@@ -104,7 +104,7 @@ func TestDecisions(t *testing.T) {
 }
 
 // TestOverride checks the source of decisions under a block and under an unlimited override. Under
-// an override with other limits, Redis decides.
+// an override that sets other limits, the source is Redis.
 func TestOverride(t *testing.T) {
 	b, client := newCollector(), redistest.Client(t)
 	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), Overrides: true}
@@ -133,7 +133,7 @@ func TestOverride(t *testing.T) {
 	}
 }
 
-// TestPlan checks that the plan from WithPlan distinguishes the decisions of a limiter.
+// TestPlan checks that a limiter's decisions are distinguished by the plan from WithPlan.
 func TestPlan(t *testing.T) {
 	b := newCollector()
 	l := must(window.NewLocal(window.Config{Name: "api", Limits: parsed("2/1h"), Observe: b.observe}))
@@ -150,8 +150,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestOutage checks that an outage is counted when it starts, and is active until it ends.
-// Meanwhile, decisions have the right source.
+// TestOutage checks that an outage is counted when it starts, that it is active until it ends, and
+// that decisions during the outage have the right source.
 func TestOutage(t *testing.T) {
 	server, b := redistest.Start(t), newCollector()
 	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("1000000/1h"), Timeout: 10 * time.Second, Observe: b.observe}
@@ -193,7 +193,7 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestKinds checks that kinds of observations that no server here causes are also recorded.
+// TestKinds checks that the kinds of observations that no other test here causes are recorded too.
 func TestKinds(t *testing.T) {
 	b := newCollector()
 	b.observe(t.Context(), window.Observation{Limiter: "api", Kind: window.KindUncertain, Reason: window.ReasonClosed, Took: time.Second, InRedis: time.Second})
@@ -217,7 +217,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestLogin checks that login accepts the function, and that each budget has its own name.
+// TestLogin checks that package login accepts the function as Observe, and that each budget has its
+// own name.
 func TestLogin(t *testing.T) {
 	b := newCollector()
 	must(must(login.NewLocal(login.Config{Name: "site", Observe: b.observe})).Begin(t.Context(), "anna", netip.MustParseAddr("198.51.100.7")))
@@ -231,8 +232,8 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// traced returns a context with a span that is recorded, and a function that ends it and returns
-// its events.
+// traced returns a context with a recording span, and a function that ends the span and returns its
+// events.
 func traced(t *testing.T) (context.Context, func() []trace.Event) {
 	recorder := tracetest.NewSpanRecorder()
 	ctx, span := trace.NewTracerProvider(trace.WithSpanProcessor(recorder)).Tracer("test").Start(t.Context(), "request")
@@ -242,8 +243,8 @@ func traced(t *testing.T) (context.Context, func() []trace.Event) {
 	}
 }
 
-// TestSpan checks that the caller's span has an event for each decision, with the wait, and the
-// tightest limit without its Resolution.
+// TestSpan checks that the caller's span gets an event for each decision, with the wait and with
+// the tightest limit, which is written without its Resolution.
 func TestSpan(t *testing.T) {
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	l := must(window.NewLocal(window.Config{
@@ -272,7 +273,8 @@ func TestSpan(t *testing.T) {
 	}
 }
 
-// TestExemplars checks that a bucket has the trace of a decision that fell into it.
+// TestExemplars checks that a bucket has an exemplar with the trace of a decision that fell into
+// it.
 func TestExemplars(t *testing.T) {
 	b := newCollector()
 	ctx, _ := traced(t)
@@ -326,7 +328,7 @@ func TestConventions(t *testing.T) {
 	}
 }
 
-// keys returns the names of attributes of a metric.
+// keys returns the names of a metric's attributes.
 func keys(data metricdata.Aggregation) (all []string) {
 	var sets []attribute.Set
 	switch data := data.(type) {
@@ -351,7 +353,8 @@ func keys(data metricdata.Aggregation) (all []string) {
 	return all
 }
 
-// TestAtOnce checks that nothing is lost when many goroutines use many limiters for the first time.
+// TestAtOnce checks that no decision is lost when many goroutines use many limiters for the first
+// time.
 func TestAtOnce(t *testing.T) {
 	b := newCollector()
 	var all sync.WaitGroup
@@ -370,7 +373,8 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
-// TestNoAllocations checks that a decision whose span is not recorded allocates nothing here.
+// TestNoAllocations checks that this package allocates nothing for a decision whose span is not
+// recorded.
 func TestNoAllocations(t *testing.T) {
 	if testing.Short() {
 		t.Skip("under the race detector, pools forget at random")
@@ -382,7 +386,7 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkAllow compares decisions without and with otelgate, on the real SDK.
+// BenchmarkAllow measures decisions with and without otelgate, with the real SDK.
 func BenchmarkAllow(b *testing.B) {
 	for _, where := range []string{"memory", "Redis"} {
 		for _, of := range []struct {
