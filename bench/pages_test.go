@@ -44,14 +44,14 @@ func TestSentencesWithFigures(t *testing.T) {
 			fmt.Sprintf("%.0f µs of CPU with one limit, %.0f µs with three. redis_rate takes %.0f µs, and %.0f µs in three calls.",
 				math.Round(window.Process), math.Round(windows.Process), math.Round(rated.Process), math.Round(ratedThree.Process)),
 			fmt.Sprintf("64 callers on two cores, shared with Redis, get %s decisions a second", f.decisions(t, "window", 64)),
-			fmt.Sprintf("64 callers get %.1f × its decisions a second, %.1f × with three limits. 4 callers get %.1f ×", one, three, few),
+			fmt.Sprintf("64 callers get %.1f × as many decisions a second, and %.1f × with three limits. 4 callers get %.1f ×", one, three, few),
 			fmt.Sprintf("%.0f bytes per event with one limit, %.0f with three", window.Event, windows.Event),
 			fmt.Sprintf("under 1/5s, 50/1h, 200/1d takes %.0f bytes", f.Memory.BytesPerEvent),
-			fmt.Sprintf("Eight limits take %.1f × the time of one decision by redis_rate, and 31 take %.1f ×",
+			fmt.Sprintf("Eight limits take %.1f × the time of one redis_rate decision, and 31 take %.1f ×",
 				at(t, f.Limits, "window, allowed", 8), at(t, f.Limits, "window, allowed", 31)),
 		},
 		"docs/algorithm.md": {
-			fmt.Sprintf("`INCR` and `PEXPIRE NX` in a pipeline take %.2f × the server time of redis_rate, and `window` takes %.2f ×. With sockets, that is %.1f and %.1f µs of CPU. An event takes %.0f and %.0f bytes.",
+			fmt.Sprintf("`INCR` and `PEXPIRE NX` in a pipeline take %.2f × the server time of redis_rate, and `window` takes %.2f ×. Including the work for sockets, that is %.1f and %.1f µs of CPU time, respectively. An event takes %.0f and %.0f bytes.",
 				counted.Ratio, window.Ratio, counted.Process, window.Process, counted.Event, window.Event),
 		},
 		"docs/keys.md": {
