@@ -11,12 +11,13 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// BenchmarkScripts measures how long each script takes in the server. The server runs it many times
-// in one call, so neither the network nor other processes interfere: eight attempts on an event,
-// all allowed, then the next event, on the server's clock. The scripts alternate, and so do calls
-// for one event and for 64. The numbers are medians: µs for each decision in a call for one event,
-// the ratio of the two scripts, and for each script the fraction of that time that a decision takes
-// in a call for 64 events. What a server spends on a call outside the script is not included.
+// BenchmarkScripts measures how long each script takes in the server. The server runs the script
+// many times in one call, so neither the network nor other processes interfere. The script makes
+// eight attempts on each event, all of which are allowed, on the server's clock. The scripts
+// alternate, and so do calls for one event and calls for 64 events. The numbers are medians: the µs
+// per decision in a call for one event, the ratio of the two scripts, and, for each script, the
+// fraction of that time that a decision takes in a call for 64 events. What a server spends on a
+// call outside the script is not included.
 func BenchmarkScripts(b *testing.B) {
 	client := redistest.Client(b)
 	for name, limits := range map[string][]string{
@@ -42,10 +43,10 @@ func BenchmarkScripts(b *testing.B) {
 	}
 }
 
-// looped is about how many decisions one run of the loop makes.
+// looped is the approximate number of decisions that one run of the loop makes.
 const looped = 2048
 
-// loop returns how many µs a decision of the script takes, in calls for the given number of events.
+// loop returns how many µs a decision of the script takes in calls for the given number of events.
 func (s script) loop(b *testing.B, client rueidis.Client, events int, limits []string) float64 {
 	calls := looped / events
 	body := `local function decide() ` + s.source + `

@@ -17,8 +17,8 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// record returns the record that two attempts leave under two limits. In window, the second one
-// opened a bucket in one of the limits.
+// record returns the record that two attempts leave under two limits. In window, the second attempt
+// opened a bucket under one of the limits.
 func (s script) record(t *testing.T) string {
 	t.Helper()
 	j := s.onRedis(t)
@@ -111,7 +111,7 @@ func TestBadArguments(t *testing.T) {
 	})
 }
 
-// refusesAll checks that each of these invalid calls is rejected, for these verbs.
+// refusesAll checks that each of the given invalid calls is rejected, for each of the given verbs.
 func (s server) refusesAll(bad calls, value string, verbs ...string) {
 	s.Helper()
 	for name, spoil := range bad {
@@ -134,7 +134,7 @@ func TestExtremes(t *testing.T) {
 	})
 }
 
-// many returns n limits as arguments. Their Pers differ from those in the tests.
+// many returns n limits as arguments. No Per of theirs is used elsewhere in the tests.
 func (s script) many(n int) (args []string) {
 	for i := range n {
 		args = append(args, s.limit(fmt.Sprintf("1/%dms@1ms", i+1))...)
@@ -156,7 +156,7 @@ func (s server) refuses(name, value string, args []string) {
 	s.saysWhat(err)
 }
 
-// saysWhat checks that an error comes from the script, and that clients do not mistake it for an
+// saysWhat checks that an error comes from the script, and that clients cannot mistake it for an
 // error of the server.
 func (s server) saysWhat(err error) {
 	s.Helper()
@@ -211,7 +211,7 @@ func (s script) foreigners(t *testing.T) map[string]string {
 	return values
 }
 
-// begins reports whether a value starts like a record.
+// begins reports whether the value starts like a record.
 func (s script) begins(value string) bool {
 	return len(value) >= s.least && value[0] > s.format && value[0] < s.format+32
 }
@@ -253,9 +253,8 @@ func level(x float64) string {
 	return string(binary.BigEndian.AppendUint64(nil, math.Float64bits(x)))
 }
 
-// TestUnitsThatDoNotAddUp stores a section that claims 3 units in total, although it has a bucket
-// of 9 that is already forgotten. Without these 9, fewer units would be left than the 2 of the last
-// bucket.
+// TestUnitsThatDoNotAddUp stores a section that claims 3 units in total, although it has an expired
+// bucket of 9 units. Subtracting these 9 would leave fewer units than the 2 in the last bucket.
 func TestUnitsThatDoNotAddUp(t *testing.T) {
 	srv := window.on(t, redistest.Client(t))
 	srv.put("\x81" + window.record(t)[1:7] + "\x01\x01\x00\x00\x0b\xb8" + "\x03\x02" + "\x00\x00\x09")
@@ -293,7 +292,7 @@ func (s server) leaves(what string, args []string) {
 }
 
 // TestResetForgetsDamaged checks that reset forgets a value that starts like a record, even if it
-// is cut short.
+// is truncated.
 func TestResetForgetsDamaged(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		srv, r := s.on(t, redistest.Client(t)), s.record(t)
@@ -306,8 +305,8 @@ func TestResetForgetsDamaged(t *testing.T) {
 	})
 }
 
-// TestServerTime checks calls without a time. They use the server's time, which it reads during the
-// call.
+// TestServerTime checks calls without a time. The script must use the server's time at the time of
+// the call.
 func TestServerTime(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		srv := s.on(t, redistest.Client(t))
@@ -323,8 +322,8 @@ func TestServerTime(t *testing.T) {
 	})
 }
 
-// lifeOf returns a script that runs s. It replies how long the key lives and how long the run took
-// at most, both in ms, when it began, in µs, and the time of the decision.
+// lifeOf returns a script that runs s. It replies with how long the key lives and how long the run
+// took at most, both in ms; when the run began, in µs; and the time of the decision.
 func (s script) lifeOf() string {
 	return `
 local function clock() local t = redis.call('TIME') return t[1] * 1000000 + t[2] end
@@ -344,9 +343,9 @@ func TestLife(t *testing.T) {
 		srv.lives(s.with("allow", "", "1", "9/1m@1s"), 0, s.life(minute, 1))
 		srv.lives(s.with("allow", "", "1", "9/1m@1s", "9/1h@1m"), 0, s.life(hour, 1))
 		at := srv.lives(s.with("allow", "", "1", "9/24h@24m", "9/1m@1s", "9/1h@1m"), 0, s.life(day, 1))
-		srv.lives(s.with("allow", "", "1", "9/1m@1s"), at, s.life(day, 1)) // carried along, the longest first
+		srv.lives(s.with("allow", "", "1", "9/1m@1s"), at, s.life(day, 1)) // copied unchanged, the longest first
 		at = srv.lives(s.with("count", "", "1", "9/1h@1m", "1/24h@24m"), 0, s.life(day, peak))
-		srv.lives(s.with("allow", "", "1", "9/1m@1s"), at, s.life(day, peak)) // carried along
+		srv.lives(s.with("allow", "", "1", "9/1m@1s"), at, s.life(day, peak)) // copied unchanged
 		srv.lives(s.with("allow", "", "1", "1/876000h@8760h"), 0, s.life(876_000*hour, 1))
 
 		srv = s.on(t, srv.client)
@@ -356,8 +355,8 @@ func TestLife(t *testing.T) {
 	})
 }
 
-// TestLifeAfterStepBack checks the same after the clock stepped back. A window keeps the dates of
-// its buckets, and a level is dated to now.
+// TestLifeAfterStepBack checks when the key expires after the clock stepped back. A window keeps
+// the times of its buckets, whereas a level moves to the time of the clock.
 func TestLifeAfterStepBack(t *testing.T) {
 	srv := window.on(t, redistest.Client(t))
 	srv.lives(srv.with("allow", "2s", "1", "9/1h@1m"), 0, hour+day)
@@ -378,8 +377,8 @@ func TestLifeAfterStepBack(t *testing.T) {
 
 const minute, hour, day = 60_000, 3_600_000, 86_400_000
 
-// lives checks that a call that writes makes the key expire that long after an instant, or after
-// now if the instant is 0. It returns the time of the decision.
+// lives checks that a call that writes makes the key expire life ms after from, or after now if
+// from is 0. It returns the time of the decision.
 func (s server) lives(args []string, from, life int64) (at int64) {
 	s.Helper()
 	told := must(s.eval(s.lifeOf(), args...).AsIntSlice())
@@ -396,8 +395,8 @@ func (s server) lives(args []string, from, life int64) (at int64) {
 	return told[len(told)-1]
 }
 
-// TestWrites checks what a server executes, and so replicates: one SET if something is counted, one
-// DEL if nothing is left, and otherwise nothing.
+// TestWrites checks which writes a server executes, and therefore replicates: one SET if something
+// is counted, one DEL if nothing is left, and otherwise nothing.
 func TestWrites(t *testing.T) {
 	client := redistest.Start(t).Client(t)
 	each(t, func(t *testing.T, s script) { s.on(t, client).writes() })

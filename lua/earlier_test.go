@@ -11,9 +11,9 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// TestReadsEarlierRecords checks that this version reads what an earlier one wrote. Each row has a
-// stored record in the first format, calls as any caller may send them, and their replies. No flag
-// updates the rows. A change to a row breaks users who update, but new rows are welcome.
+// TestReadsEarlierRecords checks that this version reads what an earlier version wrote. Each row
+// has a stored record in the first format, calls as any caller may send them, and their replies. No
+// flag updates the rows. A change to a row would break users who update, but new rows are welcome.
 // testdata/*/record.txt shows what this version writes.
 func TestReadsEarlierRecords(t *testing.T) {
 	client := redistest.Client(t)

@@ -68,9 +68,9 @@ func (s script) seeds(f *testing.F) (values [][]byte) {
 var mutations = flag.Int("mutations", 2000, "how many calls TestMutatedRecords makes to each script")
 
 // TestMutatedRecords changes some bytes of valid records, and makes calls of any verb. Each reply
-// is an error that names the key, or one that the header of the script allows. It is the same in a
-// call for several events, and the others are decided. The long form takes some minutes: go test
-// ./lua -run MutatedRecords -mutations 600000.
+// must be an error that names the key, or a reply that the header of the script allows. In a call
+// for several events, the reply for the event must be the same, and the other events must be
+// decided. The long form takes some minutes: go test ./lua -run MutatedRecords -mutations 600000.
 func TestMutatedRecords(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		srv := s.on(t, redistest.Client(t))
@@ -109,8 +109,8 @@ func (e *event) mutated(record string) string {
 	return string(b)
 }
 
-// anyCall returns the arguments of a call under some of the limits, up to the longest Per before or
-// after now.
+// anyCall returns the arguments of a call under some of the limits, at a time up to the longest Per
+// before or after now.
 func (e *event) anyCall() []string {
 	verb, limits, around := verbs[e.IntN(len(verbs))], e.limits[:1+e.IntN(len(e.limits))], e.per*int64(time.Millisecond/e.unit)
 	args := e.dated(verb, digits(e.now+e.Int64N(2*around)-around), digits(1+e.Int64N(e.max)), limits...)
@@ -120,8 +120,8 @@ func (e *event) anyCall() []string {
 	return args
 }
 
-// meets makes a call, whatever the key holds. The spy reports a write before an error, and a number
-// that is not an integer.
+// meets makes a call, whatever the key holds. The spy reports writes before an error, and numbers
+// that are not integers.
 func (s server) meets(value string, args []string) {
 	s.Helper()
 	s.put(value)
@@ -143,8 +143,8 @@ func (s server) meets(value string, args []string) {
 	}
 }
 
-// meetsAmongOthers makes the same call for three events. The one whose key holds the value gets the
-// same answer. The others are new, so they are allowed.
+// meetsAmongOthers makes the same call for three events. The event whose key holds the value must
+// get the same answer. The other events are new, so they must be allowed.
 func (s server) meetsAmongOthers(value string, args []string, want answer) {
 	s.Helper()
 	s.put(value)
@@ -166,7 +166,7 @@ func (s script) fits(value string) (fits bool) {
 	return true
 }
 
-// plausible returns an error for a reply that the header of the script does not allow.
+// plausible returns an error if the header of the script does not allow the reply.
 func (s script) plausible(args []string, reply []int64) error {
 	verb, n, rows := args[0], must(strconv.ParseInt(args[2], 10, 64)), reply[min(2, len(reply)):]
 	if verb == "refund" || verb == "reset" {
@@ -198,8 +198,8 @@ func (s script) plausible(args []string, reply []int64) error {
 	return nil
 }
 
-// inRange returns an error if the first row of rows is out of range for the limit. A wait can be
-// twice as long as the limit remembers, if the clock stepped back.
+// inRange returns an error if the first row of rows is out of range for the limit. If the clock
+// stepped back, a wait can be twice as long as the time for which the limit remembers units.
 func (s script) inRange(limit []string, rows []int64, allowed bool) error {
 	per, most := must(strconv.ParseInt(limit[0], 10, 64)), must(strconv.ParseInt(limit[1], 10, 64))
 	longest := 2 * s.life(per, float64(2*s.most))

@@ -17,13 +17,13 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// forms holds two copies of the same events. On one, each call is for one event. On the other, one
-// call of allow or count is for several.
+// forms holds two copies of the same events. On one copy, each call is for one event. On the other,
+// one call of allow or count is for several events.
 type forms struct{ alone, among spy }
 
 // compare makes the same calls on both copies, and returns the answers. The answers for each event
-// must be equal: reply or error, command, time to live and bytes. The units of event i are
-// units[i], instead of those in args.
+// must be equal: the reply or error, the command, the time to live and the bytes. units[i] replaces
+// the units in args for event i.
 func (f forms) compare(tb testing.TB, events, units, args []string) (want []answer) {
 	tb.Helper()
 	for i := range events {
@@ -37,7 +37,8 @@ func (f forms) compare(tb testing.TB, events, units, args []string) (want []answ
 	return want
 }
 
-// withUnits returns the arguments of a call for one event as those of a call for several.
+// withUnits converts the arguments of a call for one event to those of a call for several events
+// with the given units.
 func withUnits(args []string, units ...string) []string {
 	return slices.Concat(args[:2], units, args[3:])
 }
@@ -67,9 +68,9 @@ func (ask spy) mixed() judge {
 	}
 }
 
-// crowd returns the events of a call, and the position of the one called event. A call of allow or
-// count has others, too: one that is new in each call, one that is known in most, and two that
-// fail. The position differs from call to call.
+// crowd returns the events of a call, and the position of the event named event. A call of allow or
+// count has other events too: one that is new in each call, one that is known in most calls, and
+// two that fail. The position differs from call to call.
 func crowd(calls int, args []string) (events []string, place int) {
 	if args[0] != "allow" && args[0] != "count" {
 		return []string{"event"}, 0
@@ -79,9 +80,9 @@ func crowd(calls int, args []string) (events []string, place int) {
 	return slices.Insert(others, place, "event"), place
 }
 
-// TestGroups compares random calls for 1 to 64 events with successive calls for each of them at the
-// same time. An event can be in a call more than once, and some always fail. The limits of each
-// call are random, and the clock occasionally steps back.
+// TestGroups compares random calls for 1 to 64 events with successive calls for each of these
+// events at the same time. An event can be in a call more than once, and some events always fail.
+// The limits of each call are random, and the clock occasionally steps back.
 func TestGroups(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		for seed := range redistest.Share(20) {
@@ -156,8 +157,8 @@ func TestBadGroups(t *testing.T) {
 	})
 }
 
-// group is a server with a few keys of one test. The first one is the key of the server. One holds
-// a record, the others are new.
+// group is a server and a few keys of one test. The first key is that of the server. One key holds
+// a record, and the others are new.
 type group struct {
 	server
 	keys []string
@@ -177,7 +178,7 @@ func (s server) at(key string) server {
 	return s
 }
 
-// with returns the arguments of a call for all events, each with these units.
+// with returns the arguments of a call for all events, each with the given units.
 func (g group) with(verb, at, units string, limits ...string) []string {
 	args := g.script.with(verb, at, units, limits...)
 	return withUnits(args, slices.Repeat([]string{units}, len(g.keys))...)
@@ -188,7 +189,7 @@ func (g group) call(args []string) rueidis.RedisResult {
 	return g.lua.Exec(g.Context(), g.client, g.keys, args)
 }
 
-// state returns everything that the server stores for the keys.
+// state returns everything that the server stores under the keys.
 func (g group) state() string {
 	g.Helper()
 	var all []string
@@ -210,9 +211,9 @@ func (g group) refuses(name string, args []string) {
 	g.saysWhat(err)
 }
 
-// TestRefusedWrites checks that an event whose write the server refuses fails: with an error if it
-// is alone, and with a string among others. Nothing is written. Events that need no write are
-// decided.
+// TestRefusedWrites checks that an event fails if the server refuses its write: with an error if it
+// is alone in the call, and otherwise with a string. Nothing may be written, and events that need
+// no write must be decided.
 func TestRefusedWrites(t *testing.T) {
 	for setting, code := range map[string]string{"maxmemory": "OOM", "min-replicas-to-write": "NOREPLICAS"} {
 		t.Run(setting, func(t *testing.T) {
@@ -255,8 +256,8 @@ func (g group) refusedWrites(code string) {
 	}
 }
 
-// refusal matches the start of an error with which the server refuses a write. Redis 6 puts the
-// line of the script before the code.
+// refusal matches the start of the error with which the server refuses a write. Redis 6 puts the
+// line number of the script before the code.
 func (s server) refusal(code string) *regexp.Regexp {
 	s.Helper()
 	info := must(s.client.Do(s.Context(), s.client.B().Info().Section("server").Build()).ToString())

@@ -20,19 +20,19 @@ import (
 
 // script describes one of the scripts for the tests.
 type script struct {
-	name    string // of its file, and of the folder of its histories
+	name    string // name of its file, and of the folder with its histories
 	source  string
-	unit    time.Duration                              // an instant is a number of these since 1970
-	never   int64                                      // the first instant that is too late for it
-	most    int64                                      // the maximum of units and of Max
+	unit    time.Duration                              // unit in which times since 1970 are given
+	never   int64                                      // the first time that is too late for the script
+	most    int64                                      // the maximum number of units, and the largest Max
 	limited int                                        // number of arguments for a limit: Per, Max and, if 3, Resolution
 	format  byte                                       // the first byte of a record minus its number of sections
 	least   int                                        // number of bytes in the shortest record
 	layout  func(record string) string                 // formats a record for people
-	details func(s script, rest []int64) (string, int) // formats what else inspect replies for a limit, and returns how many numbers that is
+	details func(s script, rest []int64) (string, int) // formats the rest of what inspect replies for a limit, and returns how many numbers that is
 	other   func(s script, rest []int64) (string, int) // the same for a section without a limit, after its Per
 	foreign func(record string) map[string]string      // derives values from a record that are not records
-	life    func(per int64, level float64) int64       // how many ms a limit remembers a level of that many units
+	life    func(per int64, level float64) int64       // for how many ms a limit remembers a level of that many units
 }
 
 // All scripts pass the same tests.
@@ -64,11 +64,10 @@ func (s script) histories() []string { return must(filepath.Glob("testdata/" + s
 // it.
 func (s script) limit(text string) []string { return must(s.parseLimit(text)) }
 
-// midnight is the instant that the instants of the tests are relative to: 2023-11-15 00:00 UTC, in
-// ms.
+// midnight is the time to which the times in the tests are relative: 2023-11-15 00:00 UTC, in ms.
 const midnight = 1_700_006_400_000
 
-// midnight returns that instant in the unit of the script.
+// midnight returns midnight in the unit of the script.
 func (s script) midnight() int64 { return midnight * int64(time.Millisecond/s.unit) }
 
 // instant parses a time after midnight, such as 1h30m or -5s, in the unit of the script.
@@ -77,7 +76,8 @@ func (s script) instant(text string) int64 { return must(s.parseInstant(text)) }
 // digits formats a number as an argument of the script.
 func digits(n int64) string { return strconv.FormatInt(n, 10) }
 
-// at formats an instant as an argument of the script. An empty one means the time of the server.
+// at formats a time after midnight as an argument of the script. An empty text means the server's
+// time.
 func (s script) at(text string) string {
 	if text == "" {
 		return ""
@@ -85,12 +85,12 @@ func (s script) at(text string) string {
 	return digits(s.instant(text))
 }
 
-// shown formats an instant for people.
+// shown formats a time for messages, as a time after midnight.
 func (s script) shown(instant int64) string {
 	return (time.Duration(instant-s.midnight()) * s.unit).String()
 }
 
-// span formats a time in ms for people.
+// span formats a duration in ms for messages.
 func span(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -103,7 +103,7 @@ type answer struct {
 	px     string // the PX argument of SET
 	stored string // the value afterwards; "" if there is none
 
-	texts []string // of a list of overrides: tag, what, why and by of each
+	texts []string // for a list of overrides: tag, what, why and by of each override
 }
 
 // spy runs the script on events whose names are unique to the test. Its first argument is the verb.
@@ -121,7 +121,7 @@ func (ask spy) about(event string) judge {
 	}
 }
 
-// onRedis returns the judge that counts: a real server.
+// onRedis returns the authoritative judge: a real server.
 func (s script) onRedis(tb testing.TB) judge {
 	tb.Helper()
 	return s.spyOnRedis(tb).about("event")
@@ -151,7 +151,7 @@ func keysOf(prefix string, events []string) (names []string) {
 	return names
 }
 
-// read reads the spy's report about the event of each key.
+// read reads the spy's report on the event of each key.
 func read(tb testing.TB, names []string, r rueidis.RedisResult) (all []answer) {
 	tb.Helper()
 	reports, err := r.ToArray()
@@ -167,10 +167,10 @@ func read(tb testing.TB, names []string, r rueidis.RedisResult) (all []answer) {
 	return all
 }
 
-// failed returns the answer for an event that fails with this text.
+// failed returns the answer for an event that fails with the given text.
 func failed(text, key string) answer { return answer{err: strings.ReplaceAll(text, key, "KEY")} }
 
-// readReport reads the spy's report about the event of one key.
+// readReport reads the spy's report on the event of one key.
 func readReport(report []rueidis.RedisMessage, key string) (a answer) {
 	integers := must(report[0].ToArray())
 	if integers[0].IsString() {
@@ -198,7 +198,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// server is a real Redis, a script as it is shipped, and a key of the test.
+// server is a real Redis, a script as it is shipped, and a key that belongs to the test.
 type server struct {
 	*testing.T
 	script
@@ -233,20 +233,20 @@ func (s server) put(value string) {
 	s.eval(`return redis.call('SET', KEYS[1], ARGV[1])`, value)
 }
 
-// state returns everything that a server stores for a key and that only a write changes.
+// state returns everything that the server stores under the key and that only a write changes.
 func (s server) state() string {
 	s.Helper()
 	const script = `return {redis.call('DUMP', KEYS[1]) or '', tostring(redis.call('PTTL', KEYS[1]))}`
 	return fmt.Sprintf("%q", must(s.eval(script).AsStrSlice()))
 }
 
-// with returns the arguments of a valid call with some limits, and one more argument for a refund.
-// The call is made at an instant. An empty instant means the time of the server.
+// with returns the arguments of a valid call under the given limits, and one more argument for a
+// refund. The call is made at the time at. If at is empty, the call uses the server's time.
 func (s script) with(verb, at, units string, limits ...string) []string {
 	return s.dated(verb, s.at(at), units, limits...)
 }
 
-// dated returns the same, for an instant in the unit of the script.
+// dated is like with, but takes the time in the unit of the script.
 func (s script) dated(verb, now, units string, limits ...string) (args []string) {
 	args = []string{verb, now, units}
 	for _, l := range limits {

@@ -23,14 +23,14 @@ import (
 //	reset                      forgets the event
 //
 // The reply follows, indented. It starts with "yes" if the units are allowed, or if anything was
-// given back. For the verbs that stand for n calls it starts with how many units are allowed. Then
-// come the instant of the decision, if that is not now, and what was written and for how long. A
-// line for each limit shows what is used, when the limit would allow the same request again, and
-// when it is as if never used. Inspect adds the buckets, or the level of ar1. The lines of each and
-// counteach start with the number of the call. After the limits, inspect shows the sections of
-// limits that the call does not name.
+// given back. For the verbs that stand for n calls, it starts with how many units are allowed. Then
+// come the time of the decision, if that is not now, and what was written and for how long. A line
+// for each limit shows how many units are used, when the limit would allow the same request again,
+// and when it is as if never used. For inspect, the line also shows the buckets, or the level of
+// ar1. The lines for each and counteach start with the number of the call. After the limits,
+// inspect shows the sections of limits that the call does not name.
 //
-// Each history is played in both forms, in calls for one event and for several.
+// Each history is played in both forms: in calls for one event, and in calls for several events.
 func TestHistories(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		s.playsAll(t, func(t *testing.T, file string) (text, got string) {
@@ -56,8 +56,8 @@ func (s script) playsAll(t *testing.T, play func(t *testing.T, file string) (tex
 	}
 }
 
-// play runs the history in a file. It returns its text without replies, and the text with the
-// actual replies. A wrong line fails the test.
+// play runs the history in the file. It returns the file's text without replies, and that text with
+// the actual replies. An invalid line fails the test.
 func (s script) play(tb testing.TB, file string, j judge) (text, got string) {
 	tb.Helper()
 	text = string(must(os.ReadFile(file)))
@@ -68,8 +68,8 @@ func (s script) play(tb testing.TB, file string, j judge) (text, got string) {
 	return text, got
 }
 
-// replay runs a history and returns it with the actual replies. An error names the file and the
-// wrong line.
+// replay runs a history, and returns it with the actual replies. An error names the file and the
+// invalid line.
 func (s script) replay(tb testing.TB, file, text string, j judge) (string, error) {
 	tb.Helper()
 	h, number := history{script: s, judge: j}, 0
@@ -120,7 +120,7 @@ func (h *history) line(tb testing.TB, words []string) (reply string, err error) 
 	return h.call(tb, calls), nil
 }
 
-// alone runs record or reset, which are lines of one word.
+// alone runs a line that consists of the single word record or reset.
 func (h *history) alone(tb testing.TB, word string, more []string) (reply string, err error) {
 	tb.Helper()
 	if len(more) > 0 {
@@ -132,7 +132,7 @@ func (h *history) alone(tb testing.TB, word string, more []string) (reply string
 	return h.call(tb, attempts{verb: word, units: "1", now: h.midnight(), times: 1}), nil
 }
 
-// call makes a call, or many, and shows the last answer.
+// call makes one or more calls, and shows the last answer.
 func (h *history) call(tb testing.TB, calls attempts) string {
 	tb.Helper()
 	now := calls.now - calls.every
@@ -149,7 +149,7 @@ func (h *history) call(tb testing.TB, calls attempts) string {
 	return h.show(a, now, calls.verb)
 }
 
-// show formats an answer for people.
+// show formats an answer as in a history.
 func (h *history) show(a answer, now int64, verb string) string {
 	said := "  " + map[int64]string{0: "no", 1: "yes"}[a.reply[0]]
 	if singles[verb] != "" {
@@ -188,8 +188,8 @@ func (h *history) show(a answer, now int64, verb string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// buckets formats the units and time of each bucket. Of many, it shows the first and the last
-// three.
+// buckets formats the units and time of each bucket. If there are many, it shows only the first
+// three and the last three.
 func buckets(s script, rest []int64) (text string, n int) {
 	var shown []string
 	n = 1 + 2*int(rest[0])

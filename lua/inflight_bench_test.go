@@ -10,11 +10,11 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// BenchmarkInflight measures the server's CPU for a call of each verb, compared with allow of
-// window under one limit. A dedicated server gets successive calls on one connection, so the CPU
-// that it spends on the network is included. The numbers are medians over alternating rounds: µs
-// for each call, and the ratio to allow, with one holder and with 1000. An acquire and a release of
-// one more lease alternate.
+// BenchmarkInflight measures the server's CPU time for a call of each verb, compared with the verb
+// allow of window.lua under one limit. A dedicated server gets successive calls on one connection,
+// so the CPU time that it spends on the network is included. The numbers are medians over
+// alternating rounds: the µs per call, and the ratio to allow, with one holder and with 1000
+// holders. Acquiring and releasing one more lease alternate.
 func BenchmarkInflight(b *testing.B) {
 	redis := redistest.Start(b)
 	h := &heldBench{B: b, client: redis.NewClient(b, func(o *rueidis.ClientOption) { o.ForceSingleClient = true }), usage: map[string][]float64{}}
@@ -35,7 +35,7 @@ func BenchmarkInflight(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// A heldBench is a server whose CPU is measured.
+// A heldBench is a server whose CPU time is measured.
 type heldBench struct {
 	*testing.B
 	client rueidis.Client
@@ -46,7 +46,7 @@ type heldBench struct {
 
 const benched = 1000 // calls in a round
 
-// cpu returns how many µs of CPU the server has used.
+// cpu returns how many µs of CPU time the server has used.
 func (h *heldBench) cpu() (us float64) {
 	for line := range strings.Lines(must(h.client.Do(h.Context(), h.client.B().Info().Section("cpu").Build()).ToString())) {
 		var seconds float64
@@ -59,7 +59,7 @@ func (h *heldBench) cpu() (us float64) {
 	return us
 }
 
-// measure measures the CPU of a call, over a round of them.
+// measure measures the CPU time per call, over a round of calls.
 func (h *heldBench) measure(what string, call func(i int)) {
 	call(0)
 	before := h.cpu()

@@ -131,7 +131,7 @@ func TestInflightForeignValues(t *testing.T) {
 }
 
 // TestInflightAnyMembers adds and changes members of records at random, which no client should do.
-// Each call returns integers, or an error that names the key.
+// Each call must return integers, or an error that names the key.
 func TestInflightAnyMembers(t *testing.T) {
 	r, srv := rand.New(rand.NewPCG(7, 1)), inflight.on(t, redistest.Client(t))
 	script := rueidis.NewLuaScript(strings.Replace(setSpySource, "--SCRIPT--", inflight.source, 1))
@@ -158,8 +158,8 @@ func TestInflightAnyMembers(t *testing.T) {
 }
 
 // TestInflightExtremes checks that the largest numbers that the header allows are accepted, and
-// that an event can hold 1000 units, in one lease and in many. A lease drops a thousand that ended
-// before.
+// that an event can hold 1000 units, in one lease or in many. A new lease must drop a thousand
+// leases that have ended.
 func TestInflightExtremes(t *testing.T) {
 	srv, last, ttl := inflight.on(t, redistest.Client(t)), "9000000000000000", "4294967296"
 	replies := func(want string, args ...string) {
@@ -189,8 +189,8 @@ func TestInflightExtremes(t *testing.T) {
 	}
 }
 
-// TestInflightServerTime checks calls without a time: they use the server's, and the key lives ten
-// minutes longer than the longest TTL.
+// TestInflightServerTime checks calls without a time: they must use the server's time, and the key
+// must live ten minutes longer than the longest TTL.
 func TestInflightServerTime(t *testing.T) {
 	srv := inflight.on(t, redistest.Client(t))
 	const anyBytes = "\x00\x01\r\n\xff'\"\\"
@@ -217,8 +217,8 @@ func TestInflightServerTime(t *testing.T) {
 }
 
 // TestInflightFullMemory fills the memory of a server. Renewals, releases and a repeated acquire
-// succeed, and so does a lease of a record that was lost. A new lease is rejected, and nothing is
-// written.
+// must succeed, and so must the renewal of a lease whose record was lost. A new lease must be
+// rejected, and nothing be written for it.
 func TestInflightFullMemory(t *testing.T) {
 	redis := redistest.Start(t)
 	srv := inflight.on(t, redis.Client(t))

@@ -9,12 +9,12 @@ import (
 )
 
 // The model of inflight: a fleet of three callers, the server and its clock, and what can go wrong
-// between them. It shares no code with the script or with the limiter. A caller acquires one lease
-// in a history. The second caller has a short TTL.
+// between them. It shares no code with the script or with the limiter. Each caller acquires one
+// lease in a history. The second caller has a short TTL.
 const (
 	callers  = 3
 	longHold = 12 // MaxHold
-	outlives = 10 // how long a key lives after its last lease
+	outlives = 10 // how long a key lives after its last lease has ended
 )
 
 var callerTTL = [callers]int{10, 4, 10}
@@ -24,30 +24,30 @@ type fleetDesign struct {
 	acquireCountsTwice bool // a repeated acquire takes a second place
 	acquireNewToken    bool // a repeated acquire gets another token
 	releaseByEnd       bool // a release finds a lease by the end that its holder knows
-	noCut              bool // ends stay when the clock steps back
-	denialDropsCut     bool // a denial does not write the cut
-	cutByCaller        bool // the TTL of the caller decides where ends are cut
+	noCut              bool // the ends of leases stay when the clock steps back
+	denialDropsCut     bool // a denial does not write the earlier ends
+	cutByCaller        bool // the caller's TTL, not the longest one, limits the ends
 	timeIsToken        bool // a token is the time itself
 	keyDiesWithLease   bool // the key does not outlive its last lease
-	noReentry          bool // an unknown lease does not enter again
-	everyReentry       bool // every unknown lease enters again
-	onlyBelowBirth     bool // not if its token is above the last one
-	onlyAboveLast      bool // not if its token is below the birth
-	reentryAboveMax    bool // it enters even if there is no room
-	reentryKeepsLast   bool // the last token stays when a greater one enters
-	noTombstone        bool // a lease that entered again leaves nothing when it is released
+	noReentry          bool // an unknown lease is not added again
+	everyReentry       bool // every unknown lease is added again
+	onlyBelowBirth     bool // an unknown lease is not added again if its token is above the last token
+	onlyAboveLast      bool // an unknown lease is not added again if its token is below the birth
+	reentryAboveMax    bool // an unknown lease is added again even if there is no room
+	reentryKeepsLast   bool // the last token stays when a lease with a greater token is added again
+	noTombstone        bool // a lease that was added again leaves nothing when it is released
 	writesZADDFirst    bool // a renewal fails if memory is full
 	countsFromReply    bool // the holder's own end counts from the reply
 	noMargin           bool // the holder's own end is not a tenth earlier
 	renewsForEver      bool // no MaxHold
-	noSweep            bool // a new lease keeps those that have ended, and a step of the clock revives them
+	noSweep            bool // a new lease does not drop leases that have ended, and a step of the clock revives them
 }
 
 // A serverLease is a lease in the record.
 type serverLease struct {
 	token, ends int
-	known, tomb bool // tomb: it ended, and its id stays
-	twice       bool // it takes two places
+	known, tomb bool // tomb: the lease has ended, but its id stays
+	twice       bool // the lease takes two places
 }
 
 // A serverRecord is what the key holds. The zero value means that there is no record.
@@ -70,15 +70,15 @@ func (r *serverRecord) held(now int) (n int) {
 
 // A fleetCaller wants a lease, or has one.
 type fleetCaller struct {
-	asked, holds, left bool // left: it released its lease, or its process was killed
+	asked, holds, left bool // left: the caller released its lease, or its process was killed
 	token              int
-	sent               int // when it sent the last call that was answered
-	asking             int // when it sent the acquire that has not been answered yet
+	sent               int // when the caller sent the last call that was answered
+	asking             int // when the caller sent the acquire that has not been answered yet
 	since, ends        int // when the server granted the lease; the end that the caller knows of
 	released           bool
 }
 
-// A fleet is the whole world. It is a value, so a search can backtrack.
+// A fleet is the state of the whole world. It is a value, so that a search can backtrack.
 type fleet struct {
 	fleetDesign
 	max       int
@@ -86,14 +86,14 @@ type fleet struct {
 	record    serverRecord
 	replica   serverRecord // what a failover restores
 	callers   [callers]fleetCaller
-	full      bool // the memory of the server
+	full      bool // the server's memory is full
 
 	newest         int // the largest token issued
 	back           int // how far the clock has stepped back in total
 	ahead          bool
 	lost, reverted bool // the record was lost, by eviction or by a failover
 	deadline       [callers]int
-	cut            bool // the clock stepped back, and there was no call since
+	cut            bool // the clock has stepped back, and there has been no call since
 }
 
 // A fleetAction is something that can happen next.
@@ -110,7 +110,7 @@ func (a fleetAction) String() string {
 	return fmt.Sprint(a.what, " ", a.who)
 }
 
-// own reports whether a caller considers its lease held: by its own clock, which is slow by a
+// own reports whether caller i considers its lease held, on its own clock, which is slow by a
 // tenth.
 func (w *fleet) own(i int) bool {
 	c, ttl := w.callers[i], callerTTL[i]
@@ -120,8 +120,8 @@ func (w *fleet) own(i int) bool {
 	return c.holds && (w.time-c.sent)*9 < ttl*9
 }
 
-// sees starts a call: an expired key is gone, and ends that are too late are cut. It returns the
-// record before the cut.
+// sees starts a call: it removes an expired key, and brings forward ends that are too late. It
+// returns the record before these ends changed.
 func (w *fleet) sees(i int) serverRecord {
 	if w.record.birth > 0 && w.now >= w.record.dies {
 		w.record = serverRecord{}
@@ -146,7 +146,8 @@ func (w *fleet) sees(i int) serverRecord {
 	return before
 }
 
-// forgetReleases applies the loss of a record: a late renewal may revive what was released before.
+// forgetReleases applies the loss of a record: a late renewal may now revive what was released
+// before the loss.
 func (w *fleet) forgetReleases() {
 	for i := range w.callers {
 		w.callers[i].released = false
@@ -175,7 +176,8 @@ func (w *fleet) sweeps() {
 	}
 }
 
-// end ends a lease. One of an earlier record leaves its id.
+// end ends the lease of caller i. If tombs is true and the lease is from an earlier record, its id
+// stays.
 func (r *serverRecord) end(i int, tombs bool) {
 	if l := &r.leases[i]; l.token < r.birth && tombs {
 		l.tomb = true
@@ -284,7 +286,7 @@ func (w *fleet) release(i, ends int) (broken string) {
 	if l.known && !l.tomb && l.ends > w.now {
 		return fmt.Sprintf("caller %d released its lease, but it is still held", i)
 	}
-	c.released = known // one from a lost record can come back, until TTL
+	c.released = known // a lease from a lost record can come back, until TTL
 	return ""
 }
 
@@ -379,7 +381,7 @@ func (w *fleet) calls(a fleetAction) (broken string, ok bool) {
 	return broken, true
 }
 
-// answered processes the reply to an acquire.
+// answered processes the reply to caller i's acquire.
 func (w *fleet) answered(i, token int) {
 	c := &w.callers[i]
 	c.holds, c.token, c.sent = true, token, c.asking
@@ -389,7 +391,8 @@ func (w *fleet) answered(i, token int) {
 	c.ends = w.record.leases[i].ends
 }
 
-// renews renews a lease. A lease that its holder considers held may be refused only if necessary.
+// renews renews a lease. A lease that its holder considers held may be refused only if this is
+// necessary.
 func (w *fleet) renews(a fleetAction) string {
 	c, own, before := &w.callers[a.who], w.own(a.who), w.record
 	held := w.renew(a.who, c.token)
@@ -433,7 +436,7 @@ func (w *fleet) bounded() string {
 	return ""
 }
 
-// orderly checks, at a denial, that no place is lost for longer than the longest TTL.
+// orderly checks after a denial that no place is lost for longer than the longest TTL.
 func (w *fleet) orderly() string {
 	for i, l := range w.record.leases {
 		if l.known && !l.tomb && l.ends > w.now && w.time >= w.deadline[i] {
@@ -470,8 +473,8 @@ func newFleet(d fleetDesign, most int) fleet {
 	return fleet{fleetDesign: d, max: most, time: 100, now: 100}
 }
 
-// search returns a history of the given number of actions that breaks a promise, or nil. It counts
-// the states.
+// search returns a history of at most depth actions that breaks a promise, or nil if there is none.
+// It counts the states that it visits.
 func (w fleet) search(depth int, states *int) []string {
 	for _, a := range fleetActions {
 		if depth == 1 && (a.what == "replicate" || a.what == "fill" || a.what == "kill") {
@@ -522,8 +525,8 @@ func (w fleet) wanders(r *rand.Rand, actions int) (history []string) {
 	return nil
 }
 
-// searchFleet returns a shortest history of at most depth actions that breaks a promise, or else a
-// random one.
+// searchFleet returns a shortest history of at most depth actions that breaks a promise. If there
+// is none, it tries random histories.
 func searchFleet(d fleetDesign, depth, random int) ([]string, int) {
 	states := 0
 	for n := 1; n <= depth; n++ {

@@ -33,7 +33,7 @@ type heldJudge func(tb testing.TB, args ...string) heldAnswer
 // spiedHeld returns the source of inflight.lua in setspy.lua.
 func spiedHeld() string { return strings.Replace(setSpySource, "--SCRIPT--", inflight.source, 1) }
 
-// heldOnRedis returns the judge that counts: a real server.
+// heldOnRedis returns the authoritative judge: a real server.
 func heldOnRedis(tb testing.TB) heldJudge {
 	tb.Helper()
 	client, key := redistest.Client(tb), redistest.Key(tb)
@@ -50,7 +50,7 @@ func heldOnRedis(tb testing.TB) heldJudge {
 	}
 }
 
-// heldOnLua returns a judge in an interpreter.
+// heldOnLua returns a judge that runs in a Lua interpreter.
 func heldOnLua(t *testing.T, path string) heldJudge {
 	t.Helper()
 	call, read := inLua(t, path, spiedHeld())
@@ -65,8 +65,8 @@ func heldOnLua(t *testing.T, path string) heldJudge {
 	}
 }
 
-// A heldLease is a lease in the reference. One that has ended has no units, and stays until it is
-// swept, or as a tombstone.
+// A heldLease is a lease in the reference. A lease that has ended has no units, and stays until it
+// is swept, or as a tombstone.
 type heldLease struct {
 	n, ends, token int64
 	holder         string
@@ -179,10 +179,10 @@ func (c heldCall) args(now int64) []string {
 type heldEvent struct {
 	heldRecord
 	now            int64
-	dropped, added bool // in this call
+	dropped, added bool // whether this call has dropped or added members
 }
 
-// end ends a lease. If its token is below the birth, its id stays.
+// end ends a lease. If its token is lower than e.birth, its id stays as a tombstone.
 func (e *heldEvent) end(id string) {
 	l := e.leases[id]
 	if e.dropped = true; l.token < e.birth {
@@ -208,7 +208,7 @@ func (e *heldEvent) holds(id string) bool {
 	return known && !l.tomb && l.ends > e.now
 }
 
-// cut cuts ends that are too late.
+// cut brings forward ends that are too late.
 func (e *heldEvent) cut() {
 	for id, l := range e.leases {
 		if latest := e.now + e.longest*1000; !l.tomb && l.ends > latest {
@@ -254,7 +254,7 @@ func (e *heldEvent) do(c heldCall) (reply []any, wrote []string) {
 		wrote = append(wrote, expire)
 	}
 	if e.added && c.verb == "release" {
-		wrote = append(wrote, "ZADD") // so that the cut cannot add what is released
+		wrote = append(wrote, "ZADD") // first, so that it cannot add what is then released
 	}
 	if e.dropped {
 		wrote = append(wrote, "ZREM")
@@ -373,8 +373,8 @@ type heldPlay struct {
 	history []string
 }
 
-// newHeldPlay returns a play whose random numbers are the same in every run. One with an even seed
-// has few leases.
+// newHeldPlay returns a play whose random numbers are the same in every run. If the seed is even,
+// there are few leases.
 func newHeldPlay(seed uint64, ask heldJudge) *heldPlay {
 	p := &heldPlay{Rand: rand.New(rand.NewPCG(5, seed)), ask: ask, tokens: map[string]int64{}}
 	p.now = midnight * 1000
@@ -385,7 +385,7 @@ func newHeldPlay(seed uint64, ask heldJudge) *heldPlay {
 	return p
 }
 
-// lease returns a lease from the pool: its units are always the same.
+// lease returns a lease from the pool. The units of a lease are always the same.
 func (p *heldPlay) lease() calledLease {
 	i := p.IntN(p.ids)
 	id := fmt.Sprintf("lease%03d", i)
@@ -449,7 +449,7 @@ func (p *heldPlay) does(t *testing.T, c heldCall) {
 }
 
 // TestInflightHistories plays random histories in the reference and on a server. Both must reply,
-// write and store the same, while the clock steps and records are lost.
+// write and store the same, even if the clock steps and records are lost.
 func TestInflightHistories(t *testing.T) {
 	for seed := range uint64(redistest.Share(60)) {
 		newHeldPlay(seed, heldOnRedis(t)).plays(t)

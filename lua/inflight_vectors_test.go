@@ -26,8 +26,8 @@ func TestInflightVectors(t *testing.T) {
 	})
 }
 
-// TestInflightOnOtherLuas plays the same, and random histories, on the Lua interpreters that it
-// finds.
+// TestInflightOnOtherLuas plays the same histories, and random ones, on the Lua interpreters that
+// it finds.
 func TestInflightOnOtherLuas(t *testing.T) {
 	eachLua(t, func(t *testing.T, path string) {
 		for _, file := range inflight.histories() {
@@ -81,7 +81,8 @@ func heldArgs(words []string) []string {
 	return args
 }
 
-// shownInstant formats a number for people: as an instant, if it is one close to midnight.
+// shownInstant formats a number as in a history: as a time after midnight, if it is a time close to
+// midnight.
 func shownInstant(number string) string {
 	n, err := strconv.ParseInt(number, 10, 64)
 	size := max(n, -n)
@@ -94,7 +95,7 @@ func shownInstant(number string) string {
 	return inflight.shown(n)
 }
 
-// showHeld formats an answer for people.
+// showHeld formats an answer as in a history.
 func showHeld(a heldAnswer) string {
 	if a.err != "" {
 		return "  error " + a.err + "\n"

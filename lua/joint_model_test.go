@@ -8,8 +8,8 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// A modelKey is what a key holds in the model of a joint call: for each of its limits the units
-// that count, the oldest first. It is never changed in place, so a search can backtrack.
+// A modelKey is what a key holds in the model of a joint call: for each of its limits, the units
+// that count, oldest first. It is never changed in place, so that a search can backtrack.
 type modelKey []modelSection
 
 // A modelSection is one limit, under Resolution 1, and its buckets.
@@ -35,14 +35,14 @@ func (r modelReply) wait() (longest int64) {
 	return longest
 }
 
-// A design is how a joint call is built. The zero value is the correct design.
+// A design says how a joint call works. The zero value is the correct design.
 type design struct {
-	oneTime  bool // replies with the earliest time of all keys for each key
-	noRepair bool // repairs no date if the call is denied
+	oneTime  bool // it replies with the earliest time of all keys for each key
+	noRepair bool // it repairs no timestamp if the call is denied
 }
 
-// joint decides on units of each key at an instant, and returns the keys afterwards. A key with 0
-// units takes no part.
+// joint decides on units of each key at the time now, and returns the keys after the decision. A
+// key for which units is 0 takes no part.
 func (d design) joint(keys []modelKey, now int64, units []int64) (after []modelKey, replies []modelReply, allowed bool) {
 	after, replies, allowed = slices.Clone(keys), make([]modelReply, len(keys)), true
 	earliest := int64(1 << 62)
@@ -71,12 +71,13 @@ func (d design) joint(keys []modelKey, now int64, units []int64) (after []modelK
 	return after, replies, allowed
 }
 
-// isTooFarAhead reports whether NoTimeTravel has to move any date.
+// isTooFarAhead reports whether NoTimeTravel has to move any time.
 func (k modelKey) isTooFarAhead(now int64) bool {
 	return slices.ContainsFunc(k, func(s modelSection) bool { return s.date(now) > now+s.per })
 }
 
-// date returns the time at which the section sees an attempt: never before its newest bucket.
+// date returns the time at which the section counts an attempt, which is never before its newest
+// bucket.
 func (s modelSection) date(now int64) int64 {
 	if n := len(s.buckets); n > 0 {
 		return max(now, s.buckets[n-1].at)
@@ -84,7 +85,7 @@ func (s modelSection) date(now int64) int64 {
 	return now
 }
 
-// seen returns what counts at an instant, after the repair of dates.
+// seen returns what counts at the time now, after the repair of times.
 func (k modelKey) seen(now int64) (seen modelKey) {
 	for _, s := range k {
 		from, date := modelSection{per: s.per, max: s.max}, min(s.date(now), now+s.per)
@@ -98,7 +99,8 @@ func (k modelKey) seen(now int64) (seen modelKey) {
 	return seen
 }
 
-// plus returns the section with units added at a time that is not before its newest bucket.
+// plus returns the section with units added at the time at, which must not be before its newest
+// bucket.
 func (s modelSection) plus(at, units int64) modelSection {
 	s.buckets = slices.Clone(s.buckets)
 	if n := len(s.buckets); n > 0 && s.buckets[n-1].at == at {
@@ -109,7 +111,7 @@ func (s modelSection) plus(at, units int64) modelSection {
 	return s
 }
 
-// plus returns the key with the units of an attempt at an instant added.
+// plus returns the key with the units of an attempt at the time now added.
 func (k modelKey) plus(now, units int64) (more modelKey) {
 	for _, s := range k {
 		more = append(more, s.plus(s.date(now), units))
@@ -141,8 +143,8 @@ func (k modelKey) reply(now, n int64) (r modelReply) {
 	return r
 }
 
-// refund returns the key without n units that were counted at a time. If there are any, it also
-// drops limits that are entirely forgotten.
+// refund returns the key without n units that were counted at the time at. If there are such units,
+// it also drops limits that are entirely forgotten.
 func (k modelKey) refund(now, at, n int64) modelKey {
 	var less modelKey
 	changed := false
@@ -195,7 +197,8 @@ type action struct {
 	refund int // index of the decision to refund
 }
 
-// actions holds the calls, and steps by less than Per, and by more than one Per or both.
+// actions holds the calls, and steps of the clock by less than Per, by more than one Per, and by
+// more than both.
 var actions = []action{
 	{ask: []int64{1, 1}},
 	{ask: []int64{1, 3}},
@@ -282,7 +285,7 @@ func (w world) ask(units []int64) (world, string) {
 // counted returns how many units a key counts now.
 func (w world) counted(keys []modelKey, i int) int64 { return keys[i].seen(w.now)[0].total() }
 
-// bounded checks that each key counts all units that it must, and no more than Max.
+// bounded checks that each key counts all units that it must count, and no more than Max.
 func (w world) bounded() string {
 	for i, k := range w.keys {
 		var must int64
@@ -343,7 +346,8 @@ func (w world) refund(decision int) (world, string) {
 	return w, broken
 }
 
-// search returns a shortest history of at most depth actions that breaks a promise, or "".
+// search returns a shortest history of at most depth actions that breaks a promise, or "" if there
+// is none.
 func search(d design, depth int) string {
 	for n := 1; n <= depth; n++ {
 		if found := newWorld(d).search(n); found != "" {
@@ -371,7 +375,7 @@ func (w world) search(depth int) string {
 
 // TestJointModel searches all histories of joint calls, calls for one key, refunds and steps of the
 // clock. They include lost replies, which are decisions that are never refunded. It also checks
-// that the search finds what is wrong with two incorrect designs.
+// that the search finds the errors of two incorrect designs.
 func TestJointModel(t *testing.T) {
 	if found := search(design{}, redistest.UnlessShort(6, 5)); found != "" {
 		t.Error(found)

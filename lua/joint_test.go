@@ -16,8 +16,8 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// jointTwin holds two copies of some events. On one, joint calls are for several. On the other,
-// calls are for one each.
+// jointTwin holds two copies of some events. On one copy, joint calls are for several events. On
+// the other, each call is for one event.
 type jointTwin struct {
 	*twin
 	client       rueidis.Client
@@ -33,9 +33,9 @@ type jointAsk struct {
 }
 
 // TestJoint compares random joint calls, each for one to three groups of events, with calls for
-// each event: all of a group are counted or none, with the same replies, bytes and times to live.
-// The clock also steps back. Some events fail, and then nothing is written for their group. A
-// denied group is allowed after exactly its longest wait.
+// each single event: either all events of a group are counted or none, and the replies, bytes and
+// times to live are the same. The clock also steps back. If an event fails, nothing may be written
+// for its group. A denied group must be allowed after exactly its longest wait.
 func TestJoint(t *testing.T) {
 	for seed := range redistest.Share(20) {
 		e := newJointTwin(t, rand.New(rand.NewPCG(6, uint64(seed))))
@@ -46,7 +46,7 @@ func TestJoint(t *testing.T) {
 	}
 }
 
-// newJointTwin returns two copies with random Pers, on which two events fail.
+// newJointTwin returns two copies with random values of Per, on which two events fail.
 func newJointTwin(tb testing.TB, random *rand.Rand) *jointTwin {
 	tb.Helper()
 	key := redistest.Key(tb)
@@ -119,7 +119,8 @@ func (e *jointTwin) on(tb testing.TB, prefix, verb string, now int64, a jointAsk
 	return must(e.lua.Exec(tb.Context(), e.client, []string{prefix + a.event}, args).AsIntSlice())
 }
 
-// check checks the replies for a group and what the call wrote, and returns the rest of the reply.
+// check verifies a group's part of the reply, and what the call wrote. It returns the part of the
+// reply that follows.
 func (e *jointTwin) check(tb testing.TB, group []jointAsk, before []string, reply []rueidis.RedisMessage) (rest []rueidis.RedisMessage) {
 	tb.Helper()
 	var parts [][]rueidis.RedisMessage
@@ -153,7 +154,7 @@ func (e *jointTwin) check(tb testing.TB, group []jointAsk, before []string, repl
 			equal(tb, "what a failed call leaves", after, before[i])
 		case fits || wait > 0:
 			equal(tb, "the record", after, e.state(tb, e.alone, a))
-		default: // nothing is counted, but a date may be repaired
+		default: // nothing is counted, but a timestamp may be repaired
 			for _, later := range []int64{0, e.Int64N(2 * e.pers[0]), e.Int64N(2 * e.pers[len(e.pers)-1])} {
 				if later > 0 && !e.repair(tb, a) {
 					break
@@ -169,7 +170,7 @@ func (e *jointTwin) check(tb testing.TB, group []jointAsk, before []string, repl
 	return reply
 }
 
-// want returns what the reply for an event should be, and how long it has to wait. On the other
+// want returns the expected reply for an event, and how long the event has to wait. On the other
 // copy, it counts the units if the group is counted, and repairs the record if the event is denied.
 func (e *jointTwin) want(tb testing.TB, a jointAsk, counted bool) (want []int64, wait int64) {
 	tb.Helper()
@@ -190,8 +191,8 @@ func (e *jointTwin) want(tb testing.TB, a jointAsk, counted bool) (want []int64,
 	return e.on(tb, e.alone, "allow", e.now, a), wait
 }
 
-// repair repairs a date on the other copy, by a call that a lower Max denies, if a limit counts
-// units.
+// repair repairs timestamps on the other copy with a call that a lower Max denies, if a limit
+// counts units.
 func (e *jointTwin) repair(tb testing.TB, a jointAsk) bool {
 	tb.Helper()
 	rows := e.on(tb, e.alone, "peek", e.now, a)[2:]
@@ -240,7 +241,7 @@ func (e *jointTwin) state(tb testing.TB, prefix string, a jointAsk) string {
 	return fmt.Sprintf("%x for %v", value, (time.Duration(life) * time.Millisecond).Round(time.Minute))
 }
 
-// synchronize makes the copy for single calls equal to the other one, after a repair.
+// synchronize makes the copy for single calls equal to the other copy after a repair.
 func (e *jointTwin) synchronize(tb testing.TB, a jointAsk) {
 	tb.Helper()
 	const script = `local value = redis.call('GET', KEYS[1])

@@ -96,8 +96,8 @@ func (s script) parseLimit(text string) ([]string, error) {
 	return args, err
 }
 
-// TestWrongLines checks that a wrong line of a history is an error that names the file, the line,
-// the wrong text and the remedy, and that no call is made for it.
+// TestWrongLines checks that an invalid line in a history is an error that names the file, the
+// line, the invalid text and the remedy, and that no call is made for this line.
 func TestWrongLines(t *testing.T) {
 	const (
 		noLimit = `"%s" is not a limit of window: write Max/Per@Resolution, such as 2/1h@1m, with times in h, m, s or ms`

@@ -18,8 +18,8 @@ import (
 )
 
 // TestOtherLuas plays the histories on the interpreters of Lua 5.1 to 5.4 that it finds, because a
-// server may use another Lua version than Redis does today. The test is optional. No server runs
-// one of these interpreters, and they do not replace the tests on a real server.
+// server may use a different version of Lua than Redis does today. The test is optional. No server
+// runs one of these interpreters, so they do not replace the tests on a real server.
 func TestOtherLuas(t *testing.T) {
 	eachLua(t, func(t *testing.T, path string) {
 		each(t, func(t *testing.T, s script) { s.othersAgree(t, path) })
@@ -58,7 +58,7 @@ func (s script) othersAgree(t *testing.T, path string) {
 	}
 }
 
-// spyOnLua returns the spy in an interpreter.
+// spyOnLua returns a spy that runs in a Lua interpreter.
 func (s script) spyOnLua(t *testing.T, path string) spy {
 	t.Helper()
 	call, read := inLua(t, path, s.spied())
@@ -73,8 +73,8 @@ func (s script) spyOnLua(t *testing.T, path string) spy {
 	}
 }
 
-// inLua runs a script in an interpreter, in which testdata/redis.lua replaces the server. call
-// makes a call for keys, and read returns the fields of the next line that it reports.
+// inLua runs a script in a Lua interpreter, in which testdata/redis.lua replaces the server. call
+// makes a call for keys, and read returns the fields of the next line that the interpreter prints.
 func inLua(t *testing.T, path, source string) (call func(keys string, args []string), read func(tb testing.TB) []string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "spied.lua")
@@ -94,7 +94,7 @@ func inLua(t *testing.T, path, source string) (call func(keys string, args []str
 		for _, arg := range args {
 			words = append(words, inLine(arg))
 		}
-		_, _ = io.WriteString(in, strings.Join(words, " ")+"\n") // if it has ended, it does not answer
+		_, _ = io.WriteString(in, strings.Join(words, " ")+"\n") // an interpreter that has ended does not answer
 	}
 	read = func(tb testing.TB) []string {
 		tb.Helper()
@@ -123,8 +123,8 @@ func inLine(arg string) string {
 	return out.String()
 }
 
-// readLine reads what testdata/redis.lua reports about the event of a key. An error of the whole
-// call names the first key.
+// readLine reads what testdata/redis.lua reports on the event of a key. An error that concerns the
+// whole call names the first key.
 func readLine(fields []string, key, first string) (a answer) {
 	if fields[0] == "error" && strings.Contains(fields[1], key) {
 		return failed(fields[1], key)

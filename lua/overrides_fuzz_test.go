@@ -69,8 +69,8 @@ func overridesGrow(tb testing.TB, seed uint64) []byte {
 	return []byte(record)
 }
 
-// meetsOverrides makes a call, whatever the key holds. The spy reports a write before an error, a
-// second one, and a number that is no integer.
+// meetsOverrides makes a call, whatever the key holds. The spy reports writes before an error, a
+// second write, and numbers that are not integers.
 func (s server) meetsOverrides(value string, args []string) {
 	s.Helper()
 	s.put(value)

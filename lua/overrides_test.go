@@ -26,7 +26,7 @@ type override struct {
 	what, why, by string
 }
 
-// overrideModel models what overrides.lua keeps, as simply as possible.
+// overrideModel models what overrides.lua stores, as simply as possible.
 type overrideModel struct {
 	all     map[string]override
 	version int64 // of the record, if there is one
@@ -62,14 +62,14 @@ func (m *overrideModel) end(now int64, tag string) int64 {
 	return 1
 }
 
-// inForce returns the overrides that list replies.
+// inForce returns the overrides that list should reply with.
 func (m *overrideModel) inForce(now int64) map[string]override {
 	all := maps.Clone(m.all)
 	maps.DeleteFunc(all, func(_ string, o override) bool { return o.till <= now })
 	return all
 }
 
-// listed returns what list replies: its first three integers, and the overrides by their tags.
+// listed decodes a reply to list into its first three integers, and the overrides by their tags.
 func listed(a answer) (head []int64, all map[string]override) {
 	all = map[string]override{}
 	for i := 0; i+4 <= len(a.texts); i += 4 {
@@ -80,7 +80,7 @@ func listed(a answer) (head []int64, all map[string]override) {
 }
 
 // TestOverridesModel makes random calls, on a clock that also steps back, and compares the script
-// with the model after each.
+// with the model after each call.
 func TestOverridesModel(t *testing.T) {
 	for seed := range redistest.UnlessShort[uint64](20, 5) {
 		playOverrides(t, seed, overrides.onRedis(t))
@@ -96,7 +96,7 @@ func TestOverridesOnOtherLuas(t *testing.T) {
 	})
 }
 
-// playOverrides makes the random calls of a seed about a new key.
+// playOverrides makes the random calls of a seed on a new key.
 func playOverrides(t *testing.T, seed uint64, ask judge) {
 	t.Helper()
 	r, m, now := rand.New(rand.NewPCG(7, seed)), overrideModel{all: map[string]override{}}, overrides.midnight()
@@ -133,7 +133,7 @@ func playOverrides(t *testing.T, seed uint64, ask judge) {
 	}
 }
 
-// TestOverridesLast checks that an override can be set, listed and ended at the last instant.
+// TestOverridesLast checks that an override can be set, listed and ended at the latest valid time.
 func TestOverridesLast(t *testing.T) {
 	ask, now := overrides.onRedis(t), digits(overrides.never-1)
 	set := ask(t, "set", now, "alice", "31622400000", "block", "why", "")
@@ -259,8 +259,9 @@ func TestOverridesForeignValues(t *testing.T) {
 	}
 }
 
-// TestOverridesMost checks that a Name has at most 1,000 overrides, that one of these can still be
-// replaced, and that an ended one makes room. It logs how much memory they take.
+// TestOverridesMost checks that a Name has at most 1,000 overrides, that any of them can still be
+// replaced, and that an override that has ended makes room. It logs how much memory the overrides
+// take.
 func TestOverridesMost(t *testing.T) {
 	srv := overrides.on(t, redistest.Client(t))
 	set := func(now, tag string) error {

@@ -13,8 +13,8 @@ import (
 
 // BenchmarkPace measures how long a booking takes in the server, compared with allow of window
 // under the same limits. The server runs each script many times in one call, so neither the network
-// nor other processes interfere: eight runs on one record, and then the record is restored. For
-// window, and with 0 turns ahead, there is no record at first. The numbers are medians: µs for each
+// nor other processes interfere: after eight runs on one record, the record is restored. For
+// window, and with 0 turns ahead, there is no record at first. The numbers are medians: the µs per
 // run, and the ratio to allow with the given number of turns ahead. What a server spends on a call
 // outside the script is not included.
 func BenchmarkPace(b *testing.B) {

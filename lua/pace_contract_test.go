@@ -22,7 +22,7 @@ func paceCalls() map[string][]string {
 	}
 }
 
-// paceRecordOf returns the record that bookings under two limits, and a pause, leave.
+// paceRecordOf returns the record that bookings under two limits and a pause leave.
 func paceRecordOf(t *testing.T) string {
 	t.Helper()
 	ask := pace.onRedis(t)
@@ -147,8 +147,8 @@ func TestPaceManyLimits(t *testing.T) {
 	}
 }
 
-// TestPaceServerTime checks calls without a time: they use the server's, and the key expires when
-// its last unit is forgotten.
+// TestPaceServerTime checks calls without a time: they must use the server's time, and the key must
+// expire when its last unit is forgotten.
 func TestPaceServerTime(t *testing.T) {
 	srv := pace.on(t, redistest.Client(t))
 	const clock = `local t = redis.call('TIME') return math.floor((t[1] * 1000000 + t[2]) / 1000)`

@@ -9,8 +9,8 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// A paceRecord is what a key holds in the model of pace. It is never changed in place, so a search
-// can backtrack.
+// A paceRecord is what a key holds in the model of pace. It is never changed in place, so that a
+// search can backtrack.
 type paceRecord struct {
 	floor, clock, pauseEnd, shift int64
 	sections                      []paceSection
@@ -23,7 +23,7 @@ type paceSection struct {
 	total   int64 // units, if a stored record gives them
 }
 
-// A paceBucket has the time of its newest turn. A coarse one accepts turns in the same Per/240.
+// A paceBucket has the time of its newest turn. A coarse bucket accepts turns in the same Per/240.
 type paceBucket struct {
 	at, units int64
 	coarse    bool
@@ -31,7 +31,7 @@ type paceBucket struct {
 
 type paceLimit struct{ per, max int64 }
 
-// width returns the most by which the limit may date a turn too late, plus 1.
+// width returns 1 plus the longest time by which the limit may count a turn too late.
 func (l paceLimit) width() int64 {
 	if l.max <= 256 {
 		return 1
@@ -54,20 +54,21 @@ type paceDesign struct {
 	cancelFreesNothing bool
 	cancelForgetsShift bool // cancel looks for the time that was booked
 	cancelFindsPast    bool // cancel also looks for a turn that came before a pause
-	noRepair           bool // dates stay when the clock steps back
-	repairByHorizon    bool // the caller's horizon decides how far ahead a turn stays
-	repairToNow        bool // no turn stays ahead
+	noRepair           bool // times stay when the clock steps back
+	repairByHorizon    bool // the caller's horizon decides how far in the future a turn stays
+	repairToNow        bool // no turn stays in the future
 	pauseEndStays      bool // the end of a pause stays when the clock steps back
 	denialDropsRepair  bool // a refused booking writes nothing
 	denialRaisesFloor  bool // a refused booking writes the turn that it refused as the floor
-	pauseMovesNothing  bool // turns ahead stay
+	pauseMovesNothing  bool // later turns stay
 	pauseAddsAll       bool // a second pause adds its full length
 	pauseShortens      bool // a shorter pause ends an earlier one
-	pauseSparesNow     bool // a turn at the instant of the pause does not move
+	pauseSparesNow     bool // a turn at the time of the pause does not move
 	pauseKeepsFloor    bool // the floor does not move
 }
 
-// seen returns the record as the clock shows it, and whether any date in it was moved.
+// seen returns the record after the repair that the clock requires, and whether any time in it was
+// moved.
 func (d paceDesign) seen(r paceRecord, now, horizon int64) (paceRecord, bool) {
 	if now >= r.clock || d.noRepair {
 		return r, false
@@ -103,7 +104,7 @@ func (d paceDesign) seen(r paceRecord, now, horizon int64) (paceRecord, bool) {
 	return r, changed
 }
 
-// written returns the record as a write at an instant leaves it.
+// written returns the record as a write at the time now leaves it.
 func (r paceRecord) written(now int64) paceRecord {
 	r = r.forget(max(now, r.floor))
 	if r.clock = now; len(r.sections) == 0 && r.floor <= now && r.pauseEnd <= now {
@@ -112,7 +113,7 @@ func (r paceRecord) written(now int64) paceRecord {
 	return r
 }
 
-// forget drops buckets that cannot restrict any turn from an instant on.
+// forget drops buckets that cannot delay any turn at or after the time at.
 func (r paceRecord) forget(at int64) paceRecord {
 	sections := r.sections
 	r.sections = nil
@@ -157,7 +158,8 @@ func (r paceRecord) plus(l paceLimit, at, n int64) paceRecord {
 	return r.with(l.per, all)
 }
 
-// takes reports whether a turn joins the bucket. A pause moves the boundaries of buckets.
+// takes reports whether a turn at the time at joins the bucket. A pause shifts the boundaries of
+// buckets.
 func (b paceBucket) takes(at, width, shift int64) bool {
 	return b.at == at || b.coarse && b.at-mod(b.at-shift, width) == at-mod(at-shift, width)
 }
@@ -210,7 +212,7 @@ func (d paceDesign) book(r paceRecord, now, n, k, horizon int64, limits []paceLi
 	return r.written(now), reply
 }
 
-// cancel frees n units of a turn that was booked under a shift.
+// cancel frees n units of a turn that was booked for the time at under the given shift.
 func (d paceDesign) cancel(r paceRecord, now, n, at, shift int64, limits []paceLimit) (paceRecord, paceReply) {
 	before := r
 	r, changed := d.seen(r, now, 0)
@@ -294,13 +296,13 @@ func (d paceDesign) pause(r paceRecord, now, length int64) (paceRecord, paceRepl
 type paceWorld struct {
 	paceDesign
 	record  paceRecord
-	now     int64 // on the clock
-	time    int64 // of the log
+	now     int64 // the time on the clock
+	time    int64 // the time in the log
 	turns   []pacedTurn
 	newest  int64 // the newest turn ever booked, in the time of the log
 	paused  int64 // the end of the pause, in the time of the log
-	ahead   int64 // the most that anything was ahead of the last write
-	stepped bool  // the clock stepped back
+	ahead   int64 // how far in the future anything was at the last write
+	stepped bool  // the clock has stepped back
 	mixed   bool  // callers have different Max, so an exact limit may have coarse buckets
 }
 
@@ -311,8 +313,8 @@ type pacedTurn struct {
 	time      int64 // when the caller goes, in the time of the log
 	late      int64 // a bucket counts it at most Per/240 after this
 	limits    []paceLimit
-	gone      bool // it came before a pause
-	stepped   bool // the clock stepped back since, so a cancel may free units of others
+	gone      bool // the turn came before a pause
+	stepped   bool // the clock has stepped back since, so a cancel may free units of others
 	canceled  bool // cancelled by its caller, without freeing units for others
 }
 
@@ -359,8 +361,8 @@ func (w paceWorld) do(a paceAction) (paceWorld, paceReply, string) {
 	return w, reply, broken
 }
 
-// recall updates how far ahead anything is after a write. Once the clock has stepped back, the
-// record may have it later than the log, so the value only grows.
+// recall updates w.ahead after a write: how far after now the latest turn or pause is. Once the
+// clock has stepped back, the record may hold later times than the log, so w.ahead only grows.
 func (w *paceWorld) recall(before paceRecord) {
 	if reflect.DeepEqual(before, w.record) {
 		return
@@ -431,7 +433,8 @@ func (w paceWorld) book(a paceAction) (paceWorld, paceReply, string) {
 }
 
 // timely checks that a turn is the earliest that the log allows, or at most a bucket later. After
-// the clock stepped back it may be later, but no further ahead than anything was.
+// the clock has stepped back, the turn may be later, but no further in the future than anything
+// was.
 func (w paceWorld) timely(time, ahead int64, a paceAction) string {
 	var width, per int64
 	for _, l := range a.limits {
@@ -472,7 +475,8 @@ func (w paceWorld) earliest(a paceAction) int64 {
 	return earliest
 }
 
-// allows reports whether the log allows a turn at a time, if there is none like it later.
+// allows reports whether the log allows a turn at the given time, provided that no turn under the
+// same limits is later.
 func (w paceWorld) allows(time int64, a paceAction) bool {
 	for _, l := range a.limits {
 		if a.n+w.units(l.per, time, len(w.turns)) > l.max {
@@ -482,8 +486,8 @@ func (w paceWorld) allows(time int64, a paceAction) bool {
 	return true
 }
 
-// units returns how many units the log has under a limit in the Per that ends at an instant, among
-// the first turns.
+// units returns how many units the log has among the first turns, in the interval of length per
+// that ends at time.
 func (w paceWorld) units(per, time int64, first int) (units int64) {
 	for _, t := range w.turns[:first] {
 		if !t.canceled && t.time > time-per && slices.ContainsFunc(t.limits, func(l paceLimit) bool { return l.per == per }) {
@@ -493,7 +497,8 @@ func (w paceWorld) units(per, time int64, first int) (units int64) {
 	return units
 }
 
-// bounded checks that no Per that ends with a turn holds more units than that turn allowed.
+// bounded checks that no interval of length Per that ends with a turn holds more units than the
+// limits of that turn allowed.
 func (w paceWorld) bounded() string {
 	for i, t := range w.turns {
 		for _, l := range t.limits {
@@ -514,16 +519,16 @@ func (w paceWorld) cancel(i int) (paceWorld, paceReply) {
 	after, reply := w.paceDesign.cancel(w.record, w.now, t.units, t.at, t.shift, t.limits)
 	w.record, w.turns = after, slices.Clone(w.turns)
 	if t.gone {
-		w.turns[i].stepped = true // it is never cancelled again
+		w.turns[i].stepped = true // this turn is never cancelled again
 	} else {
 		w.turns[i].canceled = true
 	}
 	return w, reply
 }
 
-// pause pauses the queue. Callers learn from the shift how far their turns move. After the clock
-// stepped back, that can be less than the pause lasts, because the record may already have them
-// later.
+// pause pauses the queue. The shift says how far the callers' turns move. After the clock has
+// stepped back, that can be less than the length of the pause, because the record may already hold
+// the turns at later times.
 func (w paceWorld) pause(length int64) (paceWorld, paceReply, string) {
 	after, reply := w.paceDesign.pause(w.record, w.now, length)
 	added, want := after.shift-w.record.shift, max(0, w.time+length-max(w.time, w.paused))
@@ -534,7 +539,7 @@ func (w paceWorld) pause(length int64) (paceWorld, paceReply, string) {
 	for i := range w.turns {
 		t := &w.turns[i]
 		if t.late > w.time-t.widest() {
-			t.late += added // its bucket may have moved
+			t.late += added // the turn's bucket may have moved
 		}
 		if t.time < w.time {
 			t.gone = t.gone || added > 0
@@ -558,7 +563,7 @@ func (t pacedTurn) widest() (width int64) {
 }
 
 // dues checks when callers consider their turns due, as the header of pace.lua defines it. After
-// the clock stepped back, a caller that follows it is late.
+// the clock has stepped back, a caller that follows this definition is late.
 func (w paceWorld) dues() string {
 	seen, _ := w.seen(w.record, w.now, 0)
 	for i, t := range w.turns {
@@ -613,8 +618,8 @@ var (
 	bothLimits = []paceLimit{{3, 2}, {5, 3}}
 	oneLimit   = []paceLimit{{3, 2}}
 
-	// paceActions holds bookings under one limit and under two, near and far, and steps by less and
-	// by more than turns are ahead.
+	// paceActions holds bookings under one limit and under two limits, with a near and a far
+	// horizon, and steps of the clock by less and by more than the distance to the turns.
 	paceActions = []paceAction{
 		{k: 1, n: 1, horizon: 50, limits: bothLimits},
 		{k: 2, n: 2, horizon: 50, limits: bothLimits},

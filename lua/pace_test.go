@@ -48,7 +48,7 @@ func readPace(record string) (r paceRecord) {
 
 func uint48(b []byte) int64 { return int64(binary.BigEndian.Uint64(append([]byte{0, 0}, b[:6]...))) }
 
-// uintOf decodes all the bytes as a big endian number.
+// uintOf decodes b as a big endian number.
 func uintOf(b []byte) (n int64) {
 	for _, digit := range b {
 		n = n<<8 + int64(digit)
@@ -85,7 +85,7 @@ func readPaceSection(b []byte, last int64) paceSection {
 	return s
 }
 
-// stored returns the record as its bytes show it: only for the last bucket do they say whether it
+// stored returns the record as its bytes represent it. They say only for the last bucket whether it
 // is coarse.
 func (r paceRecord) stored() paceRecord {
 	r.sections = slices.Clone(r.sections)
@@ -134,7 +134,7 @@ type pacedEvent struct {
 	paceWorld
 	ask     judge
 	pool    []paceLimit
-	lead    int64 // about how far ahead turns are
+	lead    int64 // about how far in the future turns are
 	history []string
 }
 
@@ -144,7 +144,7 @@ func newPacedEvent(seed uint64, ask judge) *pacedEvent {
 	e.now = int64(midnight) + e.Int64N(1000)
 	e.time = e.now
 	pers, maxes := []float64{1e3, 1e5, 1e8, 2e10}, []float64{10, 300, 5000, 1 << 53}
-	if seed%2 == 0 { // few instants, so that many coincide
+	if seed%2 == 0 { // few different times, so that many coincide
 		pers, maxes = []float64{10, 300}, []float64{4, 600}
 	}
 	for range 1 + e.IntN(3) {
@@ -243,7 +243,7 @@ func (e *pacedEvent) does(t *testing.T, a paceAction) {
 var paceTypes = cmp.AllowUnexported(answer{}, paceRecord{}, paceSection{}, paceBucket{})
 
 // TestPaceHistories plays random histories in the model and on a server, which must reply and store
-// the same, and compares them with the log of the model.
+// the same. It also compares the replies with the log of the model.
 func TestPaceHistories(t *testing.T) {
 	for seed := range uint64(redistest.Share(200)) {
 		newPacedEvent(seed, pace.onRedis(t)).plays(t, seed%3 == 0)
@@ -264,7 +264,7 @@ func (e *pacedEvent) plays(t *testing.T, back bool) {
 	}
 }
 
-// forgets drops turns from the log that cannot restrict any later one.
+// forgets drops turns from the log that can no longer delay a later turn.
 func (e *pacedEvent) forgets() {
 	longest := int64(0)
 	for _, l := range e.pool {

@@ -29,7 +29,8 @@ func TestPaceVectors(t *testing.T) {
 	})
 }
 
-// TestPaceOnOtherLuas plays the same, and random histories, on the Lua interpreters that it finds.
+// TestPaceOnOtherLuas plays the same histories, and random ones, on the Lua interpreters that it
+// finds.
 func TestPaceOnOtherLuas(t *testing.T) {
 	eachLua(t, func(t *testing.T, path string) {
 		for _, file := range pace.histories() {
@@ -95,8 +96,8 @@ func paceArgs(words []string) []string {
 	return slices.Concat(args, last)
 }
 
-// showPace formats a reply for people. An integer that is an instant close to midnight is shown as
-// one.
+// showPace formats a reply as in a history. It shows an integer that is a time close to midnight as
+// a time after midnight.
 func showPace(a answer) string {
 	if a.err != "" {
 		return "  error " + a.err + "\n"

@@ -34,7 +34,7 @@ func (s script) events(t *testing.T, n int, test func(tb testing.TB, e *event)) 
 	}
 }
 
-// limit adds a limit with about that Per.
+// limit adds a limit whose Per is about ms.
 func (e *event) limit(ms float64) {
 	per, most := int64(ms*(1+50*e.Float64())), int64(math.Pow(1000, e.Float64()))
 	e.limits = append(e.limits, fmt.Sprintf("%d/%dms@%dms", most, per, 1+per*e.Int64N(2)/10))
@@ -54,7 +54,7 @@ func (e *event) ask(tb testing.TB, verb string, units int64) answer {
 // wait lets some ms pass.
 func (e *event) wait(ms int64) { e.now += ms * int64(time.Millisecond/e.unit) }
 
-// again returns how long the last of the limits denies the same request, in ms.
+// again returns how many ms it takes until all limits allow the same request.
 func again(a answer) (ms int64) {
 	for i := 3; i < len(a.reply); i += 3 {
 		ms = max(ms, a.reply[i])
@@ -62,8 +62,8 @@ func again(a answer) (ms int64) {
 	return ms
 }
 
-// TestAgainIsExact repeats each denied request 1 ms early, when it is denied, and on time, when it
-// is allowed.
+// TestAgainIsExact repeats each denied request 1 ms early, when it must be denied, and on time,
+// when it must be allowed.
 func TestAgainIsExact(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		s.events(t, 40, func(tb testing.TB, e *event) {
@@ -119,7 +119,7 @@ func (e *event) leavesTheRest(tb testing.TB) {
 	}
 }
 
-// left returns how many units are left under every limit, according to the reply of each limit
+// left returns how many units all limits have left, according to the replies under each limit
 // alone.
 func (e *event) left(tb testing.TB) (left int64, used []int64) {
 	tb.Helper()
@@ -157,7 +157,7 @@ func TestLevelIsTheSumOfWhatDecayed(t *testing.T) {
 	})
 }
 
-// sum returns what is left of units that were counted at these instants.
+// sum returns what is left of units that were counted at the given times.
 func sum(counted [][2]int64, now int64, per float64) (level float64) {
 	for _, c := range counted {
 		level += float64(c[1]) * math.Exp(-float64(now-c[0])/per)
@@ -168,8 +168,8 @@ func sum(counted [][2]int64, now int64, per float64) (level float64) {
 // ar1Level returns the level of the one limit in a reply to inspect.
 func ar1Level(inspected answer) float64 { return float64(inspected.reply[5]) / 1e8 }
 
-// TestRefundGivesBackNoMoreThanIsLeft checks a refund after the clock stepped back. What has
-// decayed in the record stays decayed.
+// TestRefundGivesBackNoMoreThanIsLeft checks that after the clock stepped back, a refund does not
+// give back what has already decayed in the record.
 func TestRefundGivesBackNoMoreThanIsLeft(t *testing.T) {
 	ask := ar1.onRedis(t)
 	ask(t, ar1.with("allow", "0s", "4", "9/1m")...)
@@ -183,8 +183,8 @@ func TestRefundGivesBackNoMoreThanIsLeft(t *testing.T) {
 	}
 }
 
-// TestRefundOfForgottenUnits checks that a refund of forgotten units changes nothing, and says so:
-// e^-60 of a unit is less than the precision of a level of 1.
+// TestRefundOfForgottenUnits checks that a refund of forgotten units changes nothing, and that the
+// reply says so: e^-60 of a unit is less than the precision of a level of 1.
 func TestRefundOfForgottenUnits(t *testing.T) {
 	ask := ar1.onRedis(t)
 	ask(t, ar1.with("allow", "0s", "1", "9/1m")...)

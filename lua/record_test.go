@@ -66,7 +66,7 @@ func timeWidth(per uint64) int {
 	return 6
 }
 
-// take formats fields of these widths, and returns how many bytes they take.
+// take formats fields of the given widths, and returns how many bytes they take.
 func take(b []byte, widths []int) (shown string, n int) {
 	var fields []string
 	for _, w := range widths {

@@ -12,7 +12,7 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// singles maps the verbs that stand for n calls of one unit to the verb of these calls.
+// singles maps each verb that stands for n calls of one unit to the verb of these calls.
 var singles = map[string]string{"some": "allow", "each": "allow", "countsome": "count", "counteach": "count"}
 
 // twin is one event under two keys. Each attempt of n units reaches one key as n calls of one unit,
@@ -25,9 +25,9 @@ type twin struct {
 	pers           []int64
 }
 
-// TestSingles compares some, countsome, each and counteach with the calls that they stand for: the
-// same replies, the same bytes, and the same time to live. The histories are random, and so are the
-// limits of each call, including limits that other calls do not know. The clock is random, too, and
+// TestSingles compares some, countsome, each and counteach with the calls that they stand for:
+// replies, bytes and times to live must be the same. The histories are random, and so are the
+// limits of each call, including limits that other calls do not have. The clock is random too, and
 // also steps back.
 func TestSingles(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
@@ -60,14 +60,14 @@ func (e *twin) step(tb testing.TB) {
 	}
 }
 
-// passTime moves the clock, sometimes backwards.
+// passTime moves the clock, sometimes back.
 func (e *twin) passTime() {
 	per := e.pers[e.IntN(len(e.pers))] * int64(time.Millisecond/e.unit)
 	e.now += []int64{0, 1, e.Int64N(per), per / 7, -e.Int64N(per), -2 * per, 3 * per}[e.IntN(7)]
 	e.now = min(max(e.now, 0), e.never-1)
 }
 
-// limits returns at least one limit, with the Pers of the event and random Max and Resolution.
+// limits returns at least one limit, with a Per of the event and a random Max and Resolution each.
 func (e *twin) limits() (limits []string) {
 	for len(limits) == 0 {
 		for _, i := range e.Perm(len(e.pers)) {
@@ -127,8 +127,8 @@ func (e *twin) calls(tb testing.TB, verb string, n int64, limits []string) (all 
 }
 
 // TestSinglesOfMany compares some and countsome of many units with each and counteach, which add
-// one unit after the other. In ar1 every such sum is rounded, and the levels must have the same
-// bits.
+// one unit at a time. In ar1 every such sum is rounded, and the levels must still be equal bit for
+// bit.
 func TestSinglesOfMany(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		for seed := range redistest.Share(20) {
@@ -170,8 +170,8 @@ func (e *twin) many(tb testing.TB, verb string, n int64, limits []string) {
 	}
 }
 
-// TestInspectListsOthers checks what inspect replies about sections whose limits the call does not
-// name. It must equal the reply to a call that names the limit: the same units, buckets or level,
+// TestInspectListsOthers checks what inspect replies on sections whose limits the call does not
+// name. The reply must equal that to a call that names the limit: the same units, buckets or level,
 // and the same time until they are forgotten.
 func TestInspectListsOthers(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
@@ -213,7 +213,7 @@ func (e *twin) listsOthers(tb testing.TB) {
 	}
 }
 
-// sections reads the sections that inspect lists, by their Per.
+// sections decodes the sections that inspect lists, by their Per.
 func (e *twin) sections(rest []int64) map[int64]string {
 	sections := map[int64]string{}
 	for len(rest) > 0 {

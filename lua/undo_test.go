@@ -13,15 +13,15 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// An undoAsk is the part of a call of undo for one event: a refund, or a reset if the units are 0.
+// An undoAsk is the part of an undo call for one event: a refund, or a reset if the units are 0.
 type undoAsk struct {
 	jointAsk
 	since int64
 }
 
-// TestUndo compares random calls of undo, each for one to twelve events with their own limits, with
-// successive calls of refund and reset for each of them: replies, bytes and times to live. An event
-// can occur twice, and some fail.
+// TestUndo compares random undo calls, each for one to twelve events with their own limits, with
+// successive calls of refund and reset for each of these events: replies, bytes and times to live
+// must be the same. An event can occur twice, and some events fail.
 func TestUndo(t *testing.T) {
 	for seed := range redistest.Share(20) {
 		e := newJointTwin(t, rand.New(rand.NewPCG(7, uint64(seed))))
@@ -35,7 +35,7 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// count counts units of an event on both copies, if its limits allow them.
+// count counts units of an event on both copies, if the event's limits allow them.
 func (e *jointTwin) count(tb testing.TB) {
 	tb.Helper()
 	a := jointAsk{string(rune('a' + e.IntN(6))), 1, e.arguments()}
@@ -121,7 +121,7 @@ func (e *jointTwin) undone(tb testing.TB, a undoAsk) (changed int64, err error) 
 	return all[0], nil
 }
 
-// TestBadUndo checks that a call of undo with invalid arguments is rejected as a whole, before
+// TestBadUndo checks that an undo call with invalid arguments is rejected as a whole, before
 // anything is written.
 func TestBadUndo(t *testing.T) {
 	g := window.groupOn(t, redistest.Client(t))

@@ -182,7 +182,7 @@ var (
 )
 
 // vectorHistories holds histories that the Go limiters play. A call is the time after midnight, its
-// name, and its units, or the index of the call to refund.
+// name, and its units or the index of the call to refund.
 var vectorHistories = []struct {
 	what string
 	script
@@ -221,8 +221,8 @@ var vectorHistories = []struct {
 	{"a secret, levels and a hostile event", ar1, "}{\x00\xff~%", vectorSecret, false, []string{"5/1m"}, []string{"0s allow 2", "1s allow 4", "2s allow 3"}},
 }
 
-// vectorGroups holds calls for several events. A call is the time after midnight, and its events.
-// The event called foreign fails.
+// vectorGroups holds calls for several events. A call is the time after midnight and its events.
+// The event named foreign fails.
 var vectorGroups = []struct {
 	what string
 	script
@@ -244,7 +244,7 @@ var vectorGroups = []struct {
 }
 
 // vectorJoints holds joint calls. A call is the time after midnight, and its checks: the index of
-// the limiter, the event and units. The event called foreign of the first limiter fails.
+// the limiter, the event and units. The event named foreign of the first limiter fails.
 var vectorJoints = []struct {
 	what     string
 	secret   string
@@ -268,8 +268,8 @@ var vectorJoints = []struct {
 	}},
 }
 
-// TestVectors checks that testdata/vectors.json has what the Go library sends, what Redis replies,
-// and what Go derives from it.
+// TestVectors checks that testdata/vectors.json contains what the Go library sends, what Redis
+// replies, and what the Go library derives from the reply.
 func TestVectors(t *testing.T) {
 	got := vectorsText(t, vectorKeys(), playVectors(t), playGroups(t), playJoints(t))
 	if *update {
@@ -316,8 +316,8 @@ func playVectors(t *testing.T) (all []historyVector) {
 	return all
 }
 
-// A vectorPlayer makes calls of a Go limiter. It is the client of that limiter, and keeps the last
-// command and reply.
+// A vectorPlayer makes calls of a Go limiter. It is also that limiter's client, and records the
+// last command and reply.
 type vectorPlayer struct {
 	rueidis.Client
 	script
@@ -358,7 +358,7 @@ func (p *vectorPlayer) make(cfg windowgo.Config) {
 	p.limiter = must(ar1go.New(windowgo.On(p), ar1go.Config{Name: cfg.Name, Secret: cfg.Secret, CountDenied: cfg.CountDenied, Now: cfg.Now, Limits: cfg.Limits}))
 }
 
-// Do forwards a command, and keeps it with its reply.
+// Do forwards a command, and records both the command and its reply.
 func (p *vectorPlayer) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
 	p.command = slices.Clone(command.Commands())
 	p.reply = p.Client.Do(ctx, command)
@@ -366,7 +366,7 @@ func (p *vectorPlayer) Do(ctx context.Context, command rueidis.Completed) rueidi
 }
 
 // playGroups plays vectorGroups on two dedicated servers. On one, the Go limiters decide on each
-// event alone. On the other, one call decides on all of them, with the same answers.
+// event alone. On the other, one call decides on all events, and must give the same answers.
 func playGroups(t *testing.T) (all []groupVector) {
 	t.Helper()
 	alone, among := redistest.Start(t).Client(t), redistest.Start(t).Client(t)
@@ -388,7 +388,7 @@ func playGroups(t *testing.T) (all []groupVector) {
 	return all
 }
 
-// playGroup makes a call for each event, and then one for all of them on the other server.
+// playGroup makes a call for each event, and then one call for all events on the other server.
 func (p *vectorPlayer) playGroup(t *testing.T, among rueidis.Client, at string, events []string) groupCall {
 	t.Helper()
 	p.now = time.UnixMilli(midnight).Add(must(time.ParseDuration(at)))
@@ -442,7 +442,7 @@ func playJoints(t *testing.T) (all []jointVector) {
 	return all
 }
 
-// play makes a joint call. It takes its keys and limits from a peek of the Go limiters, which
+// play makes a joint call. It takes the keys and limits from a peek of the Go limiters, which
 // writes nothing.
 func (v jointVector) play(t *testing.T, client rueidis.Client, words []string) jointCall {
 	t.Helper()
@@ -604,7 +604,7 @@ func line(v any) string {
 
 func hexOf(s string) string { return hex.EncodeToString([]byte(s)) }
 
-// secretBytes returns the bytes of a secret, or nil without one.
+// secretBytes returns the bytes of a secret, or nil if the secret is empty.
 func secretBytes(secret string) []byte {
 	if secret == "" {
 		return nil
