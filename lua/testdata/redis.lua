@@ -1,11 +1,13 @@
--- redis.lua replaces the server, to run the same script on another Lua: its keys, and the library
--- that Redis calls struct. Each line of its input is the keys of one call, between commas, and its
--- arguments, with bytes as %xx and an empty one as %. It answers with a line for each key: the reply,
--- what was written, the value, and the texts of a list of overrides.
+-- redis.lua replaces the server so that the same script can run on another Lua: it provides the
+-- keys, and the library that Redis calls struct. Each line of input holds the keys of one call,
+-- separated by commas, and the arguments, with bytes as %xx and an empty argument as %. redis.lua
+-- answers with a line for each key: the reply, what was written, the value, and the texts of a list
+-- of overrides.
 local values = {['lua:foreign'] = 'hello', ['lua:list'] = {err = 'WRONGTYPE'}}
 struct = {pack = string.pack, unpack = string.unpack}
 
--- fields are those of a format, in their order: how many bytes an integer has, or d.
+-- fields iterates over the fields of a format in order. A field is the number of bytes of an
+-- integer, or d for a double.
 local function fields(format) return format:sub(2):gsub('B', 'I1'):gmatch('I?([%dd])') end
 
 local function bytes(n, width)
@@ -58,7 +60,7 @@ end
 -- A sorted set is a list of {name, score}, in order.
 local function before(a, b) return a[2] < b[2] or a[2] == b[2] and a[1] < b[1] end
 
--- listed returns the members from the i-th to the j-th, as a server replies them.
+-- listed returns the i-th to the j-th member, in the form of a server's reply.
 local function listed(set, i, j, scores)
   local all = {}
   for k = math.max(i, 1), math.min(j, #set) do
@@ -68,7 +70,7 @@ local function listed(set, i, j, scores)
   return all
 end
 
--- inRange returns the members between two scores.
+-- inRange returns the members whose scores are from least to most.
 local function inRange(set, least, most)
   local found = {}
   for _, member in ipairs(set) do
@@ -77,7 +79,7 @@ local function inRange(set, least, most)
   return found
 end
 
--- remove removes a member, and returns it.
+-- remove removes the member with the given name, and returns it.
 local function remove(set, name)
   for k, member in ipairs(set) do
     if member[1] == name then return table.remove(set, k) end
@@ -132,7 +134,7 @@ local function report(text, part, wrote, stored, texts)
   print('reply', table.concat(part, ' '), wrote[1] or '', wrote[5] or '', hex(stored or ''), table.concat(texts))
 end
 
--- plain returns an argument of the input.
+-- plain decodes an argument in the input.
 local function plain(word)
   return (word:gsub('%%(%x?%x?)', function(digits) return digits == '' and '' or string.char(tonumber(digits, 16)) end))
 end

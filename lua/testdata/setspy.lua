@@ -1,6 +1,7 @@
--- setspy.lua wraps inflight.lua for tests, as spy.lua wraps the other scripts. It returns three texts: the
--- reply, the commands that wrote, and the sorted set. It fails if the script names another key, reads
--- after a write, writes before an error, or replies anything except integers and, for inspect, strings.
+-- setspy.lua wraps inflight.lua for tests, as spy.lua wraps the other scripts. It returns three
+-- texts: the reply, the commands that wrote, and the sorted set. It fails if the script uses
+-- another key, reads after a write, or writes before an error, or if the reply contains anything
+-- except integers and, for inspect, strings.
 local server, wrote = redis, {}
 local redis = {error_reply = server.error_reply}
 local writes = {ZADD = true, ZREM = true, PEXPIRE = true, DEL = true}

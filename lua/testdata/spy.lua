@@ -1,8 +1,9 @@
--- spy.lua wraps a script for tests. It runs the script as it is. For each key it returns its part of
--- the reply, the command by which the script wrote it, and the value that it left. It fails if the
--- script reads or writes keys out of their order, writes one twice or before an error, or replies
--- anything except integers, the error of an event that fails among others, and the strings of a list
--- of overrides, which it returns separately.
+-- spy.lua wraps a script for tests. It runs the script unchanged. For each key it returns the key's
+-- part of the reply, the command with which the script wrote the key, and the value that the script
+-- left. It fails if the script reads or writes keys out of order, writes a key twice, or writes
+-- before an error. It also fails if the reply contains anything except integers, the errors of
+-- events that fail among others, and the strings of a list of overrides, which it returns
+-- separately.
 local server, k, wrote, stored = redis, 0, {}, {}
 local redis = {error_reply = server.error_reply}
 
