@@ -303,8 +303,8 @@ func (l *Limiter) Reset(ctx context.Context, event string) error {
 
 // Inspect returns the levels of the event, and the rates that they correspond to. Unless denied
 // attempts count, these are the rates of allowed units. Inspect writes nothing, and never asks the
-// Fallback. The RetryAfter of each Usage is for one unit. Errors are those of AllowN, except
-// ErrUncertain.
+// Fallback. The RetryAfter of each Usage is for one unit. Inspect returns the same errors as
+// AllowN, except ErrUncertain.
 func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
 	reply, err := l.made().Inspect(ctx, event)
 	if err != nil {

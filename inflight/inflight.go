@@ -366,7 +366,8 @@ func (l *Limiter) Acquire(ctx context.Context, event string) (*Lease, error) {
 
 // AcquireN waits until n units of the event are free, and takes them. Callers in one process are
 // served in order. There is no order across processes, and TryAcquire does not wait in line.
-// Release the Lease when the work is done. Errors are those of TryAcquireN, and ErrFull.
+// Release the Lease when the work is done. AcquireN returns the same errors as TryAcquireN, and
+// ErrFull.
 func (l *Limiter) AcquireN(ctx context.Context, event string, n int64) (*Lease, error) {
 	if err := l.made().Check(ctx, engine.Allow, event, n); err != nil {
 		return nil, err
@@ -381,7 +382,7 @@ func (l *Limiter) AcquireN(ctx context.Context, event string, n int64) (*Lease, 
 }
 
 // Reset forgets the event, in the Fallback too. A lease that is still held takes its units again
-// when it is renewed. Errors are those of TryAcquireN.
+// when it is renewed. Reset returns the same errors as TryAcquireN.
 func (l *Limiter) Reset(ctx context.Context, event string) error {
 	if err := l.made().Check(ctx, engine.Peek, event, 1); err != nil {
 		return err

@@ -28,7 +28,7 @@ type Held struct {
 }
 
 // Inspect returns every lease of the event, for diagnosis. It writes nothing, and never asks the
-// Fallback. Errors are those of TryAcquireN, except ErrUncertain.
+// Fallback. Inspect returns the same errors as TryAcquireN, except ErrUncertain.
 func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
 	if err := l.made().Check(ctx, engine.Peek, event, 1); err != nil {
 		return Snapshot{}, err

@@ -135,7 +135,7 @@ func (g *Guard) subject(account string, ip netip.Addr) (subject, error) {
 }
 
 // subjects returns a subject for each address that also covers its pair with the account, and then
-// a subject for the account. The errors are those of subject.
+// a subject for the account. It returns the same errors as subject.
 func (g *Guard) subjects(account string, from []netip.Addr) (all []subject, err error) {
 	for _, ip := range from {
 		who, err := g.subject(account, ip)

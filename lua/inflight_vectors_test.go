@@ -10,15 +10,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestInflightVectors plays the histories in testdata/inflight. A line is a call: an instant, and
-// the arguments listed in the header of inflight.lua. A token is written as its instant:
+// TestInflightVectors plays the histories in testdata/inflight. A line is a call: a time after
+// midnight, and the arguments listed in the header of inflight.lua. A token is written as its time:
 //
 //	0s acquire 10000 lease-00 1 2 pod-1
 //	4s renew 10000 lease-00 1 2 0s
 //
-// The reply follows, indented, with instants as times after midnight, and the commands that write.
-// A line with the word record shows the sorted set, one member per line, with non-text bytes as
-// \XX.
+// The reply follows, indented, with all times relative to midnight, and the commands that write. A
+// line with the word record shows the sorted set, one member per line, with non-text bytes as \XX.
 func TestInflightVectors(t *testing.T) {
 	inflight.playsAll(t, func(t *testing.T, file string) (text, got string) {
 		t.Helper()

@@ -33,7 +33,7 @@ type Snapshot struct {
 type LimitState = window.LimitState
 
 // Inspect returns every turn that counts, for diagnosis. It writes nothing, and never asks the
-// Fallback. Errors are those of WaitN, except ErrUncertain.
+// Fallback. Inspect returns the same errors as WaitN, except ErrUncertain.
 func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
 	if err := l.made().Check(ctx, engine.Peek, event, 1); err != nil {
 		return Snapshot{}, err

@@ -1,5 +1,5 @@
 // Package pace schedules calls across many processes: for example calls to an external API that
-// allows only so many calls per second, or to a mail server or a printer. It is like
+// allows a limited number of calls per second, or to a mail server or a printer. It is like
 // golang.org/x/time/rate, but for many processes, on Redis, on Redis Cluster, or in the memory of
 // one process.
 //
@@ -280,8 +280,8 @@ func (l *Limiter) Reserve(ctx context.Context, event string) (Reservation, error
 // Reservation is not OK, nothing was booked, and the caller has no place in the order: try again
 // after Delay.
 //
-// Errors are those of WaitN. After ErrUncertain, you can reserve again: at worst, one booked turn
-// stays unused.
+// ReserveN returns the same errors as WaitN. After ErrUncertain, you can reserve again: at worst,
+// one booked turn stays unused.
 func (l *Limiter) ReserveN(ctx context.Context, event string, n int64) (r Reservation, err error) {
 	if err := l.made().Check(ctx, engine.Allow, event, n); err != nil {
 		return r, err
@@ -350,7 +350,7 @@ func (l *Limiter) of(r Reservation) *Limiter {
 // used: a second call could give back the units of another caller that has since booked the same
 // turn. The turns of other callers do not move. The next caller to book can get the cancelled turn
 // if it was the newest, but never a turn before the newest. If the turn came and was followed by a
-// Pause, Cancel does nothing. Errors are those of WaitN.
+// Pause, nothing happens. Cancel returns the same errors as WaitN.
 func (l *Limiter) Cancel(ctx context.Context, event string, r Reservation) error {
 	of := l.of(r)
 	if err := of.made().Check(context.WithoutCancel(ctx), engine.Peek, event, 1); err != nil || !r.OK {
@@ -377,7 +377,7 @@ func (l *Limiter) cancel(ctx context.Context, event string, r Reservation) error
 // pause before their next turn, unless that turn comes within 100 ms.
 //
 // Pause also pauses the Fallback. While Redis does not answer, it pauses only the Fallback of this
-// process. Errors are those of WaitN.
+// process. Pause returns the same errors as WaitN.
 func (l *Limiter) Pause(ctx context.Context, event string, d time.Duration) error {
 	if err := l.made().Check(ctx, engine.Peek, event, 1); err != nil {
 		return err
@@ -407,8 +407,8 @@ func (l *Limiter) Pause(ctx context.Context, event string, d time.Duration) erro
 }
 
 // Reset forgets the turns and pauses of the event, in the Fallback too. Callers keep the turns that
-// they have already booked, so more than Max units can be used in one interval of length Per.
-// Errors are those of WaitN.
+// they have already booked, so more than Max units can be used in one interval of length Per. Reset
+// returns the same errors as WaitN.
 func (l *Limiter) Reset(ctx context.Context, event string) error {
 	if err := l.made().Check(ctx, engine.Peek, event, 1); err != nil {
 		return err

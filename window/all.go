@@ -76,13 +76,13 @@ type JointDecision struct {
 // AllowAll never exceeds a limit. When it asks one by one, it can deny too much until units are
 // refunded. If a refund fails, or the process dies, that lasts until the units are forgotten.
 //
-// Errors are those of AllowN. Each error names the position of its check, or of all checks that
-// were decided jointly; after ErrUncertain, these checks may have been counted. If a joint call
-// fails because of an outage, the Fallbacks decide in order. An error or a denial can be joined by
-// errors about units that could not be refunded, which match ErrOutage or ErrUncertain. If there is
-// an error and no denial, the JointDecision is zero. Mistakes are reported before anything is sent:
-// a Check without a Limiter, or checks that together ask for more units of an event than its limits
-// can ever allow.
+// AllowAll returns the same errors as AllowN. Each error names the position of its check, or of all
+// checks that were decided jointly; after ErrUncertain, these checks may have been counted. If a
+// joint call fails because of an outage, the Fallbacks decide in order. An error or a denial can be
+// joined by errors about units that could not be refunded, which match ErrOutage or ErrUncertain.
+// If there is an error and no denial, the JointDecision is zero. Mistakes are reported before
+// anything is sent: a Check without a Limiter, or checks that together ask for more units of an
+// event than its limits can ever allow.
 //
 // To refund an allowed JointDecision later, see UndoAll. If a limiter counts denied attempts, the
 // attempt that it denied stays counted.

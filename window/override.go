@@ -50,8 +50,8 @@ const (
 //
 // o.Limits replace all limits of the event, including limits passed to With. As in With, a limit
 // whose Per stays the same keeps its counts. A Name has at most 1,000 overrides. After
-// ErrUncertain, set the override again. Errors are those of AllowN, or say what is wrong with o or
-// d. Config.Overrides must be set.
+// ErrUncertain, set the override again. Override returns the same errors as AllowN, or an error
+// that says what is wrong with o or d. Config.Overrides must be set.
 func (l *Limiter) Override(ctx context.Context, event string, o Override, d time.Duration) error {
 	if err := o.check(d); err != nil {
 		return l.made().Wrap(err)
@@ -61,14 +61,14 @@ func (l *Limiter) Override(ctx context.Context, event string, o Override, d time
 	return err
 }
 
-// EndOverride removes the override of the event, and reports whether there was one. Errors are
-// those of AllowN. Config.Overrides must be set.
+// EndOverride removes the override of the event, and reports whether there was one. It returns the
+// same errors as AllowN. Config.Overrides must be set.
 func (l *Limiter) EndOverride(ctx context.Context, event string) (bool, error) {
 	return l.changeOverride(ctx, "end", event)
 }
 
 // Overrides returns all overrides of the limiter's Name, in the order in which they were set.
-// Errors are those of AllowN. Config.Overrides must be set.
+// Overrides returns the same errors as AllowN. Config.Overrides must be set.
 func (l *Limiter) Overrides(ctx context.Context) ([]Override, error) {
 	if err := l.checkOverrides(); err != nil {
 		return nil, err

@@ -303,8 +303,8 @@ func (l *Limiter) Charge(ctx context.Context, event string, n int64) (Decision, 
 // and covers only these units. Like Refund, Settle works even if ctx is done. A decision made by
 // OverrideUnlimited is returned unchanged, since it counted nothing.
 //
-// Errors are those of Refund and Charge. If a Settle that gives back units returns ErrUncertain, do
-// not repeat it: it could then give back units of another caller.
+// Settle returns the same errors as Refund and Charge. If a Settle that gives back units returns
+// ErrUncertain, do not repeat it: it could then give back units of another caller.
 func (l *Limiter) Settle(ctx context.Context, event string, d Decision, actual int64) (Decision, error) {
 	if e := l.made(); actual < 0 {
 		return Decision{}, e.Wrap(fmt.Errorf("%w; a settled cost is 0 or more, not %d", ErrInvalidCost, actual))
@@ -398,7 +398,7 @@ func (l *Limiter) Peek(ctx context.Context, event string) (Decision, error) {
 
 // PeekN returns what AllowN would return, but counts nothing and writes nothing. If the decision is
 // Allowed, Usage is as AllowN would leave it. Otherwise Usage is the current usage, even if denied
-// attempts count. Errors are those of AllowN, except ErrUncertain.
+// attempts count. PeekN returns the same errors as AllowN, except ErrUncertain.
 func (l *Limiter) PeekN(ctx context.Context, event string, n int64) (Decision, error) {
 	return l.decide(ctx, engine.Peek, event, n)
 }
@@ -445,8 +445,8 @@ func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, e
 // Fallback, and does nothing if there is no Fallback.
 //
 // Refund works even if ctx is done, for example because a client has gone away. Only Config.Timeout
-// bounds it, or 5 s if Timeout is negative. Errors are those of AllowN. After ErrUncertain, the
-// units may or may not have been refunded.
+// bounds it, or 5 s if Timeout is negative. Refund returns the same errors as AllowN. After
+// ErrUncertain, the units may or may not have been refunded.
 func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
 	e := l.made()
 	switch {
@@ -461,7 +461,7 @@ func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
 
 // Reset forgets the event, in the Fallback too: every limit is then as if never used. An override
 // stays in force; see EndOverride. If the value in Redis is not a record of this library, Reset
-// leaves it unchanged and returns an error. Errors are those of AllowN.
+// leaves it unchanged and returns an error. Reset returns the same errors as AllowN.
 func (l *Limiter) Reset(ctx context.Context, event string) error {
 	return outage.Reset(ctx, l.made(), event, l.fallback, (*Limiter).Reset)
 }
@@ -469,7 +469,7 @@ func (l *Limiter) Reset(ctx context.Context, event string) error {
 // Inspect returns every bucket of every limit, for diagnosis. It writes nothing, and never asks the
 // Fallback. The RetryAfter of each Usage is for one unit. If an override gives the event other
 // limits, Inspect returns those. It does not show overrides whose Mode is OverrideBlock or
-// OverrideUnlimited: see Overrides. Errors are those of AllowN, except ErrUncertain.
+// OverrideUnlimited: see Overrides. Inspect returns the same errors as AllowN, except ErrUncertain.
 func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
 	l.made()
 	by := l.under(event)
