@@ -13,8 +13,8 @@ import (
 )
 
 // TestMargin counts how many requests an API receives in any second if requests take a random time
-// of up to 100 ms to arrive. Turns keep the API's limit of 50 per second if their Per is 100 ms
-// longer than a second, but not if it is a second.
+// of up to 100 ms to arrive. Turns at 50 per 1.1 s keep the API's limit of 50 per second, and turns
+// at 50 per second do not.
 func TestMargin(t *testing.T) {
 	for limit, kept := range map[string]bool{"50/1s": false, "1/20ms": false, "50/1100ms": true, "1/22ms": true} {
 		t.Run(limit, func(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"github.com/slidegate/slidegate/internal/calls"
 )
 
-// TestPanic checks that the panic of a call in another goroutine reaches the caller, once all are
-// done.
+// TestPanic checks that if a call in another goroutine panics, the panic reaches the caller once
+// all calls are done.
 func TestPanic(t *testing.T) {
 	done := make([]bool, 3)
 	defer func() {

@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// A redis simulates a client that caches what it gets.
+// A redis simulates a client that caches values.
 type redis struct {
 	mu     sync.Mutex
 	value  string
 	err    error
 	loses  bool          // the client caches nothing
-	delay  time.Duration // of each get
+	delay  time.Duration // the duration of each get
 	gets   int
-	copies map[string]string // that the client caches
+	copies map[string]string // the copies that the client has cached
 }
 
 func (r *redis) get(ctx context.Context, key string, _, _ time.Duration) (string, bool, error) {
@@ -57,7 +57,7 @@ func (r *redis) asked() int {
 	return n
 }
 
-// onFakeTime runs a test with a cache of two denials.
+// onFakeTime runs a test, with fake time, of a cache for two denials.
 func onFakeTime(t *testing.T, test func(t *testing.T, c *Cache, r *redis)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -66,10 +66,10 @@ func onFakeTime(t *testing.T, test func(t *testing.T, c *Cache, r *redis)) {
 	})
 }
 
-// pass lets time pass.
+// pass lets the time d pass.
 func pass(d time.Duration) { <-time.After(d) }
 
-// minute is a reply that denies for a minute.
+// minute is a denial with a wait of a minute.
 var minute = Reply{At: 7, Rows: []int64{5, 60_000, 60_000, 5, 0, 3_600_000}}
 
 // mustLookup calls Lookup, and fails the test on an error.
@@ -92,14 +92,14 @@ func deny(t *testing.T, c *Cache, key string) {
 	}
 }
 
-// learn makes the cache remember that a key is denied, and its value.
+// learn makes the cache remember a denial of key together with the key's value.
 func learn(t *testing.T, c *Cache, key string) {
 	t.Helper()
-	deny(t, c, key) // without a value, because nothing was known
+	deny(t, c, key) // without a value, because the key was not in the cache
 	deny(t, c, key)
 }
 
-// wantDenied checks whether a key is known to be denied.
+// wantDenied checks whether key is known to be denied.
 func wantDenied(t *testing.T, c *Cache, key string, want bool) {
 	t.Helper()
 	if result := mustLookup(t, c, key); result.Denied != want {
@@ -107,8 +107,8 @@ func wantDenied(t *testing.T, c *Cache, key string, want bool) {
 	}
 }
 
-// TestDenialIsRemembered checks that the third request is answered without a call of the script,
-// until the wait is over.
+// TestDenialIsRemembered checks that from the third request on, no script call is made until the
+// wait is over.
 func TestDenialIsRemembered(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, r *redis) {
 		deny(t, c, "k")
@@ -157,8 +157,8 @@ func TestChangeEndsDenial(t *testing.T) {
 	}
 }
 
-// TestMissIsNoDenial checks that a value that the client had to fetch proves nothing, even if it is
-// the same copy.
+// TestMissIsNoDenial checks that a value that the client had to fetch from Redis does not confirm a
+// denial, even if it is the same copy.
 func TestMissIsNoDenial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hit := true
@@ -174,7 +174,7 @@ func TestMissIsNoDenial(t *testing.T) {
 	})
 }
 
-// TestOtherUnits checks that a denial of one unit does not deny two.
+// TestOtherUnits checks that a denial of one unit is not repeated for a request for two.
 func TestOtherUnits(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, _ *redis) {
 		learn(t, c, "k")
@@ -193,8 +193,9 @@ func TestForget(t *testing.T) {
 	})
 }
 
-// TestAllowedAttempts checks that an allowed attempt on a known key keeps the wait, so that the next
-// request is looked up. Other allowed attempts are not kept.
+// TestAllowedAttempts checks that an allowed attempt for a key in the cache is stored with its
+// wait, so that the next Lookup gets the key's value, and that other allowed attempts are not
+// stored.
 func TestAllowedAttempts(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, r *redis) {
 		c.Remember(mustLookup(t, c, "new"), time.Now(), true, minute)
@@ -218,7 +219,7 @@ func TestAllowedAttempts(t *testing.T) {
 	})
 }
 
-// TestLease checks that callers within 0.1 ms share a fetch.
+// TestLease checks that callers that arrive within 0.1 ms share the result of a fetch.
 func TestLease(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, r *redis) {
 		learn(t, c, "k")
@@ -252,8 +253,8 @@ func TestCallersShareAFetch(t *testing.T) {
 	})
 }
 
-// TestLeavers checks that the caller that fetches may leave, and that callers that wait for it do
-// so for half of their time. Then they send their requests.
+// TestLeavers checks that the caller that fetches may leave, and that callers that wait for the
+// fetch do so for at most half of their time and then send their requests.
 func TestLeavers(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, r *redis) {
 		learn(t, c, "k")
@@ -274,15 +275,15 @@ func TestLeavers(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		callFor(2*time.Second, 2*time.Second, context.DeadlineExceeded) // this error belongs to its own context, and other callers do not get it
+		callFor(2*time.Second, 2*time.Second, context.DeadlineExceeded) // the error comes from this caller's context, so other callers do not get it
 		callFor(1*time.Second, time.Second/2, nil)
 		callFor(time.Minute, 2*time.Second, nil)
 		callers.Wait()
 	})
 }
 
-// TestPanicFreesOthers checks that if the caller that fetches panics, those waiting for it send
-// their requests.
+// TestPanicFreesOthers checks that if the caller that fetches panics, the callers that wait for the
+// fetch send their requests.
 func TestPanicFreesOthers(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, _ *redis) {
 		learn(t, c, "k")
@@ -329,8 +330,8 @@ func TestCapacity(t *testing.T) {
 	})
 }
 
-// TestOff checks that the cache detects a client that never caches what it gets. From then on, the
-// cache is not used.
+// TestOff checks that the cache detects a client that does not cache values, and is not used after
+// that.
 func TestOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		off := 0
@@ -345,8 +346,8 @@ func TestOff(t *testing.T) {
 	})
 }
 
-// TestTimeoutOfTwoGets checks that the second get has only the rest of the time, and at least a
-// nanosecond. Without a Timeout, neither get has one.
+// TestTimeoutOfTwoGets checks that the timeout of the second get is what remains of the total, and
+// at least a nanosecond. Without a Timeout, neither get has a timeout.
 func TestTimeoutOfTwoGets(t *testing.T) {
 	for timeout, want := range map[time.Duration]time.Duration{time.Minute: 59 * time.Second, time.Millisecond: 1, -1: -1} {
 		synctest.Test(t, func(t *testing.T) {
@@ -364,7 +365,8 @@ func TestTimeoutOfTwoGets(t *testing.T) {
 	}
 }
 
-// TestLongWaits checks that a wait of centuries, too long for a Duration, is remembered for a year.
+// TestLongWaits checks that a denial with a wait of centuries, which is too long for a Duration, is
+// remembered for a year.
 func TestLongWaits(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, c *Cache, _ *redis) {
 		for range 2 {

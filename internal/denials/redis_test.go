@@ -27,15 +27,16 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// A process has a cache of denials, and the client whose values the cache compares.
+// A process simulates a process that has a cache of denials and a client.
 type process struct {
 	*denials.Cache
 	client  rueidis.Client
-	limiter *window.Limiter // has no denial cache
+	limiter *window.Limiter // a limiter without a denial cache
 }
 
-// newProcess returns a process for the limiter of a name: two per hour, and three per two hours.
-// Its clock stands still, so that a key often has the same bytes again.
+// newProcess returns a process for a limiter with the given name, which allows two units per hour
+// and three per two hours. The limiter's clock stands still, so that a key often has the same bytes
+// again.
 func newProcess(client rueidis.Client, name string) process {
 	p := process{client: client}
 	limits := []window.Limit{window.PerHour(2), {Max: 3, Per: 2 * time.Hour}}
@@ -55,8 +56,8 @@ func (p process) get(ctx context.Context, key string, _, ttl time.Duration) (val
 	return value, result.IsCacheHit(), err
 }
 
-// A caller makes an attempt on an event in steps, so that other things can happen in between: it
-// calls Lookup, asks Redis, and remembers the answer.
+// A caller makes an attempt in steps, so that other things can happen in between: it calls Lookup,
+// sends the attempt to Redis, and calls Remember or Forget.
 type caller struct {
 	process
 	event, key string
@@ -85,7 +86,8 @@ func (c *caller) lookup(ctx context.Context, t *testing.T) {
 	}
 }
 
-// ask sends the attempt. A caller that leaves meanwhile does not know whether it was counted.
+// ask sends the attempt to Redis. A caller that leaves before the reply does not know whether the
+// attempt was counted.
 func (c *caller) ask(ctx context.Context, t *testing.T) {
 	t.Helper()
 	c.sent = time.Now()
@@ -105,7 +107,7 @@ func (c *caller) remember(context.Context, *testing.T) {
 	c.next = nil
 }
 
-// left reports whether the caller left.
+// left reports whether the caller has left.
 func (c *caller) left(ctx context.Context, t *testing.T, err error) bool {
 	t.Helper()
 	if err != nil && ctx.Err() == nil {
@@ -114,7 +116,7 @@ func (c *caller) left(ctx context.Context, t *testing.T, err error) bool {
 	return err != nil
 }
 
-// attempt makes all steps, and reports whether the attempt is allowed.
+// attempt takes all steps, and reports whether the attempt is allowed.
 func (c *caller) attempt(t *testing.T) bool {
 	t.Helper()
 	for c.next != nil {
@@ -123,9 +125,9 @@ func (c *caller) attempt(t *testing.T) bool {
 	return c.allowed
 }
 
-// TestDenialsAreRight plays random steps of several callers, which may leave, and of another
-// process that resets and attempts in between. Once the client has received all notifications, a
-// denial is repeated only if Redis denies.
+// TestDenialsAreRight takes random steps of several callers, which may leave, and of another
+// process, which resets the event and makes attempts. It checks that once the client has received
+// all notifications, a denial is repeated only if Redis would deny.
 func TestDenialsAreRight(t *testing.T) {
 	client, admin := redistest.Client(t), redistest.NewClient(t, nil)
 	rounds, denied := 300, 0
@@ -154,7 +156,7 @@ func TestDenialsAreRight(t *testing.T) {
 	}
 }
 
-// play makes one step of a caller, or of another process.
+// play takes one step of a caller or of another process.
 func play(t *testing.T, rng *rand.Rand, p process, other *window.Limiter, callers []*caller) {
 	t.Helper()
 	i := rng.IntN(len(callers))
@@ -172,7 +174,7 @@ func play(t *testing.T, rng *rand.Rand, p process, other *window.Limiter, caller
 	}
 }
 
-// disturb acts as another process, which resets or attempts.
+// disturb acts as another process: it resets the event or makes an attempt.
 func disturb(t *testing.T, rng *rand.Rand, other *window.Limiter) {
 	t.Helper()
 	if rng.IntN(2) == 0 {
@@ -182,8 +184,8 @@ func disturb(t *testing.T, rng *rand.Rand, other *window.Limiter) {
 	}
 }
 
-// isRight waits until the client has received all notifications, and compares an attempt with
-// Redis' decision. It reports whether the attempt is allowed.
+// isRight waits until the client has received all notifications, and then checks that an attempt
+// gets the decision that Redis would make. It reports whether the attempt is allowed.
 func (p process) isRight(t *testing.T, other *window.Limiter) (allowed bool) {
 	t.Helper()
 	c := p.newCaller(t, "e")
@@ -196,15 +198,15 @@ func (p process) isRight(t *testing.T, other *window.Limiter) (allowed bool) {
 	return now
 }
 
-// awaitLease waits until the results of earlier fetches may no longer be used.
+// awaitLease waits until the results of earlier fetches can no longer be used.
 func awaitLease() {
 	for over := time.Now().Add(denials.Lease); time.Now().Before(over); {
 	}
 }
 
-// awaitNotifications waits until the client has received all notifications. Redis sends them on the
-// connection of cached GETs, before the reply to a GET that the client cannot answer from its
-// cache: that of a key that it has never read.
+// awaitNotifications waits until the client has received all notifications. It sends a GET for a
+// key that the client has never read. Redis sends pending notifications on the same connection,
+// before the reply to that GET.
 func (p process) awaitNotifications(t *testing.T, key string) {
 	t.Helper()
 	if _, hit, err := p.get(t.Context(), fmt.Sprint(key, rand.Uint64()), patience, time.Hour); hit || err != nil {
@@ -212,13 +214,13 @@ func (p process) awaitNotifications(t *testing.T, key string) {
 	}
 }
 
-// TestSameBytesAreAnotherCopy checks that a denial from before a Reset is not repeated. After an
-// allowed attempt in the same millisecond, the key has the same bytes as before the denial.
+// TestSameBytesAreAnotherCopy checks that a denial from before a Reset is not repeated, even if an
+// allowed attempt in the same millisecond has made the key contain the same bytes again.
 func TestSameBytesAreAnotherCopy(t *testing.T) {
 	client, name := redistest.Client(t), redistest.Key(t)
 	p, other := newProcess(client, name), newProcess(redistest.NewClient(t, nil), name).limiter
 	must(other.AllowN(t.Context(), "e", 2))
-	p.newCaller(t, "e").attempt(t) // from now on the key is looked up
+	p.newCaller(t, "e").attempt(t) // from this point on, the key is looked up
 	must(0, other.Reset(t.Context(), "e"))
 	must(other.Allow(t.Context(), "e"))
 	c := p.newCaller(t, "e")
@@ -232,7 +234,7 @@ func TestSameBytesAreAnotherCopy(t *testing.T) {
 	must(other.Allow(t.Context(), "e"))
 	p.awaitNotifications(t, c.key)
 	awaitLease()
-	if _, hit, err := p.get(t.Context(), c.key, patience, time.Hour); hit || err != nil { // the client knows the key again
+	if _, hit, err := p.get(t.Context(), c.key, patience, time.Hour); hit || err != nil { // the client caches the key again
 		t.Fatalf("hit %v, %v", hit, err)
 	}
 	if !p.newCaller(t, "e").attempt(t) {

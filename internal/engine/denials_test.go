@@ -13,8 +13,8 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
-// withCachedDenial runs a test with a limiter that has a denial cache, and an event that is denied.
-// The server has received no request since.
+// withCachedDenial runs test with a limiter whose denial cache contains a denial. At the start of
+// test, the server's record of calls is empty.
 func withCachedDenial(t *testing.T, test func(t *testing.T, s *servertest.Server, l *Limiter)) {
 	t.Helper()
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
@@ -23,7 +23,7 @@ func withCachedDenial(t *testing.T, test func(t *testing.T, s *servertest.Server
 		for range 5 {
 			mustAllow(t, l, "hot")
 		}
-		for range 3 { // the first request gets the denial, the second its value, and the third uses the cache
+		for range 3 { // the first request gets the denial, the second gets the key's value, and the third uses the cache
 			wantEqual(t, "allowed", attemptOne(t, l, "hot").Allowed, false)
 			servertest.Pass(time.Millisecond)
 		}
@@ -32,8 +32,8 @@ func withCachedDenial(t *testing.T, test func(t *testing.T, s *servertest.Server
 	})
 }
 
-// TestRememberedDenials checks that a cached denial costs Redis nothing, and that its waits become
-// shorter.
+// TestRememberedDenials checks that a cached denial is repeated without a call to Redis, and that
+// its waits become shorter.
 func TestRememberedDenials(t *testing.T) {
 	withCachedDenial(t, func(t *testing.T, s *servertest.Server, l *Limiter) {
 		before := attemptOne(t, l, "hot").Reply
@@ -49,7 +49,8 @@ func TestRememberedDenials(t *testing.T) {
 	})
 }
 
-// TestChangeIsNoticed checks that once Redis has reported a change, the next request is sent.
+// TestChangeIsNoticed checks that after Redis has sent a notification of a change, the next request
+// is sent.
 func TestChangeIsNoticed(t *testing.T) {
 	withCachedDenial(t, func(t *testing.T, s *servertest.Server, l *Limiter) {
 		other := limiter(t, s.Client(t))
@@ -61,7 +62,7 @@ func TestChangeIsNoticed(t *testing.T) {
 	})
 }
 
-// TestOwnResetIsNoticed checks that a Reset of the same limiter ends a denial at once.
+// TestOwnResetIsNoticed checks that a Reset by the same limiter ends a cached denial immediately.
 func TestOwnResetIsNoticed(t *testing.T) {
 	withCachedDenial(t, func(t *testing.T, _ *servertest.Server, l *Limiter) {
 		if err := l.Reset(t.Context(), "hot"); err != nil {
@@ -71,7 +72,8 @@ func TestOwnResetIsNoticed(t *testing.T) {
 	})
 }
 
-// TestLostConnectionEndsDenials checks that cached denials end with the connection.
+// TestLostConnectionEndsDenials checks that cached denials are no longer used if the connection
+// breaks.
 func TestLostConnectionEndsDenials(t *testing.T) {
 	withCachedDenial(t, func(t *testing.T, s *servertest.Server, l *Limiter) {
 		s.Cut()
@@ -82,7 +84,7 @@ func TestLostConnectionEndsDenials(t *testing.T) {
 }
 
 // TestTimeoutCoversTheLookup checks that a lookup and the request after it share one Timeout, and
-// that the request of a caller that leaves during the lookup is not sent.
+// that no request is sent for a caller that leaves during the lookup.
 func TestTimeoutCoversTheLookup(t *testing.T) {
 	withCachedDenial(t, func(t *testing.T, s *servertest.Server, l *Limiter) {
 		s.Cut()
@@ -117,8 +119,8 @@ func TestTimeoutCoversTheLookup(t *testing.T) {
 	})
 }
 
-// TestLookupThatFails checks that a lookup fails only in an outage. The script reports every other
-// problem.
+// TestLookupThatFails checks that a lookup returns an error only in an outage. The script reports
+// any other problem.
 func TestLookupThatFails(t *testing.T) {
 	for _, test := range []struct {
 		action servertest.Action

@@ -14,8 +14,8 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
-// TestEachInOrder checks that the answers are those to successive attempts, in the order of the
-// events. An event can occur several times.
+// TestEachInOrder checks that the answers are those that successive attempts would get, in the
+// order of the events. An event can occur several times.
 func TestEachInOrder(t *testing.T) {
 	events := []string{"a", "b", "a", "c", "a", "a", "b", "a", "a", "a", "c", "d"}
 	var queries []query
@@ -33,8 +33,7 @@ func TestEachInOrder(t *testing.T) {
 	})
 }
 
-// TestPeeksAreOneCall checks that peeks at one event are one script call, and that all get its
-// answer.
+// TestPeeksAreOneCall checks that all peeks at the same event share one script call and its answer.
 func TestPeeksAreOneCall(t *testing.T) {
 	forEachMerging(t, func(t *testing.T, _ string, s *servertest.Server, l *Limiter) {
 		_ = ask(t.Context(), l, Allow, "a", 1)
@@ -48,7 +47,8 @@ func TestPeeksAreOneCall(t *testing.T) {
 	})
 }
 
-// TestEachRefuses checks that only an invalid event gets an error.
+// TestEachRefuses checks that an invalid event gets an error, and that the other events are
+// decided.
 func TestEachRefuses(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := limiter(t, s.Client(t))
@@ -60,7 +60,7 @@ func TestEachRefuses(t *testing.T) {
 	})
 }
 
-// TestEachOfManyEvents checks that one request is sent for each of many events.
+// TestEachOfManyEvents checks that exactly one request is sent for each of many events.
 func TestEachOfManyEvents(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := limiter(t, s.Client(t))
@@ -73,8 +73,9 @@ func TestEachOfManyEvents(t *testing.T) {
 	})
 }
 
-// TestEachTakesOneTimeout checks that a server that hangs costs one Timeout, however many events
-// there are. Requests that were not sent then have a certain error.
+// TestEachTakesOneTimeout checks that if the server hangs, AllowEach returns after one Timeout,
+// regardless of the number of events, and that the errors for events that were not sent are
+// certain.
 func TestEachTakesOneTimeout(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := limiter(t, s.Client(t))
@@ -120,7 +121,8 @@ func TestEachTakesOneContext(t *testing.T) {
 	})
 }
 
-// TestShardThatHangs checks that a large AllowEach answers the events on other shards.
+// TestShardThatHangs checks that if one shard hangs, a large AllowEach decides the events on the
+// other shards.
 func TestShardThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := servertest.NewCluster(2)
@@ -141,8 +143,7 @@ func TestShardThatHangs(t *testing.T) {
 	})
 }
 
-// TestLateCallersAreNotSent checks that nothing is sent for a caller whose context has already
-// ended.
+// TestLateCallersAreNotSent checks that nothing is sent for a caller whose context is already done.
 func TestLateCallersAreNotSent(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := limiter(t, s.Client(t))

@@ -23,13 +23,13 @@ import (
 
 // Limits of package pipeline.
 const (
-	senders   = 4    // at most, for each slot range
-	together  = 3    // this many requests form one batch
+	senders   = 4    // the most, for each slot range
+	together  = 3    // number of requests that form one batch
 	maxMerged = 4096 // maximum units of a merged call
 )
 
-// limiter returns a limiter of five units per minute and seven per hour, with a Timeout of a
-// second.
+// limiter returns a limiter that allows five units per minute and seven per hour, with a Timeout of
+// a second.
 func limiter(t *testing.T, client rueidis.Client, change ...func(*Config)) *Limiter {
 	t.Helper()
 	cfg := Config{
@@ -47,12 +47,12 @@ func limiter(t *testing.T, client rueidis.Client, change ...func(*Config)) *Limi
 	return l
 }
 
-// rangeOf returns the slot range of an event on a cluster.
+// rangeOf returns the slot range of event on a cluster.
 func rangeOf(l *Limiter, event string) int {
 	return keys.Slot(l.Key(event)) * pipeline.Ranges / keys.Slots
 }
 
-// A caller asks in its own goroutine.
+// A caller makes a request in its own goroutine.
 type caller struct {
 	Reply
 	err  error
@@ -72,8 +72,8 @@ func start(ctx context.Context, l *Limiter, v Verb, event string, n int64) *call
 	return c
 }
 
-// arrive starts a caller, and returns once it waits or is done. It therefore arrives before callers
-// that start later.
+// arrive starts a caller, and returns once the caller waits or is done. So the caller arrives
+// before any caller that is started later.
 func arrive(ctx context.Context, l *Limiter, v Verb, event string, n int64) *caller {
 	c := start(ctx, l, v, event, n)
 	synctest.Wait()
@@ -91,13 +91,13 @@ func ask(ctx context.Context, l *Limiter, v Verb, event string, n int64) *caller
 	return start(ctx, l, v, event, n).wait()
 }
 
-// attemptOne attempts one unit.
+// attemptOne makes an attempt for one unit.
 func attemptOne(t *testing.T, l *Limiter, event string) *caller {
 	t.Helper()
 	return ask(t.Context(), l, Allow, event, 1)
 }
 
-// mustAllow attempts one unit, which must be allowed.
+// mustAllow makes an attempt for one unit, which must be allowed.
 func mustAllow(t *testing.T, l *Limiter, event string) {
 	t.Helper()
 	if c := attemptOne(t, l, event); c.err != nil || !c.Allowed {
@@ -105,8 +105,8 @@ func mustAllow(t *testing.T, l *Limiter, event string) {
 	}
 }
 
-// occupySenders makes the server hold commands, and each sender wait for the reply to one request.
-// Later requests are queued, and form one batch once the server releases the commands.
+// occupySenders makes the server hold commands, and makes each sender wait for the reply to one
+// request. Later requests are queued, and form one batch once the server releases the commands.
 func occupySenders(t *testing.T, s *servertest.Server, l *Limiter) {
 	t.Helper()
 	s.Hold()
@@ -115,13 +115,13 @@ func occupySenders(t *testing.T, s *servertest.Server, l *Limiter) {
 	}
 }
 
-// onEvent returns the script calls on an event.
+// onEvent returns those of the given script calls that are for event.
 func onEvent(l *Limiter, calls []servertest.Command, event string) []servertest.Command {
 	return slices.DeleteFunc(slices.Clone(calls), func(c servertest.Command) bool { return c.Key != l.Key(event) })
 }
 
-// wantError checks that an error matches another, names the limiter, and is uncertain only if the
-// other is.
+// wantError checks that got matches want and names the limiter, and that it is ErrUncertain only if
+// want is.
 func wantError(t *testing.T, what string, got, want error) {
 	t.Helper()
 	if !errors.Is(got, want) || pipeline.IsOutage(want) && errors.Is(got, pipeline.ErrUncertain) != (want == pipeline.ErrUncertain) || //nolint:errorlint // want is a sentinel
@@ -130,7 +130,7 @@ func wantError(t *testing.T, what string, got, want error) {
 	}
 }
 
-// wantEqual checks that two values are equal.
+// wantEqual checks that got equals want.
 func wantEqual[T any](t *testing.T, what string, got, want T) {
 	t.Helper()
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Reply{}), cmpopts.IgnoreFields(Reply{}, "Trace")); diff != "" {
@@ -138,7 +138,7 @@ func wantEqual[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
-// An answer is the answer of DecideEach for one event.
+// An answer is what DecideEach returns for one event.
 type answer struct {
 	Reply
 	err error
@@ -152,7 +152,7 @@ func decideEach(ctx context.Context, l *Limiter, events []string) (answers []ans
 	return answers
 }
 
-// An eachCaller asks about several events at once, in its own goroutine.
+// An eachCaller calls DecideEach in its own goroutine.
 type eachCaller struct {
 	answers []answer
 	took    time.Duration
@@ -176,7 +176,7 @@ func (c *eachCaller) wait() *eachCaller {
 	return c
 }
 
-// fillers returns events that no other caller asks about.
+// fillers returns n events that no other caller uses.
 func fillers(n int) (events []string) {
 	for i := range n {
 		events = append(events, fmt.Sprint("filler ", i))
@@ -204,14 +204,15 @@ func forEachMerging(t *testing.T, test func(t *testing.T, verb string, s *server
 	}
 }
 
-// A query is what a caller asks for.
+// A query describes a request by a caller.
 type query struct {
 	verb  Verb
 	event string
 	n     int64
 }
 
-// batched makes callers wait in this order for one sender, and returns them with their answers.
+// batched makes callers wait for the same sender, in the order of queries, and returns the callers
+// with their answers.
 func batched(t *testing.T, s *servertest.Server, l *Limiter, queries []query) (callers []*caller) {
 	t.Helper()
 	occupySenders(t, s, l)
@@ -225,7 +226,7 @@ func batched(t *testing.T, s *servertest.Server, l *Limiter, queries []query) (c
 	return callers
 }
 
-// sequential returns callers with the answers that another server gives them one after the other.
+// sequential makes the queries one after another, and returns the callers with their answers.
 func sequential(t *testing.T, l *Limiter, queries []query) (callers []*caller) {
 	t.Helper()
 	l = limiter(t, servertest.New().Client(t), func(c *Config) { c.CountDenied = l.CountDenied })

@@ -13,7 +13,7 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
-// wantAnswers checks that callers got the same answers as others.
+// wantAnswers checks that the callers in got have the same answers as those in want.
 func wantAnswers(t *testing.T, got, want []*caller) {
 	t.Helper()
 	for i := range want {
@@ -22,8 +22,9 @@ func wantAnswers(t *testing.T, got, want []*caller) {
 	}
 }
 
-// TestMergedAttempts checks that 64 callers on one event make one script call. Each gets the answer
-// that it would get if they came one after the other, in order of arrival.
+// TestMergedAttempts checks that 64 callers with the same event share one script call, and that
+// each of them gets the answer that it would get if they called one after another in order of
+// arrival.
 func TestMergedAttempts(t *testing.T) {
 	forEachMerging(t, func(t *testing.T, verb string, s *servertest.Server, l *Limiter) {
 		queries := slices.Repeat([]query{{Allow, "hot", 1}}, 64)
@@ -36,7 +37,8 @@ func TestMergedAttempts(t *testing.T) {
 	})
 }
 
-// TestMergedAttemptsOnAnEventInUse checks the same after 1 to 6 units of 5.
+// TestMergedAttemptsOnAnEventInUse is like TestMergedAttempts, but 1 to 6 units of the event have
+// already been used. The limit is 5.
 func TestMergedAttemptsOnAnEventInUse(t *testing.T) {
 	for used := range 6 {
 		forEachMerging(t, func(t *testing.T, _ string, s *servertest.Server, l *Limiter) {
@@ -51,8 +53,8 @@ func TestMergedAttemptsOnAnEventInUse(t *testing.T) {
 	}
 }
 
-// TestOrderOfArrival checks that each caller gets the answer that it would get if all came one
-// after the other. They ask for random units of one event or several.
+// TestOrderOfArrival checks that each caller gets the answer that it would get if all called one
+// after another. They request random numbers of units of one event or of several.
 func TestOrderOfArrival(t *testing.T) {
 	for seed := range uint64(4) {
 		forEachMerging(t, func(t *testing.T, _ string, s *servertest.Server, l *Limiter) {
@@ -68,7 +70,8 @@ func TestOrderOfArrival(t *testing.T) {
 	}
 }
 
-// TestOnlyAttemptsOfOneUnitMerge checks that every other request is a separate script call.
+// TestOnlyAttemptsOfOneUnitMerge checks that every request other than an attempt for one unit has
+// its own script call.
 func TestOnlyAttemptsOfOneUnitMerge(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := limiter(t, s.Client(t))
@@ -80,8 +83,8 @@ func TestOnlyAttemptsOfOneUnitMerge(t *testing.T) {
 	})
 }
 
-// TestTimesDoNotMerge checks that attempts at different times of Config.Now do not merge, and that
-// attempts at the same time do.
+// TestTimesDoNotMerge checks that attempts at different times, according to Config.Now, do not
+// merge, and that attempts at the same time do.
 func TestTimesDoNotMerge(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := limiter(t, s.Client(t), func(c *Config) { c.Clock.Now = time.Now })
@@ -102,8 +105,8 @@ func TestTimesDoNotMerge(t *testing.T) {
 	})
 }
 
-// TestLostReplyToMergedAttempts checks that all merged attempts are uncertain, and that they were
-// executed once or not at all.
+// TestLostReplyToMergedAttempts checks that if the reply is lost, all merged attempts are uncertain
+// and were executed at most once.
 func TestLostReplyToMergedAttempts(t *testing.T) {
 	for _, f := range []servertest.Action{{Lose: true}, {Cut: true}} {
 		forEachMerging(t, func(t *testing.T, _ string, s *servertest.Server, l *Limiter) {
@@ -126,8 +129,9 @@ func TestLostReplyToMergedAttempts(t *testing.T) {
 	}
 }
 
-// TestLeaversOfMergedAttempts checks that callers that leave before the batch is built do not
-// count. Callers that leave later do, and the answers of the others include them.
+// TestLeaversOfMergedAttempts checks that callers that leave before the batch is built are not
+// counted, and that callers that leave later are, so that the answers to the other callers include
+// them.
 func TestLeaversOfMergedAttempts(t *testing.T) {
 	forEachMerging(t, func(t *testing.T, _ string, s *servertest.Server, l *Limiter) {
 		occupySenders(t, s, l)
@@ -169,7 +173,7 @@ func TestLeaversOfMergedAttempts(t *testing.T) {
 	})
 }
 
-// TestEachJoinsOthers checks that attempts of AllowEach merge with those of other callers on the
+// TestEachJoinsOthers checks that attempts of AllowEach merge with other callers' attempts for the
 // same event.
 func TestEachJoinsOthers(t *testing.T) {
 	forEachMerging(t, func(t *testing.T, _ string, s *servertest.Server, l *Limiter) {
@@ -191,7 +195,7 @@ func TestEachJoinsOthers(t *testing.T) {
 	})
 }
 
-// TestManyMergedAttempts checks that one script call takes at most 4096 attempts.
+// TestManyMergedAttempts checks that at most 4096 attempts are merged into one script call.
 func TestManyMergedAttempts(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := limiter(t, s.Client(t), func(c *Config) { c.MergeAsSome = false })

@@ -10,14 +10,15 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
-// malformed holds replies that no script sends to an attempt under two limits.
+// malformed lists replies that no script sends to an attempt under two limits.
 var malformed = []string{
 	"+OK", ":1", "_", "$-1", "$5\r\nhello", "*0", "*-1", "%1\r\n+a\r\n:1", "*1\r\n:1", "*2\r\n:1\r\n:1", integers(7), integers(9), integers(10), integers(15),
 	"*1\r\n*2\r\n:1\r\n:1", "*8" + strings.Repeat("\r\n+x", 8), "*8" + strings.Repeat("\r\n_", 8), "*8" + strings.Repeat("\r\n$20\r\n99999999999999999999", 8),
 	"*8" + strings.Repeat("\r\n*0", 8), "*8" + strings.Repeat("\r\n,1.5", 8),
 }
 
-// TestMalformedReplies checks that malformed replies are errors. The script may have counted.
+// TestMalformedReplies checks that a malformed reply results in an error which states that the
+// script may have counted the attempt.
 func TestMalformedReplies(t *testing.T) {
 	for _, reply := range malformed {
 		servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
@@ -49,8 +50,8 @@ func TestMalformedRepliesToMergedAttempts(t *testing.T) {
 	}
 }
 
-// TestWrongNumberOfRows checks that a wrong number of rows is an error, except that the last row of
-// the verb each also covers all later attempts.
+// TestWrongNumberOfRows checks that a wrong number of rows results in an error, except with the
+// verb each, whose last row also applies to all later attempts.
 func TestWrongNumberOfRows(t *testing.T) {
 	forEachMerging(t, func(t *testing.T, verb string, s *servertest.Server, l *Limiter) {
 		hot := l.Key("hot")

@@ -13,8 +13,8 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// TestCause checks that the lines about an outage name the limiter, say why Redis does not answer
-// and what to do, but do not contain the key of the request.
+// TestCause checks that the lines about an outage contain the limiter's name, the cause and the
+// remedy, but not the request's key.
 func TestCause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal.Journal

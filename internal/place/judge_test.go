@@ -12,8 +12,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestJudge checks which errors count as an outage, so that FailOpen lets a call proceed: a network
-// timeout does, but no error on the caller's side.
+// TestJudge checks which errors count as an outage, in which FailOpen lets a call proceed: a
+// network timeout counts, but errors that the caller causes do not.
 func TestJudge(t *testing.T) {
 	gone, leave := context.WithCancel(t.Context())
 	leave()

@@ -22,7 +22,8 @@ func incr(ctx context.Context, c rueidis.Client, key string) (int64, error) {
 	return c.Do(ctx, c.B().Incr().Key(key).Build()).AsInt64()
 }
 
-// TestLoseReply checks that the caller of a lost reply gets an error, although its command counted.
+// TestLoseReply checks that a caller whose reply is lost gets an error, although its command was
+// executed.
 func TestLoseReply(t *testing.T) {
 	f, c := faulty(t)
 	key := Key(t)
@@ -64,7 +65,7 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-// TestCut checks that the client repeats a read on a new connection.
+// TestCut checks that after Cut, the client repeats a read on a new connection.
 func TestCut(t *testing.T) {
 	f, c := faulty(t)
 	key := Key(t)

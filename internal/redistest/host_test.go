@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// silent accepts connections and never answers, like a Docker that hangs.
+// silent returns the address of a listener that accepts connections and never answers, like a
+// Docker daemon that hangs.
 func silent(t *testing.T) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -58,7 +59,7 @@ func TestDockerForbidden(t *testing.T) {
 }
 
 // TestInstalls checks that nothing is installed unless SLIDEGATE_INSTALL allows it, and that a test
-// without a server says what to do.
+// that gets no server reports what to do.
 func TestInstalls(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root may install")
@@ -84,8 +85,7 @@ func TestInstalls(t *testing.T) {
 	}
 }
 
-// TestExplainsOnce checks that one test explains why there is no server and what to do, and that
-// all others are brief.
+// TestExplainsOnce checks that only one test explains why there is no server and what to do.
 func TestExplainsOnce(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^Test(Cut|Refuse|LoseReply|Delay)$")
 	cmd.Env = append(os.Environ(), "PATH="+t.TempDir(), "SLIDEGATE_DOCKER=0", "SLIDEGATE_INSTALL=0")
@@ -105,8 +105,8 @@ func TestExplainsOnce(t *testing.T) {
 	}
 }
 
-// TestNothingStaysBehind makes a test binary with its own server die, and looks for that server and
-// its directory.
+// TestNothingStaysBehind makes a test binary that runs a server die, and checks that neither the
+// server nor its directory remains.
 func TestNothingStaysBehind(t *testing.T) {
 	Addr(t) // fails if there is no server at all
 	if _, ok := findLocal(nil); !ok {
@@ -120,7 +120,8 @@ func TestNothingStaysBehind(t *testing.T) {
 	}, "SLIDEGATE_DOCKER=0")
 }
 
-// TestNoContainerStaysBehind is TestNothingStaysBehind with Docker: it looks for the server's port.
+// TestNoContainerStaysBehind is like TestNothingStaysBehind, with Docker. It checks that nothing
+// listens on the server's port.
 func TestNoContainerStaysBehind(t *testing.T) {
 	h, err := theHost()
 	if _, ok := h.(docker); !ok {
@@ -136,8 +137,9 @@ func TestNoContainerStaysBehind(t *testing.T) {
 	})
 }
 
-// dieEachWay runs test binaries that die. remains counts what is left of their server, and in their
-// directory for temporary files: at first alive, and soon nothing.
+// dieEachWay runs test binaries that die in various ways. The function remains counts what is left
+// of a binary's server and in its directory for temporary files: that is alive at first, and must
+// soon become 0.
 func dieEachWay(t *testing.T, alive int, remains func(dir, server string) int, env ...string) {
 	t.Helper()
 	for _, way := range []string{"passes", "panics", "is killed"} {
@@ -162,8 +164,8 @@ func dieEachWay(t *testing.T, alive int, remains func(dir, server string) int, e
 	}
 }
 
-// die runs TestDying in another test binary, and returns its server's pid, or the server's address
-// if it runs in Docker.
+// die runs TestDying in another test binary. It returns the pid of that binary's server or, with
+// Docker, the server's address.
 func die(t *testing.T, way string, env []string, before func(server string)) (server string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // so that a hang is reported here
@@ -192,7 +194,7 @@ func die(t *testing.T, way string, env []string, before func(server string)) (se
 	return server
 }
 
-// TestDying starts a server and dies, when die runs it.
+// TestDying starts a server and dies, if it is run by die.
 func TestDying(t *testing.T) {
 	way := os.Getenv("REDISTEST_DIE")
 	if way == "" {
@@ -222,8 +224,8 @@ func left(t *testing.T, dir string) int {
 	return len(entries)
 }
 
-// TestProgramIsMissing checks that a test is skipped if it needs a program that may not be
-// installed.
+// TestProgramIsMissing checks that a test is skipped if it needs a missing program that it is not
+// allowed to install.
 func TestProgramIsMissing(t *testing.T) {
 	t.Setenv("SLIDEGATE_INSTALL", "0")
 	var skipped bool

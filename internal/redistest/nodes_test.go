@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestHungNodeIsReplaced checks that a node that hangs although no test stopped it does not break the
-// cluster for later tests.
+// TestHungNodeIsReplaced checks that a node that hangs although no test has paused it is replaced,
+// so that later tests get a healthy cluster.
 func TestHungNodeIsReplaced(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits until a node counts as hung")
@@ -24,7 +24,7 @@ func TestHungNodeIsReplaced(t *testing.T) {
 	nodes.Heal(t)
 }
 
-// TestKillAfterFailovers kills a master whose replica was elected, and replaced, a moment before.
+// TestKillAfterFailovers kills a master whose replica was elected and then replaced a moment ago.
 func TestKillAfterFailovers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits until the replica can be elected again")

@@ -15,8 +15,8 @@ import (
 
 func TestMain(m *testing.M) { Main(m) }
 
-// TestServer prints which server answers, and what it lacks. `make test` runs it first. If
-// SLIDEGATE_SERVER is set, such as to valkey-9.1, the server must be that.
+// TestServer prints which server the tests use, and which features it lacks. `make test` runs it
+// first. If SLIDEGATE_SERVER is set, for example to valkey-9.1, the server must be of that version.
 func TestServer(t *testing.T) {
 	got, err := sharedVersion()
 	if err != nil || !strings.ContainsAny(got, "0123456789") {
@@ -61,7 +61,7 @@ func TestKeysDiffer(t *testing.T) {
 	})
 }
 
-// hosts returns all hosts of this machine, because Docker and processes share their tests.
+// hosts returns all hosts that this machine has: Docker and local processes pass the same tests.
 func hosts(t *testing.T) []host {
 	t.Helper()
 	h, err := theHost()
@@ -80,7 +80,7 @@ func hosts(t *testing.T) []host {
 	return append(all, l)
 }
 
-// onHosts runs a test on a private server of each host.
+// onHosts runs test with a new server on each host.
 func onHosts(t *testing.T, test func(*testing.T, *Server)) {
 	t.Helper()
 	for _, h := range hosts(t) {
@@ -172,7 +172,7 @@ func TestCluster(t *testing.T) {
 	if n := len(c.Nodes()); n != masters {
 		t.Errorf("%d nodes, want %d", n, masters)
 	}
-	for range 100 { // enough to meet every shard
+	for range 100 { // enough to reach every shard
 		key := Key(t)
 		if err := c.Do(t.Context(), c.B().Set().Key(key).Value("1").Build()).Error(); err != nil {
 			t.Fatal(err)
@@ -190,7 +190,7 @@ func set(ctx context.Context, c rueidis.Client) error {
 	return c.Do(ctx, c.B().Set().Key("key").Value("1").Build()).Error()
 }
 
-// mustSet sets a key, which must succeed.
+// mustSet sets a key, and fails the test if that fails.
 func mustSet(t *testing.T, c rueidis.Client) {
 	t.Helper()
 	if err := set(t.Context(), c); err != nil {

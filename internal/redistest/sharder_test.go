@@ -8,8 +8,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// TestSharder checks that each key is on the server of its share, that a call for two keys goes to
-// the server of the first, and that replies of all kinds keep their order.
+// TestSharder checks that each key is on the right server, that a call for two keys goes to the
+// server of the first key, and that replies of all kinds keep their order.
 func TestSharder(t *testing.T) {
 	s, calls := NewSharder(t, 500), &Calls{}
 	c, err := rueidis.NewClient(s.Options(calls.Count))

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestCleanServerIsUsedAgain checks that the next test gets the same server, empty, and that the
-// connections of the test before are closed.
+// TestCleanServerIsUsedAgain checks that the next test gets the same server, that the server is
+// empty, and that the previous test's connections are closed.
 func TestCleanServerIsUsedAgain(t *testing.T) {
 	var addr, sha string
 	var old net.Conn
@@ -47,7 +47,7 @@ func TestCleanServerIsUsedAgain(t *testing.T) {
 	}
 }
 
-// TestChangedServerIsRemoved checks that no test gets a server that another one configured.
+// TestChangedServerIsRemoved checks that no test gets a server that another test has configured.
 func TestChangedServerIsRemoved(t *testing.T) {
 	for name, change := range map[string][]string{
 		"setting":      {"CONFIG", "SET", "maxmemory", "10mb"},

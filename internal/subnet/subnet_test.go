@@ -39,7 +39,7 @@ func TestOf(t *testing.T) {
 }
 
 // FuzzOneClientOneText checks that two addresses have the same text only if they are the same IPv4
-// address, or share the first bits.
+// address, or if their first bits are equal.
 func FuzzOneClientOneText(f *testing.F) {
 	f.Add([]byte{192, 0, 2, 1}, []byte{192, 0, 2, 2}, 64)
 	f.Add(make([]byte, 16), make([]byte, 16), 64)
@@ -63,8 +63,8 @@ func FuzzOneClientOneText(f *testing.F) {
 	})
 }
 
-// standsFor returns the IPv4 address that an IPv6 address stands for, or any other address
-// unchanged.
+// standsFor returns the IPv4 address that is embedded in an IPv6 address. It returns any other
+// address unchanged.
 func standsFor(address netip.Addr) netip.Addr {
 	if strings.HasPrefix(address.StringExpanded(), "0064:ff9b:0000:0000:0000:0000:") {
 		return netip.AddrFrom4([4]byte(address.AsSlice()[12:]))
