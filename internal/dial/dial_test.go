@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// TestURL checks the options of URLs, including those that Safe adds.
+// TestURL checks the options for various URLs, including those that Safe adds.
 func TestURL(t *testing.T) {
 	type options struct {
 		addresses           string
@@ -49,8 +49,8 @@ func TestURL(t *testing.T) {
 	}
 }
 
-// TestBadURL checks that an error says what is wrong with a URL, and repeats nothing of it. In
-// some, a part of the password could be taken for a host or a path.
+// TestBadURL checks that errors state what is wrong with a URL, but quote no part of it. In some of
+// the URLs, a part of the password could be taken for a host or a path.
 func TestBadURL(t *testing.T) {
 	for url, want := range map[string]error{
 		"":                             errEmpty,
@@ -84,8 +84,8 @@ func TestBadURL(t *testing.T) {
 	}
 }
 
-// TestNoTLS checks that the error about a server that does not answer a TLS handshake says so, and
-// that it is a timeout, but not one of a context.
+// TestNoTLS checks that the error for a server that does not answer a TLS handshake states that,
+// and that it is a timeout but does not match context.DeadlineExceeded.
 func TestNoTLS(t *testing.T) {
 	server := redistest.Start(t)
 	o, err := URL("rediss://" + server.Addr())
@@ -100,8 +100,9 @@ func TestNoTLS(t *testing.T) {
 	}
 }
 
-// TestNoPassword checks that no error of a real connection repeats the password: with a host that
-// has no address, a server that rejects the password, and a server that repeats the command.
+// TestNoPassword checks that no error of a real connection contains the password: with a host that
+// has no address, with a server that rejects the password, and with a server that repeats the
+// command.
 func TestNoPassword(t *testing.T) {
 	locked := redistest.Start(t, "--requirepass", "zebra")
 	old := redistest.Start(t, "--rename-command", "AUTH", "", "--rename-command", "HELLO", "")
@@ -121,8 +122,8 @@ func TestNoPassword(t *testing.T) {
 	}
 }
 
-// TestNoTracking checks that a server without RESP3, which therefore cannot track keys, gets a
-// client.
+// TestNoTracking checks that Client also works with a server that lacks RESP3 and therefore
+// client-side caching.
 func TestNoTracking(t *testing.T) {
 	server := redistest.Start(t, "--rename-command", "HELLO", "")
 	if _, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}}); !errors.Is(err, rueidis.ErrNoCache) {

@@ -17,8 +17,8 @@ var malformed = []string{
 	"*8" + strings.Repeat("\r\n*0", 8), "*8" + strings.Repeat("\r\n,1.5", 8),
 }
 
-// TestMalformedReplies checks that a malformed reply results in an error which states that the
-// script may have counted the attempt.
+// TestMalformedReplies checks that a malformed reply results in an error: ErrUncertain for an
+// attempt, because the script may have counted it, and ErrOutage for a peek.
 func TestMalformedReplies(t *testing.T) {
 	for _, reply := range malformed {
 		servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {

@@ -7,8 +7,8 @@ import (
 	"github.com/slidegate/slidegate/internal/keys"
 )
 
-// FuzzSplit checks that Split returns the name, the event and the letter of every key that a
-// limiter makes. For any text that it accepts, the parts form that text again.
+// FuzzSplit checks that Split returns the name, the tag and the letter of every key that a limiter
+// creates, and that the parts of any text that it accepts form that text again.
 func FuzzSplit(f *testing.F) {
 	for _, event := range []string{"198.51.100.7", "~a", "a%b{c}d", "\x00\xff é", strings.Repeat("x", 128), strings.Repeat("x", 129), "login:{a}:w", "%41"} {
 		f.Add(event)
@@ -33,7 +33,7 @@ func FuzzSplit(f *testing.F) {
 	})
 }
 
-// TestSplitForeign checks that Split rejects keys that no limiter makes.
+// TestSplitForeign checks that Split rejects keys that no limiter creates.
 func TestSplitForeign(t *testing.T) {
 	for _, key := range []string{
 		"", "a", "a:{b}", "a:{}:w", "{b}:w", ":{b}:w", "a:{b}:", "a:{b}w", "a:{b}:ww", "a b:{c}:w", "a\x1b:{c}:w",

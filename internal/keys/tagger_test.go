@@ -9,8 +9,8 @@ import (
 	"github.com/slidegate/slidegate/internal/keys"
 )
 
-// TestTagger checks that many goroutines get the tags that Tag computes, also for events that share
-// a slot in the cache.
+// TestTagger checks that many goroutines get the same tags that the function Tag returns, even for
+// events that share a slot in the cache.
 func TestTagger(t *testing.T) {
 	for _, secret := range [][]byte{nil, []byte("sixteen bytes...")} {
 		tagger := keys.NewTagger(secret)
@@ -32,8 +32,8 @@ func TestTagger(t *testing.T) {
 	}
 }
 
-// TestEvent checks that Event returns the event of each tag that is not a hash, and of no other
-// text.
+// TestEvent checks that Event returns the event for each tag that is not a hash, and "" for any
+// other text.
 func TestEvent(t *testing.T) {
 	for _, event := range []string{"alice@example.com", "ü {}%", "~a", "a b+c", strings.Repeat("x", 128), "\x00\xff"} {
 		if got := keys.Event(keys.Tag(nil, event)); got != event {

@@ -16,7 +16,7 @@ import (
 )
 
 // TestOutagesAreReportedInOrder checks that the start of an outage is reported before its end, even
-// if many requests end at once.
+// if many requests end at the same time.
 func TestOutagesAreReportedInOrder(t *testing.T) {
 	open, reports := false, 0
 	b := &breaker{notify: func(_ context.Context, failure *Failure) { // never two at once
@@ -42,8 +42,8 @@ func TestOutagesAreReportedInOrder(t *testing.T) {
 	}
 }
 
-// TestBreaker checks that three failures in a row open the breaker for a second. Then one request
-// probes. Once a probe succeeds, all requests are sent.
+// TestBreaker checks that three consecutive failures open the breaker for a second, that one
+// request then probes Redis, and that all requests are sent once a probe has succeeded.
 func TestBreaker(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))
@@ -52,7 +52,7 @@ func TestBreaker(t *testing.T) {
 			wantError(t, "broken", askOne(t, l, "a").err, ErrOutage)
 		}
 		s.Next(servertest.Action{})
-		mustCount(t, l, "a") // so that the failures are not in a row
+		mustCount(t, l, "a") // so that the failures are not consecutive
 		servertest.Pass(time.Second)
 		for range 3 {
 			wantEqual(t, "reports so far", l.log.read(), nil)
@@ -80,7 +80,8 @@ func TestBreaker(t *testing.T) {
 	})
 }
 
-// testProbe checks that exactly one of five callers is sent, and gets this action.
+// testProbe checks that exactly one of five requests is sent, to which the server applies the
+// action f.
 func testProbe(t *testing.T, s *servertest.Server, l *line, f servertest.Action) {
 	t.Helper()
 	sent := len(s.Received())
@@ -95,8 +96,8 @@ func testProbe(t *testing.T, s *servertest.Server, l *line, f servertest.Action)
 	wantEqual(t, "sent", len(s.Received()), sent+1)
 }
 
-// TestProbeThatLeaves checks that a probe whose caller leaves closes the breaker once its reply
-// comes, if that is within the timeout. Otherwise, the next probe comes a second later.
+// TestProbeThatLeaves checks that a probe whose caller has left closes the breaker if the reply
+// arrives within the timeout. Otherwise, the next probe is sent a second later.
 func TestProbeThatLeaves(t *testing.T) {
 	for _, test := range []struct {
 		late   time.Duration
@@ -122,7 +123,7 @@ func TestProbeThatLeaves(t *testing.T) {
 	}
 }
 
-// breakRange opens the circuit breaker of the slot range of an event.
+// breakRange opens the circuit breaker of the event's slot range.
 func breakRange(t *testing.T, s *servertest.Server, l *line, event string) {
 	t.Helper()
 	s.Next(servertest.Refusal("ERR broken"), servertest.Refusal("ERR broken"), servertest.Refusal("ERR broken"))
@@ -132,8 +133,9 @@ func breakRange(t *testing.T, s *servertest.Server, l *line, event string) {
 	wantOpen(t, askOne(t, l, event))
 }
 
-// TestFaultsThatOpenTheBreaker checks that each of these faults opens the breaker after three
-// requests. They are sent some time apart, because connections that break together are one failure.
+// TestFaultsThatOpenTheBreaker checks that each of several faults opens the breaker after three
+// requests. The requests are sent some time apart, because connections that break together count as
+// one failure.
 func TestFaultsThatOpenTheBreaker(t *testing.T) {
 	for _, f := range []servertest.Action{{Hang: true}, {Silent: true}, {Cut: true}, {Lose: true}, {Delay: time.Minute}, servertest.Refusal("LOADING"), servertest.Refusal("OOM"), {Reply: "+what?"}} {
 		servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
@@ -150,8 +152,8 @@ func TestFaultsThatOpenTheBreaker(t *testing.T) {
 	}
 }
 
-// TestNoFailures checks that requests that their callers ended, or that the script refused, do not
-// open the breaker.
+// TestNoFailures checks that requests that were canceled by their callers, or refused by the
+// script, do not open the breaker.
 func TestNoFailures(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -189,8 +191,8 @@ func TestNoFailures(t *testing.T) {
 	}
 }
 
-// TestConnectionBreaksOnce checks that a broken connection is one failure, however many requests
-// were on it.
+// TestConnectionBreaksOnce checks that a broken connection counts as one failure, regardless of the
+// number of requests on it.
 func TestConnectionBreaksOnce(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))
@@ -209,8 +211,8 @@ func TestConnectionBreaksOnce(t *testing.T) {
 	})
 }
 
-// TestConnectionsBreakAtOnce checks that connections that break within sameCut are one failure, and
-// that one that breaks later is another.
+// TestConnectionsBreakAtOnce checks that connections that break within sameCut count as one
+// failure, and that a connection that breaks later counts as another.
 func TestConnectionsBreakAtOnce(t *testing.T) {
 	b := &breaker{}
 	for _, test := range []struct {
@@ -222,7 +224,7 @@ func TestConnectionsBreakAtOnce(t *testing.T) {
 	}
 }
 
-// TestLateFailures checks that failures of requests that began before a success are ignored.
+// TestLateFailures checks that failures of requests that started before a success are ignored.
 func TestLateFailures(t *testing.T) {
 	b := &breaker{notify: func(context.Context, *Failure) { t.Error("opened") }}
 	b.record(t.Context(), 1*time.Second, 2*time.Second, nil)

@@ -14,13 +14,14 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
-// dialled is what a dial of a test returns.
+// dialled is the result of a dial in these tests.
 type dialled struct {
 	client rueidis.Client
 	err    error
 }
 
-// dialling returns a line on a Connection whose dials return what the test sends.
+// dialling returns a line on a Connection whose dials return the results that the test sends on the
+// channel.
 func dialling(t *testing.T) (*line, chan<- dialled) {
 	results := make(chan dialled)
 	conn := Dial(func(context.Context) (rueidis.Client, error) {
@@ -51,8 +52,8 @@ func connect(ctx context.Context, l *line, timeout time.Duration) *connecting {
 	return c
 }
 
-// TestFirstDial checks that calls wait for the first dial, and have what is left of their timeout
-// afterwards. If there is no client then, they get an error, and later calls get it at once.
+// TestFirstDial checks that calls wait for the first dial, and then have what is left of their
+// timeout. If the dial fails, they get an error, and later calls get it immediately.
 func TestFirstDial(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l, results := dialling(t)
@@ -84,7 +85,7 @@ func TestFirstDial(t *testing.T) {
 			if later.took != 0 {
 				t.Errorf("after %s: %+v", what, later)
 			}
-			results <- dialled{client: s.Client(t)} // of the next dial, or of the first one if it still runs
+			results <- dialled{client: s.Client(t)} // the result of the next dial, or of the first if that is still running
 			synctest.Wait()
 			if c := connect(t.Context(), l, time.Second); c.err != nil || len(l.log.read()) != 2 {
 				t.Errorf("after %s: %+v", what, c)
@@ -94,8 +95,8 @@ func TestFirstDial(t *testing.T) {
 }
 
 // TestDeadlineInTheFirstDial checks that a caller with a deadline waits for the first dial until
-// shortly before the deadline, and that its error matches that of its context. A caller with little
-// time just leaves.
+// shortly before the deadline, and that its error wraps the context's error. A caller whose
+// deadline is too close simply leaves.
 func TestDeadlineInTheFirstDial(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, _ *servertest.Server) {
 		l, results := dialling(t)
@@ -116,8 +117,8 @@ func TestDeadlineInTheFirstDial(t *testing.T) {
 	})
 }
 
-// TestLeaveTheFirstDial checks that a caller whose context ends during the first dial gets the
-// error of the context, and that there is no outage.
+// TestLeaveTheFirstDial checks that a caller whose context is canceled during the first dial gets
+// the context's error, and that this is not an outage.
 func TestLeaveTheFirstDial(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, _ *servertest.Server) {
 		l, results := dialling(t)
@@ -132,8 +133,8 @@ func TestLeaveTheFirstDial(t *testing.T) {
 	})
 }
 
-// TestDialError checks that errors of calls and of Wait quote the error of a dial without matching
-// its context, but that errors.As finds its type.
+// TestDialError checks that the errors of calls and of Wait quote the error of a failed dial, that
+// they do not match its context error, and that errors.As finds its type.
 func TestDialError(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, _ *servertest.Server) {
 		l, results := dialling(t)
@@ -156,7 +157,7 @@ func TestDialError(t *testing.T) {
 }
 
 // TestCloseWhileDialling checks that Close ends Wait and the wait for the first dial, that a client
-// that arrives afterwards is closed, and that nothing dials again.
+// that a dial returns after Close is closed, and that there is no further dial.
 func TestCloseWhileDialling(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l, results := dialling(t)
@@ -181,8 +182,8 @@ func TestCloseWhileDialling(t *testing.T) {
 	})
 }
 
-// TestCallAfterClose checks that calls after Close of a connection fail at once, with certainty,
-// and say why, even once the circuit breaker is open.
+// TestCallAfterClose checks that after Close, calls fail immediately with ErrOutage, and that the
+// error states the reason even when the circuit breaker is open.
 func TestCallAfterClose(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l, results := dialling(t)

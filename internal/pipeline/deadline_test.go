@@ -14,7 +14,7 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
-// hangs lists ways in which Redis does not answer in time.
+// hangs lists ways in which Redis can fail to answer in time.
 var hangs = []struct {
 	name  string
 	begin func(*testing.T, *servertest.Server, *line)
@@ -25,7 +25,7 @@ var hangs = []struct {
 	{"commands take a minute", func(_ *testing.T, s *servertest.Server, _ *line) { s.Always(servertest.Action{Delay: time.Minute}) }},
 	{"a dial hangs", func(t *testing.T, s *servertest.Server, l *line) {
 		s.Die()
-		if err := askOne(t, l, "before").err; !IsOutage(err) { // from now on, the client knows that the connection broke
+		if err := askOne(t, l, "before").err; !IsOutage(err) { // after this, the client knows that the connection broke
 			t.Fatal(err)
 		}
 		s.HoldDials()
@@ -33,8 +33,8 @@ var hangs = []struct {
 	}},
 }
 
-// TestTimeoutHolds checks that a caller gets an answer exactly when its timeout passes, whatever
-// Redis does.
+// TestTimeoutHolds checks that for each way of hanging, a caller gets an error exactly when its
+// timeout passes.
 func TestTimeoutHolds(t *testing.T) {
 	for _, pipelining := range []bool{true, false} {
 		for _, hang := range hangs {
@@ -50,7 +50,8 @@ func TestTimeoutHolds(t *testing.T) {
 	}
 }
 
-// testTimeouts checks how long callers wait for a Redis that answers none of them.
+// testTimeouts checks how long callers with various timeouts and deadlines wait if Redis does not
+// answer.
 func testTimeouts(t *testing.T, l *line) {
 	t.Helper()
 	soon, cancelSoon := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -63,7 +64,7 @@ func testTimeouts(t *testing.T, l *line) {
 		name string
 		ctx  context.Context //nolint:containedctx // it is what differs
 		took time.Duration
-		too  error // the error must match this one, too
+		too  error // another error that the error must match
 	}{
 		{"cancelled", leaves, 200 * time.Millisecond, context.Canceled},
 		{"no deadline", t.Context(), time.Second, ErrUncertain},
@@ -83,7 +84,7 @@ func testTimeouts(t *testing.T, l *line) {
 }
 
 // TestOwnContextEndsCallsWithoutTimeout checks that with a negative Timeout, only the context ends
-// a call: shortly before its deadline.
+// a call, shortly before the deadline.
 func TestOwnContextEndsCallsWithoutTimeout(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t), func(l *line) { l.Timeout = -1 })
@@ -97,8 +98,8 @@ func TestOwnContextEndsCallsWithoutTimeout(t *testing.T) {
 	})
 }
 
-// TestDeadlineAffectsNobodyElse checks one script call of three callers, two of which leave. The
-// third gets its answer, and the connection stays open.
+// TestDeadlineAffectsNobodyElse checks that if two of three callers leave a script call, the third
+// caller gets its answer, and the connection stays open.
 func TestDeadlineAffectsNobodyElse(t *testing.T) {
 	for _, pipelining := range []bool{true, false} {
 		servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
@@ -134,8 +135,8 @@ func TestDeadlineAffectsNobodyElse(t *testing.T) {
 	}
 }
 
-// TestLeaversAreCertainlyNotSent checks that nothing was sent for a caller that leaves before its
-// batch is built, and that its error says so.
+// TestLeaversAreCertainlyNotSent checks that nothing is sent for a caller that leaves before its
+// batch is built, and that its error states this.
 func TestLeaversAreCertainlyNotSent(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t), func(l *line) { l.Timeout = -1 })
@@ -176,8 +177,8 @@ func TestLeaversAreCertainlyNotSent(t *testing.T) {
 	})
 }
 
-// TestWhatDidNotRunStaysCertain checks a caller whose request was sent but did not run, and that
-// leaves before the retry. It gets the reason.
+// TestWhatDidNotRunStaysCertain checks that if a request was sent but did not run, and its caller
+// leaves before the retry, the caller gets the reason why it did not run.
 func TestWhatDidNotRunStaysCertain(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t), func(l *line) { l.Timeout = -1 })
@@ -201,8 +202,8 @@ func TestWhatDidNotRunStaysCertain(t *testing.T) {
 	})
 }
 
-// TestManyConnections checks that if the client has several connections, one that hangs does not
-// delay requests on the others.
+// TestManyConnections checks that if one of the client's connections hangs, requests on its other
+// connections are not delayed.
 func TestManyConnections(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		client := s.Client(t, func(o *rueidis.ClientOption) { o.PipelineMultiplex = 2 })
@@ -226,8 +227,8 @@ func TestManyConnections(t *testing.T) {
 	})
 }
 
-// TestContextThatEndsWithTheTimeout checks that if context and timeout end at once, the error
-// matches one of them.
+// TestContextThatEndsWithTheTimeout checks that if the context is canceled when the timeout passes,
+// the error matches one of the two causes.
 func TestContextThatEndsWithTheTimeout(t *testing.T) {
 	for range 8 { // because either can be noticed first
 		servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {

@@ -15,7 +15,7 @@ import (
 
 func errorReply(text string) error { return &ReplyError{errors.New(text)} }
 
-// TestReasonOf checks the reasons of causes that faulttest.Reasons cannot produce, or that servers
+// TestReasonOf checks the reasons for causes that faulttest.Reasons cannot create, or that servers
 // express in several ways.
 func TestReasonOf(t *testing.T) {
 	for _, test := range []struct {
@@ -65,7 +65,7 @@ func TestReasonOf(t *testing.T) {
 }
 
 // TestRemedy checks the remedy in the text of an ErrOutage, and that the text is one line without a
-// dot before the remedy.
+// period before the remedy.
 func TestRemedy(t *testing.T) {
 	for _, test := range []struct {
 		cause error
@@ -85,7 +85,8 @@ func TestRemedy(t *testing.T) {
 	}
 }
 
-// TestFailureHasNoKey checks that what observers receive has no key, even if a server repeats it.
+// TestFailureHasNoKey checks that the error that observers receive contains no key, even if a
+// server repeats the key.
 func TestFailureHasNoKey(t *testing.T) {
 	err := failureOf("api:{secret}:w", ErrOutage, &ReplyError{errors.New("ERR unknown command 'EVALSHA', with args beginning with: '4f0f' '1' 'api:{secret}:w'")})
 	if text := FailureIn(err).Error(); strings.Contains(text, "secret") || !strings.Contains(text, "unknown command 'EVALSHA'; use a server") {

@@ -11,13 +11,13 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
-// withCache returns a line whose client caches what it reads.
+// withCache returns a line whose client caches the values that it reads.
 func withCache(t *testing.T, s *servertest.Server) *line {
 	t.Helper()
 	return newLine(t, s.Client(t, func(o *rueidis.ClientOption) { o.DisableCache = false }))
 }
 
-// TestGet checks that a value comes from the cache of the client until it changes.
+// TestGet checks that a value comes from the client's cache until the value changes.
 func TestGet(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := withCache(t, s)
@@ -36,8 +36,9 @@ func TestGet(t *testing.T) {
 	})
 }
 
-// TestGetEnds checks that a Get ends by its timeout or shortly before a deadline, which is an
-// outage, or by the end of its context, which is not. None leaves anything behind.
+// TestGetEnds checks that a Get ends at its timeout or shortly before its deadline, either of which
+// counts as an outage, or when its context is canceled, which does not. In no case is anything left
+// behind.
 func TestGetEnds(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := withCache(t, s)
@@ -67,7 +68,8 @@ func TestGetEnds(t *testing.T) {
 	})
 }
 
-// TestGetWhileTheBreakerIsOpen checks that nothing is sent to a slot range that does not answer.
+// TestGetWhileTheBreakerIsOpen checks that nothing is sent while the circuit breaker of the slot
+// range is open.
 func TestGetWhileTheBreakerIsOpen(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := withCache(t, s)

@@ -17,7 +17,7 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
-// A line sends the requests of a test, each of which counts one unit of an event.
+// A line sends a test's requests. Each request counts one unit of an event.
 type line struct {
 	*Pipeline
 	Timeout time.Duration
@@ -36,17 +36,17 @@ func newLine(t *testing.T, client rueidis.Client, change ...func(*line)) *line {
 	return l
 }
 
-// Key returns the key of an event.
+// Key returns the key of event.
 func (l *line) Key(event string) string { return "test:{" + event + "}" }
 
-// fill turns a request into one for one unit of an event.
+// fill turns r into a request for one unit of event.
 func (l *line) fill(r *Request, event string) {
 	r.Script, r.Key, r.Verb, r.Units, r.Group, r.Merged = l.script, l.Key(event), servertest.Tally, 1, "units", servertest.Tally
 }
 
-// A caller asks in its own goroutine.
+// A caller makes a request in its own goroutine.
 type caller struct {
-	count int64 // units of the event after the caller's own
+	count int64 // the count of the event's units, including the caller's
 	err   error
 	took  time.Duration
 	over  chan struct{}
@@ -67,7 +67,7 @@ func start(ctx context.Context, l *line, event string) *caller {
 	return c
 }
 
-// take takes the outcome of a request of one unit.
+// take takes the outcome of r, a request for one unit.
 func (c *caller) take(r *Request) {
 	if c.err = r.Err; r.Err != nil {
 		return
@@ -79,8 +79,8 @@ func (c *caller) take(r *Request) {
 	}
 }
 
-// arrive starts a caller, and returns once it waits or is done. It therefore arrives before callers
-// that start later.
+// arrive starts a caller, and returns once the caller waits or is done. So the caller arrives
+// before any caller that is started later.
 func arrive(ctx context.Context, l *line, event string) *caller {
 	c := start(ctx, l, event)
 	synctest.Wait()
@@ -96,13 +96,13 @@ func (c *caller) wait() *caller {
 // ask starts a caller, and waits for its answer.
 func ask(ctx context.Context, l *line, event string) *caller { return start(ctx, l, event).wait() }
 
-// askOne counts one unit.
+// askOne makes a request for one unit, and waits for the answer.
 func askOne(t *testing.T, l *line, event string) *caller {
 	t.Helper()
 	return ask(t.Context(), l, event)
 }
 
-// mustCount counts one unit without an error.
+// mustCount is like askOne, but fails the test if there is an error.
 func mustCount(t *testing.T, l *line, event string) {
 	t.Helper()
 	if c := askOne(t, l, event); c.err != nil || c.count < 1 {
@@ -110,14 +110,14 @@ func mustCount(t *testing.T, l *line, event string) {
 	}
 }
 
-// learn counts twice, so that the line knows how long replies take.
+// learn makes two requests, so that it is known how long replies take.
 func learn(t *testing.T, l *line) {
 	t.Helper()
 	mustCount(t, l, "before")
 	mustCount(t, l, "before")
 }
 
-// askMany counts one unit of each event, in one round.
+// askMany makes a request for one unit of each event, all in one round.
 func askMany(ctx context.Context, l *line, events []string) (callers []*caller) {
 	requests := make([]*Request, len(events))
 	for i, event := range events {
@@ -134,8 +134,8 @@ func askMany(ctx context.Context, l *line, events []string) (callers []*caller) 
 	return callers
 }
 
-// occupySenders makes the server hold commands, and each sender wait for the reply to one request.
-// Later requests are queued, and form one batch once the server releases the commands.
+// occupySenders makes the server hold commands, and makes each sender wait for the reply to one
+// request. Later requests are queued, and form one batch once the server releases the commands.
 func occupySenders(t *testing.T, s *servertest.Server, l *line) (occupiers []*caller) {
 	t.Helper()
 	s.Hold()
@@ -145,12 +145,12 @@ func occupySenders(t *testing.T, s *servertest.Server, l *line) (occupiers []*ca
 	return occupiers
 }
 
-// onEvent returns the script calls on an event.
+// onEvent returns those of the given script calls that are for event.
 func onEvent(l *line, calls []servertest.Command, event string) []servertest.Command {
 	return slices.DeleteFunc(slices.Clone(calls), func(c servertest.Command) bool { return c.Key != l.Key(event) })
 }
 
-// wantError checks that an error matches another, and is uncertain only if the other is.
+// wantError checks that got matches want, and that it is ErrUncertain only if want is.
 func wantError(t *testing.T, what string, got, want error) {
 	t.Helper()
 	if !errors.Is(got, want) || IsOutage(want) && errors.Is(got, ErrUncertain) != (want == ErrUncertain) { //nolint:errorlint // want is a sentinel
@@ -158,7 +158,7 @@ func wantError(t *testing.T, what string, got, want error) {
 	}
 }
 
-// wantEqual checks that two values are equal.
+// wantEqual checks that got equals want.
 func wantEqual[T any](t *testing.T, what string, got, want T) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -174,7 +174,8 @@ func numbered(n int) (events []string) {
 	return events
 }
 
-// fillBatch starts enough callers that one sender takes all waiting requests.
+// fillBatch starts as many callers as make a sender yield, so that one sender takes all waiting
+// requests.
 func fillBatch(t *testing.T, l *line) (callers []*caller) {
 	t.Helper()
 	for i := range yieldThreshold {
@@ -183,7 +184,7 @@ func fillBatch(t *testing.T, l *line) (callers []*caller) {
 	return callers
 }
 
-// withoutHash makes a line forget the hash of its script, as in FIPS mode.
+// withoutHash makes the line forget the hash of its script, as in FIPS mode.
 func withoutHash(l *line) *line {
 	l.script.known.Store(nil)
 	return l
@@ -205,7 +206,7 @@ func wantIdle(t *testing.T, l *line) {
 	}
 }
 
-// A reportLog records the reports of a line.
+// A reportLog records a line's reports.
 type reportLog struct {
 	mu      sync.Mutex
 	entries []string
@@ -234,7 +235,7 @@ func (d *reportLog) read() []string {
 	return entries
 }
 
-// wantOpen checks that a request is refused because the circuit breaker is open.
+// wantOpen checks that the caller's request was refused because the circuit breaker is open.
 func wantOpen(t *testing.T, c *caller) {
 	t.Helper()
 	wantError(t, "breaker open", c.err, ErrOutage)

@@ -8,7 +8,8 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
-// onTwoLines runs a test with two limiters on one Connection to a server that accepts several keys.
+// onTwoLines runs test with two limiters on one Connection to a server that accepts calls for
+// several keys.
 func onTwoLines(t *testing.T, test func(t *testing.T, s *servertest.Server, a, b *line)) {
 	t.Helper()
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
@@ -20,7 +21,7 @@ func onTwoLines(t *testing.T, test func(t *testing.T, s *servertest.Server, a, b
 	})
 }
 
-// together returns a request for the event e of both limiters.
+// together returns a request for the event "e" of both limiters.
 func together(a, b *line) *Request {
 	r := a.NewRequest()
 	a.fill(r, "e")
@@ -29,9 +30,9 @@ func together(a, b *line) *Request {
 	return r
 }
 
-// TestJointProof checks that keys of two limiters join once a proof for both was found, which the
-// first question starts, and that they do not join for a second after a server refused several
-// keys.
+// TestJointProof checks that the keys of two limiters join once there is a proof for both limiters,
+// which the first call of Joins starts, and that they do not join for a second after a server has
+// refused a call for several keys.
 func TestJointProof(t *testing.T) {
 	onTwoLines(t, func(t *testing.T, s *servertest.Server, a, b *line) {
 		wantEqual(t, "joins at first", a.Joins(b.Pipeline), false)
@@ -51,8 +52,8 @@ func TestJointProof(t *testing.T) {
 	})
 }
 
-// TestThirdProves checks that two limiters need no proof of their own if one server has the keys of
-// each and of a third one, for as long as both proofs hold.
+// TestThirdProves checks that two limiters need no proof of their own if there is a proof for each
+// of them and a third limiter, as long as both proofs hold.
 func TestThirdProves(t *testing.T) {
 	onTwoLines(t, func(t *testing.T, s *servertest.Server, a, b *line) {
 		third := New(a.conn, "third", b.log.recorder())
@@ -70,8 +71,8 @@ func TestThirdProves(t *testing.T) {
 	})
 }
 
-// TestJointKeepsItsPlace checks that a request for several keys is one script call, between those
-// of others on its keys that came before and after it in the batch.
+// TestJointKeepsItsPlace checks that a request for several keys is one script call, and that it
+// runs after earlier requests for its keys in the batch and before later ones.
 func TestJointKeepsItsPlace(t *testing.T) {
 	onTwoLines(t, func(t *testing.T, s *servertest.Server, a, b *line) {
 		askTogether(t, s, a, []string{"x", "y"}) // starts a proof
@@ -101,7 +102,7 @@ func TestJointKeepsItsPlace(t *testing.T) {
 }
 
 // TestJointFailsForAll checks that a failure counts in the circuit breakers of all limiters, and
-// that the open breaker of one holds back a request for keys of several.
+// that a single open breaker holds back a request for keys of several limiters.
 func TestJointFailsForAll(t *testing.T) {
 	onTwoLines(t, func(t *testing.T, s *servertest.Server, a, b *line) {
 		s.Always(servertest.Refusal("ERR broken"))
@@ -129,8 +130,9 @@ func TestJointFailsForAll(t *testing.T) {
 	})
 }
 
-// TestJointRefused checks what a server refuses because it is for several keys: no circuit breaker
-// counts it. While a slot moves it is sent again, for a quarter of the timeout.
+// TestJointRefused checks that if a server refuses a request because it has several keys, no
+// circuit breaker counts that. While a slot is moving, the request is sent again, for a quarter of
+// the timeout.
 func TestJointRefused(t *testing.T) {
 	for reply, most := range map[string]time.Duration{
 		"TRYAGAIN Multiple keys request during rehashing of slot":                         250 * time.Millisecond,
@@ -164,8 +166,9 @@ func TestUse(t *testing.T) {
 	})
 }
 
-// TestJointProbesTogether checks that a request for keys of two limiters, whose circuit breakers
-// opened one after the other, probes both as soon as both are due.
+// TestJointProbesTogether checks that if the circuit breakers of two limiters opened at different
+// times, a request for keys of both limiters probes both breakers as soon as probes of both are
+// due.
 func TestJointProbesTogether(t *testing.T) {
 	onTwoLines(t, func(t *testing.T, s *servertest.Server, a, b *line) {
 		breakRange(t, s, a, "e")

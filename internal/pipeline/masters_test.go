@@ -12,9 +12,9 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
-// TestSetMasters checks that the slot ranges of a master share the queue of the first of them, and
-// that a range that two masters share, or that has no master, keeps its own. So does each range if
-// the masters have no IDs.
+// TestSetMasters checks that the slot ranges of a master share the queue of its first slot range. A
+// slot range keeps its own queue if two masters share it, if it has no master, or if the masters
+// have no IDs.
 func TestSetMasters(t *testing.T) {
 	const width = keys.Slots / Ranges
 	c := newConnection(func() {})
@@ -32,11 +32,11 @@ func TestSetMasters(t *testing.T) {
 	}
 }
 
-// A shared is a Client of a cluster that answers all calls.
+// A shared is a Client and a Cluster that answers all calls.
 type shared struct {
 	shares []Share
 	err    error
-	asked  int // how often it was asked for its shares
+	asked  int // number of calls of Shares
 }
 
 func (*shared) Load(context.Context, string) (string, error) { return "", nil }
@@ -53,8 +53,8 @@ func (s *shared) Send(_ context.Context, calls []*ScriptCall) {
 	}
 }
 
-// TestMastersAreFollowed checks that a Connection asks a cluster for its masters when something is
-// sent, at most every 10 s, and keeps what it knows if there is no answer.
+// TestMastersAreFollowed checks that a Connection queries the cluster for its masters when
+// something is sent, at most every 10 s, and that it keeps the old masters if there is no answer.
 func TestMastersAreFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := &shared{shares: []Share{{0, keys.Slots - 1, "all"}}}
@@ -83,8 +83,8 @@ func TestMastersAreFollowed(t *testing.T) {
 	})
 }
 
-// TestHungMasterDelaysNoOther checks that on a cluster, requests of one master travel together, and
-// that a master that hangs does not delay requests of another.
+// TestHungMasterDelaysNoOther checks that requests to the same master of a cluster share batches,
+// and that a master that hangs does not delay requests to other masters.
 func TestHungMasterDelaysNoOther(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, _ *servertest.Server) {
 		nodes := servertest.NewCluster(2)

@@ -9,8 +9,8 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
-// TestOneOutage checks that slot ranges that go out and come back are one outage, until none has
-// been out for a second.
+// TestOneOutage checks that slot ranges that go out and come back are reported as a single outage,
+// which ends when no slot range has been out for a second.
 func TestOneOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log reportLog
@@ -38,8 +38,8 @@ func TestOneOutage(t *testing.T) {
 	})
 }
 
-// TestIdleSlotRanges checks that slot ranges that no caller asks about do not prolong an outage. If
-// they fail later, they are out.
+// TestIdleSlotRanges checks that slot ranges that no caller uses do not prolong an outage. If they
+// fail later, they count as out again.
 func TestIdleSlotRanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log reportLog
@@ -64,7 +64,7 @@ func TestIdleSlotRanges(t *testing.T) {
 	})
 }
 
-// TestOutageSaysWhy checks that the reports have the reason, and the context of the call.
+// TestOutageSaysWhy checks that the reports contain the reason, and get the context of the call.
 func TestOutageSaysWhy(t *testing.T) {
 	type key struct{}
 	ctx := context.WithValue(t.Context(), key{}, "value")

@@ -11,7 +11,8 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
-// prove makes the server accept several keys, and returns once that is proved.
+// prove makes the server accept calls for several keys, and returns once it is proved that it has
+// all keys.
 func prove(t *testing.T, s *servertest.Server, l *line) {
 	t.Helper()
 	s.SetKeys(servertest.AllKeys)
@@ -20,7 +21,7 @@ func prove(t *testing.T, s *servertest.Server, l *line) {
 	s.ClearCalls()
 }
 
-// askTogether counts one unit of each event, in one batch.
+// askTogether makes a request for one unit of each event, all in one batch.
 func askTogether(t *testing.T, s *servertest.Server, l *line, events []string) (callers []*caller) {
 	t.Helper()
 	occupiers := occupySenders(t, s, l)
@@ -34,7 +35,7 @@ func askTogether(t *testing.T, s *servertest.Server, l *line, events []string) (
 	return callers
 }
 
-// sizes returns how many keys each of the last n script calls was for.
+// sizes returns the number of keys in each of the last n script calls.
 func sizes(s *servertest.Server, n int) (all []int) {
 	received := s.Received()
 	for _, c := range received[max(0, len(received)-n):] {
@@ -43,8 +44,8 @@ func sizes(s *servertest.Server, n int) (all []int) {
 	return all
 }
 
-// onProvedServer runs a test on fake time with a line for which it is proved that there is one
-// server.
+// onProvedServer runs test, with fake time, with a line for which it is proved that one server has
+// all keys.
 func onProvedServer(t *testing.T, test func(t *testing.T, s *servertest.Server, l *line)) {
 	t.Helper()
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
@@ -54,8 +55,8 @@ func onProvedServer(t *testing.T, test func(t *testing.T, s *servertest.Server, 
 	})
 }
 
-// TestEventsShareACall checks that events of a batch become one script call, up to maxParts of
-// them, and that each caller gets the reply for its own event.
+// TestEventsShareACall checks that up to maxParts events in a batch share one script call, and that
+// each caller gets the reply for its own event.
 func TestEventsShareACall(t *testing.T) {
 	onProvedServer(t, func(t *testing.T, s *servertest.Server, l *line) {
 		events := numbered(maxParts + 1)
@@ -74,9 +75,9 @@ func TestEventsShareACall(t *testing.T) {
 	})
 }
 
-// TestOthersShareNoCall checks what has separate script calls: requests with another script, verb,
-// time or group, those without a group, and those on one key that do not merge, which stay in
-// order.
+// TestOthersShareNoCall checks which requests do not share a script call: those with another
+// script, verb, time or group, those without a group, and those for the same key that do not merge.
+// The latter must stay in order.
 func TestOthersShareNoCall(t *testing.T) {
 	onProvedServer(t, func(t *testing.T, s *servertest.Server, l *line) {
 		other := NewScript("return 'another script'")
@@ -118,7 +119,8 @@ func TestOthersShareNoCall(t *testing.T) {
 	})
 }
 
-// askInOneBatch sends requests that arrive while all senders are occupied.
+// askInOneBatch sends the requests in one batch, by making them arrive while all senders are
+// occupied.
 func askInOneBatch(t *testing.T, s *servertest.Server, l *line, requests []*Request) {
 	t.Helper()
 	occupySenders(t, s, l)
@@ -132,8 +134,8 @@ func askInOneBatch(t *testing.T, s *servertest.Server, l *line, requests []*Requ
 	<-done
 }
 
-// TestFailingEvent checks that if an event of a call fails, its caller gets the string as the error
-// of the script, and the others get their replies.
+// TestFailingEvent checks that if an event in a script call fails, its caller gets the string in
+// the reply as the script's error, and the other callers get their replies.
 func TestFailingEvent(t *testing.T) {
 	onProvedServer(t, func(t *testing.T, s *servertest.Server, l *line) {
 		s.Choose(func(c servertest.Command) servertest.Action {
@@ -150,7 +152,8 @@ func TestFailingEvent(t *testing.T) {
 	})
 }
 
-// TestStrangeReplies checks replies to a call for several keys that no script of ours sends.
+// TestStrangeReplies checks how replies that none of our scripts would send to a call for several
+// keys are handled.
 func TestStrangeReplies(t *testing.T) {
 	for reply, errs := range map[string][3]error{
 		"*0":                                     {ErrUncertain, ErrUncertain, ErrUncertain},
@@ -174,8 +177,8 @@ func TestStrangeReplies(t *testing.T) {
 	}
 }
 
-// TestRefusedKeys checks that if a server refuses a call for several keys, they are sent one by one
-// at once, and later ones too.
+// TestRefusedKeys checks that if a server refuses a call for several keys, the keys are immediately
+// sent in separate calls, and later keys too.
 func TestRefusedKeys(t *testing.T) {
 	for _, refusal := range []string{"CROSSSLOT Keys in request don't hash to the same slot", "NOPERM this user has no permissions to access one of the keys"} {
 		onProvedServer(t, func(t *testing.T, s *servertest.Server, l *line) {
@@ -196,9 +199,9 @@ func TestRefusedKeys(t *testing.T) {
 	}
 }
 
-// TestCertainRepliesDoNotWait checks that callers get their replies before other calls of the batch
-// are sent again: key by key, or with the source of their script. If the server hangs at these,
-// only their callers are uncertain.
+// TestCertainRepliesDoNotWait checks that callers get their replies before other calls in the batch
+// are sent again, for each key separately or with the script's source. If the server hangs during
+// those calls, the outcome is uncertain only for their callers.
 func TestCertainRepliesDoNotWait(t *testing.T) {
 	for _, refusal := range []string{"NOPERM", "NOSCRIPT"} {
 		onProvedServer(t, func(t *testing.T, s *servertest.Server, l *line) {
@@ -226,8 +229,8 @@ func TestCertainRepliesDoNotWait(t *testing.T) {
 	}
 }
 
-// TestGroupOfUnknownScript checks that a server that does not know the script gets it once, by the
-// same call for several keys.
+// TestGroupOfUnknownScript checks that if the server does not know the script, the same call for
+// several keys is sent again once, with the source.
 func TestGroupOfUnknownScript(t *testing.T) {
 	onProvedServer(t, func(t *testing.T, s *servertest.Server, l *line) {
 		s.Choose(func(c servertest.Command) servertest.Action {
@@ -241,8 +244,8 @@ func TestGroupOfUnknownScript(t *testing.T) {
 	})
 }
 
-// TestOneOfAGroupLeaves checks that a caller that leaves while its call is in flight gets
-// ErrUncertain, and the others get their answers.
+// TestOneOfAGroupLeaves checks that a caller that leaves while a call for several keys is in flight
+// gets ErrUncertain, and that the other callers get their answers.
 func TestOneOfAGroupLeaves(t *testing.T) {
 	onProvedServer(t, func(t *testing.T, s *servertest.Server, l *line) {
 		occupySenders(t, s, l)
@@ -266,7 +269,7 @@ func TestOneOfAGroupLeaves(t *testing.T) {
 	})
 }
 
-// TestNoGroupsOnACluster checks that on a cluster, each script call is for one key.
+// TestNoGroupsOnACluster checks that on a cluster, each script call is for a single key.
 func TestNoGroupsOnACluster(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, _ *servertest.Server) {
 		nodes := servertest.NewCluster(2)

@@ -15,7 +15,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// A witness is a Client that records who calls Send.
+// A witness is a Client that records the callers of Send.
 type witness struct{ callers []string }
 
 func (*witness) Load(context.Context, string) (string, error) { return "", nil }
@@ -29,10 +29,10 @@ func (w *witness) Send(_ context.Context, calls []*pipeline.ScriptCall) {
 	}
 }
 
-// ours matches a method of ours in a stack.
+// ours matches one of our methods in a stack trace.
 var ours = regexp.MustCompile(`(?m)^github\.com/slidegate/slidegate/[a-z/]+\.\(\*(\w+)\)(\.\w+)\(`)
 
-// methods returns our methods in the stack of one goroutine, outermost first.
+// methods returns our methods in a goroutine's stack trace, outermost first.
 func methods(stack string) (all []string) {
 	for _, m := range ours.FindAllStringSubmatch(stack, -1) {
 		all = append(all, m[1]+m[2])
@@ -41,7 +41,7 @@ func methods(stack string) (all []string) {
 	return all
 }
 
-// inPut returns the stack of a goroutine that waits in queue.put.
+// inPut returns the stack trace of a goroutine that waits in queue.put.
 func inPut() string {
 	for stacks := make([]byte, 1<<20); ; runtime.Gosched() {
 		for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
@@ -52,8 +52,8 @@ func inPut() string {
 	}
 }
 
-// TestPath compares the path of a decision in docs/design.md with the stacks of the two goroutines
-// that run it.
+// TestPath compares the path of a decision in docs/design.md with the stack traces of the two
+// goroutines that handle the decision.
 func TestPath(t *testing.T) {
 	client := &witness{}
 	conn := pipeline.On(client)

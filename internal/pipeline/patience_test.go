@@ -10,12 +10,12 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
-// early returns the patience of a caller that checks before its deadline.
+// early returns the patience of a caller that checks for silence before its deadline.
 func early(left, deadline, least time.Duration) patience {
 	return patience{left: left, timed: true, early: true, deadline: deadline, least: least}
 }
 
-// TestPatience checks how long callers wait.
+// TestPatience checks the patience for various timeouts, deadlines and silences.
 func TestPatience(t *testing.T) {
 	const ms = time.Millisecond
 	for _, test := range []struct {
@@ -51,8 +51,8 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// TestShortDeadlinesFailTogether checks that simultaneous callers with little time are one failure,
-// so that a short stall does not open the breaker. A Redis that hangs does.
+// TestShortDeadlinesFailTogether checks that simultaneous callers with little time count as one
+// failure, so that a short stall does not open the breaker, but a Redis that hangs does.
 func TestShortDeadlinesFailTogether(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))

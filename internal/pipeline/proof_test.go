@@ -11,13 +11,14 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
-// askGrouped asks about three events at once, and reports whether they shared a script call.
+// askGrouped makes requests for three events at once, and reports whether they shared a script
+// call.
 func askGrouped(t *testing.T, s *servertest.Server, l *line) bool {
 	t.Helper()
 	for _, c := range askTogether(t, s, l, []string{"a", "b", "c"}) {
 		wantError(t, "an event", c.err, nil)
 	}
-	synctest.Wait() // for a proof
+	synctest.Wait() // until a proof has ended
 	return slices.ContainsFunc(sizes(s, 3), func(size int) bool { return size == 3 })
 }
 
@@ -42,8 +43,8 @@ func TestProofOnlyForGroups(t *testing.T) {
 	})
 }
 
-// TestProofIsRenewed checks that a proof is made before events share a call, and renewed after 10
-// s, while it holds. A proof that is not renewed within 20 s no longer holds.
+// TestProofIsRenewed checks that events share a call only after a proof, which is renewed after 10
+// s, and which no longer holds if it has not been renewed within 20 s.
 func TestProofIsRenewed(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))
@@ -68,9 +69,9 @@ func TestProofIsRenewed(t *testing.T) {
 	})
 }
 
-// TestProofFails checks that while the keys are divided, or the server does not accept two keys, no
-// events share a call, and that proofs become rarer. If a renewal fails, events no longer share
-// one.
+// TestProofFails checks that while keys are distributed over servers, or the server refuses calls
+// for two keys, events do not share a call, and that proofs become less frequent. If a renewal
+// fails, events no longer share a call.
 func TestProofFails(t *testing.T) {
 	for _, keys := range []servertest.Keys{servertest.OneKey, servertest.Divided} {
 		onProvedServer(t, func(t *testing.T, s *servertest.Server, l *line) {
@@ -78,7 +79,7 @@ func TestProofFails(t *testing.T) {
 				servertest.Pass(proofRenewal)
 				wantEqual(t, "shared, by the old proof", askGrouped(t, s, l), true)
 			} else {
-				askTogether(t, s, l, []string{"a", "b", "c"}) // refused, and sent one by one
+				askTogether(t, s, l, []string{"a", "b", "c"}) // refused, and then sent in separate calls
 			}
 			began, known := time.Now(), len(s.Proofs())
 			var proofs []float64
@@ -100,8 +101,8 @@ func TestProofFails(t *testing.T) {
 	}
 }
 
-// TestErrorEndsProof checks that after a call without a reply, no events share a call until there
-// is a new proof. An error reply ends nothing.
+// TestErrorEndsProof checks that after a call without a reply, events do not share a call until
+// there is a new proof. An error reply does not end a proof.
 func TestErrorEndsProof(t *testing.T) {
 	for _, test := range []struct {
 		action servertest.Action
@@ -124,9 +125,9 @@ func TestErrorEndsProof(t *testing.T) {
 	}
 }
 
-// TestProofIsOfOneLimiter checks that the proof of a limiter does not hold for another one on the
-// same Connection, and that events of two limiters share no call: a proxy may send them to two
-// servers.
+// TestProofIsOfOneLimiter checks that a limiter's proof does not hold for another limiter on the
+// same Connection, and that the events of two limiters do not share a call, because a proxy may
+// send them to two servers.
 func TestProofIsOfOneLimiter(t *testing.T) {
 	onProvedServer(t, func(t *testing.T, s *servertest.Server, l *line) {
 		other := beside(l, l.Timeout)
@@ -148,8 +149,8 @@ func TestProofIsOfOneLimiter(t *testing.T) {
 	})
 }
 
-// TestErrorVoidsProof checks that a proof does not count if an error occurred while it was made: it
-// may concern another server.
+// TestErrorVoidsProof checks that a proof does not count if a connection broke during the attempt,
+// because the proof may concern another server.
 func TestErrorVoidsProof(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))

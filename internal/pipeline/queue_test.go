@@ -15,15 +15,15 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
-// senders returns how many goroutines send batches, once all goroutines wait.
+// senders waits until all goroutines wait, and returns how many of them are senders.
 func senders() int {
 	synctest.Wait()
 	stacks := make([]byte, 1<<23)
 	return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte("pipeline.(*queue).run("))
 }
 
-// TestNoGoroutinesAtRest checks that no goroutine remains without requests, even after callers
-// left.
+// TestNoGoroutinesAtRest checks that no goroutine remains when there are no requests, even if
+// callers have left.
 func TestNoGoroutinesAtRest(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))
@@ -56,8 +56,8 @@ func (q *queue) length() int {
 	return q.waiting
 }
 
-// TestSendersAreBounded checks that a slot range has at most maxSenders senders, however many
-// callers there are.
+// TestSendersAreBounded checks that a slot range has at most maxSenders senders, regardless of the
+// number of callers.
 func TestSendersAreBounded(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))
@@ -72,8 +72,8 @@ func TestSendersAreBounded(t *testing.T) {
 	})
 }
 
-// TestSlowYieldsAreRare checks that while other goroutines use all cores, a sender with an empty
-// queue does not yield to them each time.
+// TestSlowYieldsAreRare checks that while other goroutines use all cores, a sender whose queue is
+// empty does not yield to them every time.
 func TestSlowYieldsAreRare(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const times = 4
@@ -102,8 +102,8 @@ func TestSlowYieldsAreRare(t *testing.T) {
 	}
 }
 
-// TestHungSendersAreReplaced checks that once callers have left all senders hanging, other senders
-// take later requests.
+// TestHungSendersAreReplaced checks that if all senders hang and their callers have left, other
+// senders take later requests.
 func TestHungSendersAreReplaced(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))
@@ -129,8 +129,8 @@ func TestHungSendersAreReplaced(t *testing.T) {
 	})
 }
 
-// TestPartlyLeftBatch checks that callers that stay with a batch get its replies, even if another
-// sender has replaced its own.
+// TestPartlyLeftBatch checks that if some callers of a batch have left, so that another sender has
+// replaced the batch's sender, the remaining callers still get their replies.
 func TestPartlyLeftBatch(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))
@@ -158,8 +158,8 @@ func TestPartlyLeftBatch(t *testing.T) {
 	})
 }
 
-// TestMemoryIsBoundedWhileRedisHangs checks that callers that keep coming and leaving use no more
-// memory after some point. Once Redis answers, requests succeed again.
+// TestMemoryIsBoundedWhileRedisHangs checks that memory use levels off even if callers keep
+// arriving and leaving, and that requests succeed again once Redis answers.
 func TestMemoryIsBoundedWhileRedisHangs(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))
@@ -195,8 +195,8 @@ func TestMemoryIsBoundedWhileRedisHangs(t *testing.T) {
 	})
 }
 
-// callBriefly starts callers that leave after 10 ms. It reports whether one was refused because too
-// many others had left.
+// callBriefly starts n callers that leave after 10 ms. It reports whether a caller was refused
+// because too many others had left.
 func callBriefly(t *testing.T, l *line, n int) (full bool) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -212,7 +212,7 @@ func callBriefly(t *testing.T, l *line, n int) (full bool) {
 }
 
 // TestLeaversMakeRoomInTheQueue checks that while senders hang and some callers wait, callers that
-// come and leave do not fill the queue.
+// arrive and leave do not fill the queue.
 func TestLeaversMakeRoomInTheQueue(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t), func(l *line) { l.Timeout = -1 })
@@ -232,17 +232,17 @@ func TestLeaversMakeRoomInTheQueue(t *testing.T) {
 	})
 }
 
-// beside returns a line on the same Connection.
+// beside returns another line on the Connection of l.
 func beside(l *line, timeout time.Duration) *line {
 	return &line{Pipeline: New(l.conn, "test", l.log.recorder()), Timeout: timeout, script: l.script, log: l.log}
 }
 
-// TestManyRequestsDelayNoOtherLimiter checks that requests of a limiter join the next batch,
-// although another one has many more that came before.
+// TestManyRequestsDelayNoOtherLimiter checks that a limiter's requests join the next batch even if
+// another limiter has many more requests that arrived earlier.
 func TestManyRequestsDelayNoOtherLimiter(t *testing.T) {
 	conn := On(nil)
 	many, few, q := New(conn, "many", nil), New(conn, "few", nil), &conn.queues[0]
-	q.senders = mostSenders // so that none is started
+	q.senders = mostSenders // so that no sender is started
 	for range 16 * maxBatch {
 		q.put(&Request{lane: &many.lanes[0]})
 	}
@@ -258,8 +258,8 @@ func TestManyRequestsDelayNoOtherLimiter(t *testing.T) {
 	wantEqual(t, "taken", []int{taken[&many.lanes[0]], taken[&few.lanes[0]]}, []int{maxBatch - 2, 2})
 }
 
-// TestAbandonedRequestsRefuseNoOtherLimiter checks that callers of one limiter that left do not
-// keep another one from sending.
+// TestAbandonedRequestsRefuseNoOtherLimiter checks that abandoned requests of one limiter do not
+// keep another limiter from sending.
 func TestAbandonedRequestsRefuseNoOtherLimiter(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))
@@ -278,7 +278,7 @@ func TestAbandonedRequestsRefuseNoOtherLimiter(t *testing.T) {
 	})
 }
 
-// TestOneRoundTrip checks that calls to several limiters at once do not wait for one another.
+// TestOneRoundTrip checks that simultaneous calls to several limiters do not wait for one another.
 func TestOneRoundTrip(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		lines := []*line{newLine(t, s.Client(t))}

@@ -14,7 +14,7 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
-// A tally counts how the attempts on each event ended.
+// A tally counts the outcomes of the attempts for each event.
 type tally struct {
 	mu     sync.Mutex
 	events map[string]*entry
@@ -22,10 +22,10 @@ type tally struct {
 
 type entry struct {
 	attempts, answered, uncertain, refused int
-	counts                                 map[int64]bool // counts that callers got
+	counts                                 map[int64]bool // the counts that callers got
 }
 
-// add adds the numbers of another entry.
+// add adds the numbers in other to e.
 func (e *entry) add(other *entry) {
 	e.attempts += other.attempts
 	e.answered += other.answered
@@ -33,7 +33,7 @@ func (e *entry) add(other *entry) {
 	e.refused += other.refused
 }
 
-// record counts how an attempt ended.
+// record counts the outcome of the attempt by c.
 func (a *tally) record(t *testing.T, ctx context.Context, event string, c *caller) {
 	t.Helper()
 	a.mu.Lock()
@@ -59,7 +59,7 @@ func (a *tally) record(t *testing.T, ctx context.Context, event string, c *calle
 	}
 }
 
-// A chaos injects random faults into a server, while callers come and leave.
+// A chaos injects random faults into a server while callers come and leave.
 type chaos struct {
 	*servertest.Server
 	rng     *rand.Rand
@@ -68,9 +68,9 @@ type chaos struct {
 	callers sync.WaitGroup
 }
 
-// TestRandomFaults checks two things under random faults. No call takes longer than it may. And the
-// tally of all attempts is correct: the server executed all answered attempts, at most the
-// uncertain ones in addition, and no others.
+// TestRandomFaults checks two things under random faults. No call takes longer than it is allowed
+// to. And the server has executed all attempts that were answered, possibly some of the uncertain
+// ones, and no others.
 func TestRandomFaults(t *testing.T) {
 	var all entry
 	shared := 0
@@ -110,12 +110,12 @@ func TestRandomFaults(t *testing.T) {
 	}
 }
 
-// runCallers starts callers for three seconds, under constantly changing faults.
+// runCallers starts callers for three seconds while faults change constantly.
 func (s *chaos) runCallers(t *testing.T) {
 	t.Helper()
 	for step := range 100 {
 		if step%10 == 0 {
-			s.heal() // at the latest: see ringScale
+			s.heal() // at the latest; see RingScale
 		}
 		s.injectFault()
 		for range s.rng.IntN(20) {
@@ -125,7 +125,7 @@ func (s *chaos) runCallers(t *testing.T) {
 	}
 }
 
-// faults lists the actions for some commands.
+// faults lists the actions that are applied to some commands.
 var faults = []servertest.Action{
 	{Delay: time.Millisecond},
 	{Delay: 50 * time.Millisecond},
@@ -157,7 +157,7 @@ func (s *chaos) injectFault() {
 	}
 }
 
-// heal ends all faults. Connections that hang break.
+// heal ends all faults, and breaks connections that hang.
 func (s *chaos) heal() {
 	s.Next()
 	s.Always(servertest.Action{})
@@ -166,7 +166,7 @@ func (s *chaos) heal() {
 	s.Cut()
 }
 
-// call starts a caller that asks about one event or several, and may leave.
+// call starts a caller that makes requests for one event or several, and that may leave.
 func (s *chaos) call(t *testing.T) {
 	t.Helper()
 	within := time.Duration(s.rng.IntN(400)) * time.Millisecond
@@ -199,7 +199,7 @@ func (s *chaos) call(t *testing.T) {
 	})
 }
 
-// check compares the tally with what the server executed.
+// check compares the tally with the attempts that the server has executed.
 func (s *chaos) check(t *testing.T) {
 	t.Helper()
 	synctest.Wait()

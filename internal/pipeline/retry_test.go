@@ -11,8 +11,8 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
-// TestRetry checks that a request that certainly did not run is sent again after 5, 10, 20 and 40
-// ms. Every other request is sent once.
+// TestRetry checks that a request that certainly did not run is sent again after backoffs of 5, 10,
+// 20 and 40 ms, and that any other request is sent only once.
 func TestRetry(t *testing.T) {
 	uncertain, certain := ErrUncertain, ErrOutage
 	for _, test := range []struct {
@@ -53,7 +53,7 @@ func TestRetry(t *testing.T) {
 }
 
 // TestRetryEnds checks that a caller gets the reason when there is no time for another retry, and
-// after a second at the latest.
+// after at most a second.
 func TestRetryEnds(t *testing.T) {
 	for timeout, want := range map[time.Duration]time.Duration{
 		-1:                     995 * time.Millisecond, // 5 + 10 + 20 + 24 * 40
@@ -76,8 +76,8 @@ func TestRetryEnds(t *testing.T) {
 	}
 }
 
-// TestProbeIsNotRetried checks that a probe of a server that refuses at once also fails at once,
-// because otherwise a caller would wait for the whole timeout every second.
+// TestProbeIsNotRetried checks that if a server refuses connections immediately, a probe fails
+// immediately too. Otherwise, every second a caller would wait for the whole timeout.
 func TestProbeIsNotRetried(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))
@@ -99,7 +99,7 @@ func TestProbeIsNotRetried(t *testing.T) {
 	})
 }
 
-// TestEachRequestIsRetriedByItself checks that only the requests of a batch that did not run are
+// TestEachRequestIsRetriedByItself checks that only those requests in a batch that did not run are
 // retried.
 func TestEachRequestIsRetriedByItself(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
@@ -144,7 +144,8 @@ func TestEachRequestIsRetriedByItself(t *testing.T) {
 	})
 }
 
-// TestNothingIsSentTwice breaks connections under many requests, at every point of the pipeline.
+// TestNothingIsSentTwice checks that no request is executed twice if connections break under many
+// requests, at every point of the pipeline.
 func TestNothingIsSentTwice(t *testing.T) {
 	for place := range 12 {
 		servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
@@ -176,8 +177,8 @@ func TestNothingIsSentTwice(t *testing.T) {
 	}
 }
 
-// TestDeadServer checks that if the server is dead from the start, all callers learn in time that
-// nothing was counted.
+// TestDeadServer checks that if the server is dead from the start, all callers get an error in time
+// which states that nothing was counted.
 func TestDeadServer(t *testing.T) {
 	for _, slowness := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond} {
 		servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
@@ -207,8 +208,8 @@ func TestDeadServer(t *testing.T) {
 	}
 }
 
-// TestDeathInFlight checks that requests that were sent are uncertain, and that all others are
-// certain.
+// TestDeathInFlight checks that if the server dies, the outcome is uncertain for requests that were
+// sent, and certain for all others.
 func TestDeathInFlight(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))
@@ -224,8 +225,8 @@ func TestDeathInFlight(t *testing.T) {
 	})
 }
 
-// TestConnectionsThatBreakWhileABatchIsWritten checks that the commands of a batch are not
-// modified, because rueidis may still be writing a batch after reading its replies has failed.
+// TestConnectionsThatBreakWhileABatchIsWritten checks that a batch's commands are not modified if
+// reading the replies has failed, because rueidis may still be writing the batch.
 func TestConnectionsThatBreakWhileABatchIsWritten(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))
@@ -233,7 +234,7 @@ func TestConnectionsThatBreakWhileABatchIsWritten(t *testing.T) {
 		for range 8 {
 			callers := occupySenders(t, s, l)
 			first := arrive(t.Context(), l, "first")
-			for i := range 200 { // more than fits in a buffer
+			for i := range 200 { // more than fits into a buffer
 				callers = append(callers, start(t.Context(), l, fmt.Sprint(long, i)))
 			}
 			s.Choose(func(c servertest.Command) servertest.Action { return servertest.Action{Cut: c.Key == l.Key("first")} })

@@ -9,7 +9,7 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
-// names returns the names of commands, such as "EVALSHA EVAL".
+// names returns the names of the commands, such as "EVALSHA EVAL".
 func names(commands []servertest.Command) string {
 	var all []string
 	for _, c := range commands {
@@ -18,7 +18,8 @@ func names(commands []servertest.Command) string {
 	return strings.Join(all, " ")
 }
 
-// TestUnknownScript checks that a server that does not know the script gets it at once.
+// TestUnknownScript checks that if a server does not know the script, the source is sent
+// immediately.
 func TestUnknownScript(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))
@@ -31,8 +32,9 @@ func TestUnknownScript(t *testing.T) {
 	})
 }
 
-// TestScriptForgottenInABatch checks a server that forgets the script before or within a batch. It
-// gets the script once, and the rest of the batch again by its hash. Each request is executed once.
+// TestScriptForgottenInABatch checks what is sent to a server that forgets the script before or
+// within a batch: the source once, and the rest of the batch again with the script's hash. Each
+// request must be executed exactly once.
 func TestScriptForgottenInABatch(t *testing.T) {
 	for _, known := range []int{0, 1, yieldThreshold / 2, yieldThreshold - 1} {
 		servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
@@ -57,7 +59,8 @@ func TestScriptForgottenInABatch(t *testing.T) {
 	}
 }
 
-// TestHashFromServer checks that in FIPS mode, a server computes the hash of the script, once.
+// TestHashFromServer checks that in FIPS mode, a server computes the script's hash, and does so
+// only once.
 func TestHashFromServer(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		s.ForgetScripts()
@@ -69,8 +72,8 @@ func TestHashFromServer(t *testing.T) {
 	})
 }
 
-// TestHashDoesNotCome checks that while no server replies with the hash, callers learn that nothing
-// was counted.
+// TestHashDoesNotCome checks that as long as no server has replied with the hash, callers get
+// errors which state that nothing was counted.
 func TestHashDoesNotCome(t *testing.T) {
 	for _, test := range []struct {
 		action servertest.Action
@@ -99,7 +102,7 @@ func TestHashDoesNotCome(t *testing.T) {
 }
 
 // TestScriptsOfABatchForgotten checks that limiters with different scripts share a batch, and that
-// each script is sent once to a server that knows neither.
+// if the server knows neither script, each is sent once.
 func TestScriptsOfABatchForgotten(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))
@@ -127,8 +130,8 @@ func TestScriptsOfABatchForgotten(t *testing.T) {
 	})
 }
 
-// TestUnknownHashFailsNoOtherScript checks that in FIPS mode, a script that the server does not
-// load fails its own requests, and no others of the batch.
+// TestUnknownHashFailsNoOtherScript checks that in FIPS mode, if the server does not load a script,
+// only the requests for that script fail, and no others in the batch.
 func TestUnknownHashFailsNoOtherScript(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))

@@ -10,9 +10,9 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
-// TestSilence checks when a server counts as silent, and how long a silence must last to be a
-// failure: the first reply is not a sample of how long replies take, and one after a stall counts
-// little.
+// TestSilence checks when a server counts as silent, and how long a silence must last to count as a
+// failure. The first reply is not a sample of how long replies take, and a reply after a stall has
+// little weight.
 func TestSilence(t *testing.T) {
 	const ms = time.Millisecond
 	s := &silence{}
@@ -53,8 +53,8 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// TestBusyIsNotSilent checks that callers that wait for their turn, while Redis replies to others,
-// are not a failure, although their time is up.
+// TestBusyIsNotSilent checks that it does not count as a failure if callers' deadlines pass while
+// their requests are queued and Redis replies to others.
 func TestBusyIsNotSilent(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))
@@ -82,8 +82,8 @@ func TestBusyIsNotSilent(t *testing.T) {
 	})
 }
 
-// TestSilenceAmongReplies checks that a request whose own reply does not come is a failure,
-// although others in its queue get theirs.
+// TestSilenceAmongReplies checks that a request whose reply is missing counts as a failure, even if
+// other requests in its queue get their replies.
 func TestSilenceAmongReplies(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t, servertest.AlwaysPipelining(false)))
@@ -105,8 +105,9 @@ func TestSilenceAmongReplies(t *testing.T) {
 	})
 }
 
-// TestSilenceFoundLate checks that a caller that finds Redis not silent shortly before its deadline
-// checks again at the deadline, and that the timeout ends the wait if it comes before that.
+// TestSilenceFoundLate checks that a caller that finds shortly before its deadline that Redis is
+// not silent checks again at the deadline. If the timeout passes before the deadline, it ends the
+// wait.
 func TestSilenceFoundLate(t *testing.T) {
 	for timeout, want := range map[time.Duration]time.Duration{time.Second: 40 * time.Millisecond, 38 * time.Millisecond: 38 * time.Millisecond} {
 		servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {

@@ -18,9 +18,9 @@ import (
 // exampleRedis is the address of Redis in the Examples.
 const exampleRedis = "127.0.0.1:6379"
 
-// TestExamples checks that each Example can be copied: as the program that pkg.go.dev shows, it
-// builds outside this repository and passes go vet. Go runs the in-memory Examples with their
-// package. Those on Redis run here, and must print what their comment says.
+// TestExamples checks that each Example can be copied: the program that pkg.go.dev shows must build
+// outside this repository and pass go vet. Go runs the in-memory Examples with the tests of their
+// packages. The Examples on Redis run here, and must print the output that their comments state.
 func TestExamples(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiling them and linking some takes ten seconds")
@@ -43,9 +43,9 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// An example is an Example function, as a program.
+// An example is an Example function as a program.
 type example struct {
-	name    string // of its directory: the package, and what follows Example
+	name    string // of its directory: the package, and the rest of the function's name after Example
 	program string
 	prints  string // from its comment "It prints:"
 }
@@ -82,15 +82,15 @@ func newExample(t *testing.T, pkg string, e *doc.Example, set *token.FileSet) ex
 	return example{pkg + e.Name, program.String(), printed(program.String())}
 }
 
-// printed returns the output that a program's comment announces.
+// printed returns the output that a comment in the program states.
 func printed(program string) string {
 	_, text, _ := strings.Cut(program, "\t// It prints:")
 	text, _, _ = strings.Cut(text, "\n}")
 	return strings.TrimSpace(strings.ReplaceAll(text, "\t// ", "")) + "\n"
 }
 
-// newCopies returns a program that requires the modules of this repository, and everything that
-// they require, at the same versions.
+// newCopies returns a program that requires the modules of this repository and all their
+// dependencies, in the same versions.
 func newCopies(t *testing.T) program {
 	t.Helper()
 	p := newProgram(t, "window")

@@ -1,5 +1,5 @@
-// Package repotest holds tests of the repository as a whole: what its modules bring to a program,
-// whether its Examples and README can be copied, and where the links of its pages lead.
+// Package repotest tests the repository as a whole: which dependencies its modules add to a
+// program, whether its Examples and README can be copied, and whether the links on its pages work.
 package repotest
 
 import (
@@ -18,11 +18,11 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 // root is the directory of the repository.
 const root = "../.."
 
-// A program is the directory of a module that requires this one, in its current state.
+// A program is the directory of a module that requires this module in its current state.
 type program string
 
-// newProgram returns a program that imports one package. If the package is a separate module, the
-// program requires that, too.
+// newProgram returns a program that imports pkg. If pkg is in a separate module, the program
+// requires that module too.
 func newProgram(t *testing.T, pkg string) program {
 	t.Helper()
 	repository, err := filepath.Abs(root)
@@ -43,7 +43,7 @@ func newProgram(t *testing.T, pkg string) program {
 	return p
 }
 
-// require makes the program require another module of this repository, in its current state.
+// require makes the program require another module of this repository in its current state.
 func (p program) require(t *testing.T, module string) {
 	t.Helper()
 	directory, err := filepath.Abs(filepath.Join(root, module))
@@ -54,7 +54,7 @@ func (p program) require(t *testing.T, module string) {
 	p.run(t, "mod", "edit", "-require="+path+"@v0.1.0", "-replace="+path+"="+directory)
 }
 
-// write writes a file of the program, and creates its directory.
+// write writes a file in the program, and creates the file's directory.
 func (p program) write(t *testing.T, name, text string) {
 	t.Helper()
 	file := filepath.Join(string(p), name)
@@ -66,7 +66,7 @@ func (p program) write(t *testing.T, name, text string) {
 	}
 }
 
-// run runs the go command in the program, and returns what it prints.
+// run runs the go command in the program's directory, and returns the output.
 func (p program) run(t *testing.T, args ...string) string {
 	t.Helper()
 	var failure bytes.Buffer

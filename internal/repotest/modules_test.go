@@ -12,9 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestDependencies checks which modules a user of the library compiles: rueidis and what it needs.
-// inflight needs one more, httplimit that and two others, goredisgate those of go-redis, grpclimit
-// those of grpc, and otelgate the OpenTelemetry API without its SDK, and that of inflight.
+// TestDependencies checks which modules a user of the library compiles: rueidis and its
+// dependencies. inflight needs one more module, httplimit needs that module and two others,
+// goredisgate the modules of go-redis, grpclimit those of grpc, and otelgate the OpenTelemetry API
+// without its SDK, and the module that inflight needs.
 func TestDependencies(t *testing.T) {
 	const own, sys, rueidis = "github.com/slidegate/slidegate", "golang.org/x/sys", "github.com/redis/rueidis"
 	for packages, want := range map[string][]string{
@@ -49,7 +50,8 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// TestRooms checks which of our packages another one must not know, except in its tests.
+// TestRooms checks that packages do not import those of our packages that they must not depend on,
+// except in tests.
 func TestRooms(t *testing.T) {
 	for _, room := range []struct{ dir, except, never string }{
 		{"internal/pipeline", "", "window ar1 pace inflight internal/engine internal/denials internal/memory internal/outage"},
@@ -67,8 +69,8 @@ func TestRooms(t *testing.T) {
 	}
 }
 
-// imports returns what the files of a directory import, and one of the files for each, except tests
-// and one given file.
+// imports returns the packages that the files in dir import, each with the name of one file that
+// imports it. It ignores tests and the file except.
 func imports(t *testing.T, dir, except string) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("../../" + dir + "/*.go")
@@ -91,8 +93,8 @@ func imports(t *testing.T, dir, except string) map[string]string {
 	return all
 }
 
-// TestLight checks how many modules a program that imports one package has: the lines of `go list
-// -m all`, and of go.sum.
+// TestLight checks how many modules a program that imports one package has: the number of lines of
+// `go list -m all` and of go.sum.
 func TestLight(t *testing.T) {
 	for pkg, most := range map[string]struct{ modules, sums int }{
 		"window":    {15, 25},
@@ -113,9 +115,9 @@ func TestLight(t *testing.T) {
 	}
 }
 
-// TestNoUpgrades checks that a program that imports one package keeps its older versions of modules
-// that our own tests and commands need. An adapter requires an old version of what it adapts, and
-// builds with that.
+// TestNoUpgrades checks that a program that imports one package can keep older versions of the
+// modules that only our own tests and commands need. An adapter requires an old version of the
+// library that it adapts, and builds with that version.
 func TestNoUpgrades(t *testing.T) {
 	older := []string{
 		"github.com/prometheus/client_golang v1.22.0",
@@ -129,11 +131,11 @@ func TestNoUpgrades(t *testing.T) {
 			t.Parallel()
 			p := newProgram(t, pkg)
 			p.run(t, "mod", "tidy")
-			p.run(t, "vet", ".") // it builds with the oldest versions
+			p.run(t, "vet", ".") // the program builds with the oldest versions
 			for _, module := range older {
 				p.run(t, "mod", "edit", "-require="+strings.Replace(module, " ", "@", 1))
 			}
-			all := strings.Split(p.run(t, "list", "-mod=mod", "-m", "all"), "\n") // without all, it does not read the go.mod of others
+			all := strings.Split(p.run(t, "list", "-mod=mod", "-m", "all"), "\n") // without all, go does not read the go.mod files of other modules
 			for _, module := range older {
 				if !slices.Contains(all, module) {
 					t.Errorf("the program has not kept %s, but has\n%s", module, strings.Join(all, "\n"))

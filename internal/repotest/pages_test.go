@@ -10,7 +10,7 @@ import (
 	"unicode"
 )
 
-// TestReadmeIsShort checks that the README can be read in a few minutes.
+// TestReadmeIsShort checks that the README is short enough to be read in a few minutes.
 func TestReadmeIsShort(t *testing.T) {
 	const most = 110
 	if lines := strings.Count(text(t, root+"/README.md"), "\n"); lines > most {
@@ -18,7 +18,7 @@ func TestReadmeIsShort(t *testing.T) {
 	}
 }
 
-// TestIndexOfPages checks that docs/README.md links to each page of docs.
+// TestIndexOfPages checks that docs/README.md links to each page in docs.
 func TestIndexOfPages(t *testing.T) {
 	pages, err := filepath.Glob(root + "/docs/*.md")
 	if err != nil || len(pages) < 2 {
@@ -33,7 +33,7 @@ func TestIndexOfPages(t *testing.T) {
 	}
 }
 
-// TestLinks checks that each relative link of a Markdown file leads to a file of this repository,
+// TestLinks checks that each relative link in a Markdown file leads to a file in this repository,
 // and each anchor to a heading.
 func TestLinks(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)|(?:src|href)="([^"]+)"`)
@@ -50,7 +50,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestRunbook checks that each alert links to a section of docs/production.md that has its name.
+// TestRunbook checks that each alert links to the section of docs/production.md whose title is the
+// alert's name.
 func TestRunbook(t *testing.T) {
 	file := root + "/docs/monitoring/alerts.yml"
 	runbook := regexp.MustCompile(`runbook_url: "https://github.com/slidegate/slidegate/blob/main/docs/(production\.md#(\S+))"`)
@@ -69,7 +70,7 @@ func TestRunbook(t *testing.T) {
 	}
 }
 
-// markdownFiles returns all Markdown files, except those in hidden directories and of other
+// markdownFiles returns all Markdown files, except those in hidden directories and those of other
 // projects.
 func markdownFiles(t *testing.T) (files []string) {
 	t.Helper()
@@ -90,7 +91,7 @@ func markdownFiles(t *testing.T) (files []string) {
 	return files
 }
 
-// followLink returns what is wrong with a relative link in a file, or "".
+// followLink returns what is wrong with the relative link to target in file, or "".
 func followLink(t *testing.T, file, target string) string {
 	t.Helper()
 	path, anchor, _ := strings.Cut(target, "#")
@@ -112,7 +113,7 @@ func followLink(t *testing.T, file, target string) string {
 	return "no heading has this anchor"
 }
 
-// slug returns the anchor that GitHub gives to a heading.
+// slug returns the anchor that GitHub generates for a heading.
 func slug(heading string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

@@ -19,13 +19,13 @@ import (
 
 const quickstart = "docs/quickstart.md"
 
-// TestQuickstart runs the program of docs/quickstart.md. Its responses must be those on the page:
-// to the first request, and to one too many.
+// TestQuickstart runs the program in docs/quickstart.md, and checks that its responses to the first
+// request and to one request too many are those on the page.
 func TestQuickstart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiling and linking it takes seconds")
 	}
-	p := startQuickstart(t, redistest.Start(t).Addr(), "cfg.Timeout = time.Minute") // however busy this machine is
+	p := startQuickstart(t, redistest.Start(t).Addr(), "cfg.Timeout = time.Minute") // the machine may be busy
 	first := p.curl(t)
 	for range 4 {
 		p.curl(t)
@@ -35,8 +35,8 @@ func TestQuickstart(t *testing.T) {
 	}
 }
 
-// TestQuickstartWithoutRedis runs the program while Redis is down. It must keep running, and log
-// the line on the page once.
+// TestQuickstartWithoutRedis runs the program while Redis is down, and checks that it keeps running
+// and logs the line on the page once.
 func TestQuickstartWithoutRedis(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiling and linking it takes seconds")
@@ -56,15 +56,15 @@ func TestQuickstartWithoutRedis(t *testing.T) {
 	}
 }
 
-// A running is the program of the page while it runs.
+// A running is the running program.
 type running struct {
 	cmd     *exec.Cmd
-	log     *bytes.Buffer // complete when it is stopped
+	log     *bytes.Buffer // complete once the program has stopped
 	address string
 }
 
-// startQuickstart starts the program of the page with one more statement, and waits until it
-// listens.
+// startQuickstart starts the program on the page with an additional statement, and waits until the
+// program listens.
 func startQuickstart(t *testing.T, redis, statement string) running {
 	t.Helper()
 	p, address := newCopies(t), freeAddress(t)
@@ -102,7 +102,7 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// awaitListener waits for up to a minute until a program listens at the address.
+// awaitListener waits until a program listens at address, for up to a minute.
 func awaitListener(t *testing.T, address string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -121,7 +121,7 @@ func awaitListener(t *testing.T, address string) {
 	}
 }
 
-// curl returns what `curl -i` prints about /hello.
+// curl returns the output of `curl -i` for /hello.
 func (r running) curl(t *testing.T) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", r.address)
@@ -138,7 +138,7 @@ func (r running) curl(t *testing.T) string {
 	return strings.ReplaceAll(strings.ReplaceAll(string(response), "\r\n", "\n"), "Connection: close\n", "")
 }
 
-// blocks returns the blocks of the page in a language, with anyTime.
+// blocks returns the page's code blocks in the given language, after anyTime.
 func blocks(t *testing.T, language string) (all []string) {
 	t.Helper()
 	for _, m := range regexp.MustCompile("(?s)\n```"+language+"\n(.*?\n)```\n").FindAllStringSubmatch(text(t, root+"/"+quickstart), -1) {

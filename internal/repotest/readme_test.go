@@ -29,7 +29,7 @@ func goBlocks(t *testing.T, page string) (blocks []string) {
 	return blocks
 }
 
-// TestReadme checks that the README starts with the Example of package window.
+// TestReadme checks that the first block in the README is the Example of package window.
 func TestReadme(t *testing.T) {
 	for _, e := range examples(t, "window") {
 		if e.name == "window" {
@@ -43,7 +43,7 @@ func TestReadme(t *testing.T) {
 	t.Error("package window has no Example")
 }
 
-// TestReadmeWithoutRedis runs the first program of the README while Redis is down, and then again.
+// TestReadmeWithoutRedis runs the first program in the README while Redis is down, and then again.
 func TestReadmeWithoutRedis(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiling and linking it takes seconds")
@@ -60,7 +60,7 @@ func TestReadmeWithoutRedis(t *testing.T) {
 	}
 }
 
-// TestReadmeSnippets runs the other blocks of the README as one program. It stops at each error.
+// TestReadmeSnippets runs the other blocks in the README as one program, which stops at any error.
 func TestReadmeSnippets(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiling and linking it takes seconds")
@@ -74,7 +74,7 @@ func TestReadmeSnippets(t *testing.T) {
 	}
 }
 
-// TestPageSnippets compiles the blocks of the pages about one package.
+// TestPageSnippets compiles the blocks on the pages that each document one package.
 func TestPageSnippets(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiling them takes seconds")
@@ -86,7 +86,7 @@ func TestPageSnippets(t *testing.T) {
 	p.run(t, "vet", "-mod=mod", "./...")
 }
 
-// pageSnippets is the program around the blocks of a page about a package.
+// pageSnippets is the program around the blocks on a page that documents a package.
 const pageSnippets = `package main
 
 import (
@@ -133,7 +133,8 @@ func stopAtErrors(t *testing.T, body string) string {
 // readmeCluster is the cluster in the README.
 const readmeCluster = "10.0.0.1:6379?addr=10.0.0.2:6379&addr=10.0.0.3:6379"
 
-// snippets is the program around the blocks, with what they expect from their reader.
+// snippets is the program around the blocks. It declares the names that the blocks expect the
+// reader to declare.
 const snippets = `package main
 
 import (

@@ -7,7 +7,8 @@ import (
 )
 
 // TestBeforeTheRelease checks that a program outside this repository builds with each module that
-// programs import, with the commands of docs/compatibility.md and this repository as the clone.
+// programs can import, using the commands in docs/compatibility.md with this repository as the
+// clone.
 func TestBeforeTheRelease(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiling them takes seconds")
