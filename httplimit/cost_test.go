@@ -352,7 +352,7 @@ func TestHungSettlement(t *testing.T) {
 	})
 }
 
-// hangingSettle is a limiter whose Settle hangs until the context ends.
+// hangingSettle is a limiter whose Settle hangs until the context is done.
 type hangingSettle struct{ *window.Limiter }
 
 func (hangingSettle) Settle(ctx context.Context, _ string, _ window.Decision, _ int64) (window.Decision, error) {
@@ -360,8 +360,8 @@ func (hangingSettle) Settle(ctx context.Context, _ string, _ window.Decision, _ 
 	return window.Decision{}, ctx.Err()
 }
 
-// TestNoSettle checks that New rejects CostAfter with a limiter that cannot settle, and says what
-// to do.
+// TestNoSettle checks that New rejects CostAfter for a limiter that has no Settle, and that the
+// error states the remedy.
 func TestNoSettle(t *testing.T) {
 	level := must(ar1.NewLocal(ar1.Config{Name: "level", Limits: limits("5/1h")}))
 	for _, l := range []httplimit.Limiter{level, fixedLimiter{}} {

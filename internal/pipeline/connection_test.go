@@ -96,7 +96,7 @@ func TestFirstDial(t *testing.T) {
 
 // TestDeadlineInTheFirstDial checks that a caller with a deadline waits for the first dial until
 // shortly before the deadline, and that its error wraps the context's error. A caller whose
-// deadline is too close simply leaves.
+// deadline is too close simply gives up.
 func TestDeadlineInTheFirstDial(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, _ *servertest.Server) {
 		l, results := dialling(t)

@@ -77,8 +77,8 @@ func (o *outage) connected(ctx context.Context) {
 	}
 }
 
-// note records that slotRange failed, or that it came back. In the latter case it also drops slot
-// ranges that are idle.
+// note records that slotRange failed or came back. If it came back, note also forgets slot ranges
+// that are idle.
 func (o *outage) note(slotRange int, failed bool) {
 	now := time.Now()
 	if failed {
