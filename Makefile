@@ -4,7 +4,7 @@ GO       ?= go
 GOLANGCI ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 30s
 
-# What looks at the code apart from tests.
+# Tools that check the code, in addition to tests.
 ACTIONLINT  = $(GO) run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 GOVULNCHECK = $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
@@ -13,37 +13,41 @@ GOVULNCHECK = $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0
 ALL   = ./cluster_test/... ./... ./cmd/slidegate/... ./goredisgate/... ./grpclimit/... ./otelgate/... ./examples/... ./bench/...
 USERS = ./... ./cmd/slidegate/... ./goredisgate/... ./grpclimit/... ./otelgate/... ./examples/...
 
-# Tests may install by apt-get what is missing: redis-server (unless there is a Docker), chromium,
-# prometheus, zsh, fish, and what the clients in other languages need. They say so. Plain `go test`
-# never installs anything.
+# Tests may install missing programs by apt-get: redis-server (unless Docker is available), chromium,
+# prometheus, zsh, fish, and what the clients in other languages need. They report what they install.
+# Plain `go test` never installs anything.
 export SLIDEGATE_INSTALL ?= 1
 
-# All tests of ONCE run under the race detector, and only there. In the packages of LOAD they would
-# take minutes. So those whose names end in UnderLoad run under it a second time, in short form. In
-# these, many goroutines use the package at once. make race-full runs all of their tests.
+# All tests of the packages in ONCE run under the race detector, and only there. In the packages in
+# LOAD, they would take minutes. There, only the tests whose names end in UnderLoad run under the race
+# detector, a second time and in short form. In these, many goroutines use the package at the same
+# time. make race-full runs all tests of LOAD under the race detector.
 ONCE = $(addprefix ./,$(wildcard httplimit goredisgate grpclimit otelgate login/loginhttp internal/denials internal/engine internal/pipeline internal/redistest $(addprefix cmd/slidegate/internal/,inspect logs page proxy proxyserver webaudit)))
 LOAD = $(filter-out $(ONCE) ./cluster_test,$(sort $(patsubst %/,%,$(dir $(shell grep -rl --include='*_test.go' '^func Test.*UnderLoad\b' .)))))
 
-# Without cgo there is no race detector, so all packages run without it. The simulation of attacks
-# takes 45 s of CPU for one page of docs, and runs nightly.
+# Without cgo there is no race detector, so all packages run without it. The attack simulation takes
+# 45 s of CPU for a single page of docs, so it runs only nightly.
 CGO    = $(shell $(GO) env CGO_ENABLED)
 OTHERS = $(filter-out $(if $(filter 1,$(CGO)),$(shell $(GO) list $(ONCE))) $(shell $(GO) list ./bench/attack),$(shell $(GO) list $(ALL)))
 
-# The servers of `make matrix`, and what runs on each. They run in Docker, in the official images. If
-# UNPACKED is set, they are the processes that .ci/servers unpacked in that directory.
+# The servers for `make matrix`, and the targets that run on each. The servers run in Docker, from the
+# official images. If UNPACKED is set, they run as processes, from that directory, into which
+# .ci/servers unpacked them.
 SERVERS ?= redis-6.0 redis-7.0 redis-8.0 redis-8.6 redis-8.8 redis-8.10 redis-8.12 valkey-8.0 valkey-8.1 valkey-9.1 valkey-9.2
 TESTS   ?= test
 image    = $(patsubst valkey-%,valkey/valkey:%-alpine,$(patsubst redis-%,redis:%-alpine,$(1)))
 place    = $(if $(UNPACKED),SLIDEGATE_DOCKER=0 PATH="$(UNPACKED)/$(1):$$PATH",SLIDEGATE_DOCKER=1 SLIDEGATE_REDIS_IMAGE=$(image))
 
-# The oldest go-redis that goredisgate can use, which is in its go.mod, one between, and the newest.
+# The versions of go-redis to test: the oldest that goredisgate supports, which its go.mod requires, a
+# later one, and the newest.
 GO_REDIS ?= $(call oldest,go-redis/v9,goredisgate) v9.22.0 v9.23.0
 
-# The oldest OpenTelemetry and gRPC that otelgate and grpclimit can use, and the newest.
+# The versions of OpenTelemetry and gRPC to test: the oldest that otelgate and grpclimit support, and
+# the newest.
 OTEL ?= $(call oldest,otel,otelgate) latest
 GRPC ?= $(call oldest,grpc,grpclimit) latest
 
-# The version of a module in the go.mod of another one.
+# The version of a module that another module's go.mod requires.
 oldest = $(shell sed -n 's|.*/$(1) \(v[^ ]*\).*|\1|p' $(2)/go.mod)
 
 .PHONY: help check test full newest short cluster docker matrix go-redis adapters simulate race race-once race-load race-full lint vulnerabilities api regression fuzz bench site
@@ -55,33 +59,33 @@ help:
 	@echo "make go-redis  the tests of goredisgate and cluster_test on each of GO_REDIS=\"$(GO_REDIS)\""
 	@echo "make adapters  the tests of otelgate on each of OTEL=\"$(OTEL)\", those of grpclimit on each of GRPC=\"$(GRPC)\""
 	@echo "make simulate  compares docs/login-simulation.md with the simulated attacks, in 45 s"
-	@echo "make short   what depends most on the server, in a minute; make cluster the same on a cluster"
+	@echo "make short   the tests that depend most on the server, in a minute; make cluster does the same on a cluster"
 	@echo "make docker  the tests of the image, and of how tests start and break servers in Docker"
 	@echo "make race    packages with several goroutines, under the race detector (part of make test);"
-	@echo "             of the largest, only tests named ...UnderLoad; make race-full runs all of theirs"
-	@echo "make lint    formatting, vet and linters, on all modules; vet for 32 bit, arm64 and Windows; the workflows"
-	@echo "make vulnerabilities  known ones that the code can reach, by govulncheck"
+	@echo "             from the largest, only tests named ...UnderLoad; make race-full runs all of them"
+	@echo "make lint    formatting, vet and linters, on all modules; vet for 32-bit, arm64 and Windows; the workflows"
+	@echo "make vulnerabilities  known vulnerabilities that the code can reach, by govulncheck"
 	@echo "make api     what changed in the API since the last tag"
-	@echo "make regression  whether a decision costs more than at the last commit of the day before"
+	@echo "make regression  whether a decision costs more than at the previous day's last commit"
 	@echo "make fuzz    every fuzz target for FUZZTIME=$(FUZZTIME)"
-	@echo "make bench   what a decision costs, beside other libraries, scripts and floors"
+	@echo "make bench   what a decision costs, compared with other libraries, scripts and floors"
 	@echo "make site    README and docs as static HTML, by VitePress, and its check in Chromium (not part of make test)"
 	@echo
-	@echo "If there is neither Docker nor a redis-server, these install redis-server by apt-get, as root."
+	@echo "If there is neither Docker nor redis-server, these targets install redis-server by apt-get, as root."
 	@echo "They also install chromium, prometheus, zsh, fish, python3-redis, nodejs, node-redis and esbuild, for"
-	@echo "the tests of pages, metrics, completion and clients in other languages. SLIDEGATE_INSTALL=0 forbids it."
+	@echo "the tests of pages, metrics, completion and clients in other languages. SLIDEGATE_INSTALL=0 prevents this."
 
 check:
 	$(GO) vet $(ALL)
 	$(GO) test -vet=off -short -p 6 $(ALL)
 
-# The full tests and those under the race detector run at the same time, because many mostly wait.
-# JOBS=1 runs them one after the other, which suits a machine where containers start slowly. Then P
-# test binaries run at a time.
+# The full tests and those under the race detector run at the same time, because many tests mostly
+# wait. JOBS=1 runs them one after the other, with P test binaries at a time. This suits a machine on
+# which containers start slowly.
 JOBS ?= 2
 P    ?= 2
 
-# The first run brings a Redis and says which one answers.
+# The first test gets a Redis, and prints its version.
 test:
 	$(GO) test -count=1 -v -run '^TestServer$$' ./internal/redistest
 	@$(MAKE) --no-print-directory -j$(JOBS) full race newest
@@ -89,7 +93,7 @@ test:
 full:
 	$(GO) test -vet=off -count=1 -timeout 15m -p $(if $(filter 1,$(JOBS)),$(P),3) $(OTHERS)
 
-# The two tests whose outcome depends most on the version of go-redis, on the newest one.
+# The two tests whose outcome depends most on the version of go-redis, on its newest version.
 newest:
 	@.ci/with $(lastword $(GO_REDIS)) github.com/redis/go-redis/v9 -- $(GO) test -vet=off -count=1 -timeout 5m -run '^Test(Hooks|BrokenTogether)$$' ./goredisgate
 
@@ -102,12 +106,12 @@ adapters:
 	@set -e; for v in $(OTEL); do .ci/with $$v $(addprefix go.opentelemetry.io/,otel otel/metric otel/sdk otel/sdk/metric otel/trace) -- $(GO) test -count=1 -timeout 5m ./otelgate; done
 	@set -e; for v in $(GRPC); do .ci/with $$v google.golang.org/grpc -- $(GO) test -count=1 -timeout 5m ./grpclimit; done
 
-# All tables of docs/login-simulation.md.
+# Checks all tables in docs/login-simulation.md.
 simulate:
 	$(GO) test -count=1 ./bench/attack
 
-# Short tests of promises, scripts, histories, outages, replays on Redis and ways to reach a server.
-# It leaves out the longest that only test memory, deadlines of the client, or many goroutines.
+# Short tests of guarantees, scripts, histories, outages, replays on Redis, and ways to reach a server.
+# It leaves out the longest tests of those that only test memory, client deadlines or many goroutines.
 short:
 	$(GO) test -count=1 -v -run '^TestServer$$' ./internal/redistest
 	$(GO) test -vet=off -count=1 -short -timeout 5m -skip '^Test(SilentConnectionEndsADenial|JointAmidFaults|DeadlinesOfCallers|ConnectingTakesLonger|Flood|Fleet|Local.*|.*UnderLoad)$$|^TestTrouble$$/Fallback' ./window ./pace ./ar1 ./lua ./cmd/slidegate/internal/inspect ./cmd/slidegate/internal/replay
@@ -117,14 +121,15 @@ short:
 cluster:
 	$(GO) test -vet=off -count=1 -v -timeout 5m -run '^Test(ACL|EachInTime|RememberedDenials|HostileEvents|GracefulFailover|Sentinel)$$|^TestFailover$$/^killed$$' ./cluster_test
 
-# What only Docker can show: the image, and how tests start and break servers in it.
+# What can be tested only with Docker: the image, and how tests start servers in Docker and make them
+# fail.
 docker:
 	$(GO) test -vet=off -count=1 -v -timeout 5m -run '^TestImage$$' ./cmd/slidegate
 	$(GO) test -vet=off -count=1 -v -timeout 5m ./internal/redistest
 
-# Each server runs the targets in TESTS. It fails if another version answers, or if Docker is needed
-# and does not answer. `make -j2 -Orecurse matrix` runs two servers at a time, and keeps their output
-# apart.
+# Runs the targets in TESTS on each server. It fails if a server has another version, or if Docker is
+# needed but does not respond. `make -j2 -Orecurse matrix` tests two servers at a time, and keeps their
+# output apart.
 matrix: $(addprefix matrix-,$(SERVERS))
 
 matrix-%:
@@ -135,7 +140,7 @@ race:
 ifeq ($(CGO),1)
 	@$(MAKE) --no-print-directory race-once race-load
 else
-	@echo "No race detector: it needs cgo, and so a C compiler."
+	@echo "No race detector: it needs cgo, and therefore a C compiler."
 endif
 
 race-once:
@@ -144,13 +149,13 @@ race-once:
 race-load:
 	$(GO) test -race -vet=off -short -count=1 -timeout 15m -p $(P) -run 'UnderLoad$$' $(LOAD)
 
-# All tests of LOAD and of two packages that race reaches only through others, nightly. The race
-# detector makes pools of memory forget, so allocations are not counted.
+# All tests of LOAD, and of packages that race reaches only through others. It runs nightly. Under the
+# race detector, a sync.Pool drops items at random, so the test that counts allocations is skipped.
 race-full:
 	$(GO) test -race -vet=off -count=1 -timeout 40m -p 2 -skip '^TestAllocations$$' $(LOAD) ./audit ./cmd/slidegate ./cmd/slidegate/internal/suggest
 
-# GOWORK=off shows what the libraries require and go.mod lacks. For the other modules, that needs
-# their tags.
+# GOWORK=off reveals requirements that are missing from the libraries' go.mod. For the other modules,
+# this check is possible only once the libraries are tagged.
 lint:
 	$(GOLANGCI) run $(ALL)
 	GOWORK=off $(GO) vet ./...
@@ -159,8 +164,9 @@ lint:
 	GOARCH=arm64 $(GO) vet $(ALL)
 	$(ACTIONLINT) -shellcheck=
 
-# Known vulnerabilities that the code of a module, or its tests, can reach. VULNDB is the database.
-# grpclimit requires an old gRPC, which a program replaces by its own, so this takes the latest.
+# Reports known vulnerabilities that the code or the tests of a module can reach. VULNDB is the
+# database. grpclimit requires an old gRPC, which a program replaces with its own, so this uses the
+# latest.
 VULNDB ?= https://vuln.go.dev
 vulnerabilities:
 	@.ci/with latest google.golang.org/grpc -- sh -ec 'for dir in $(sort $(dir $(shell git ls-files go.mod "*/go.mod"))); do \
@@ -168,11 +174,11 @@ vulnerabilities:
 		$(GOVULNCHECK) -C $$dir -db $(VULNDB) -test ./...; \
 	done'
 
-# What changed in the API since the last tag of each module.
+# Prints what changed in the API of each module since its last tag.
 api:
 	@.ci/api
 
-# Whether a decision costs more than at the last commit of the day before.
+# Checks whether a decision costs more than at the previous day's last commit.
 regression:
 	@.ci/regression
 
@@ -188,8 +194,8 @@ fuzz:
 bench:
 	cd bench && $(GO) run . $(BENCHFLAGS)
 
-# It installs the packages of site/package-lock.json, builds site/.vitepress/dist, and opens each
-# page in CHROMIUM.
+# Installs the packages in site/package-lock.json, builds site/.vitepress/dist, and opens each page in
+# CHROMIUM.
 CHROMIUM ?= $(shell which chromium chromium-browser google-chrome 2>/dev/null | head -n 1)
 site:
 	@command -v npm >/dev/null && [ -n "$(CHROMIUM)" ] || { echo "make site needs Node 18 or later with npm, and Chromium: apt-get install npm chromium, or set CHROMIUM to the path of a Chrome"; exit 1; }

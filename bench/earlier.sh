@@ -1,13 +1,13 @@
 #!/bin/sh
-# Runs the bench with an earlier revision of the library beside the present one. Its rows are
-# "window before", "window, go-redis before" and "login before".
+# Runs the bench with both the current and an earlier revision of the library. The rows of the
+# earlier one are "window before", "window, go-redis before" and "login before".
 #
 #	./earlier.sh REVISION [flags] [parts]
 #
-# It copies that revision to a temporary directory, under another module path. It changes nothing
-# here.
+# It copies the earlier revision to a temporary directory, under another module path. It changes
+# nothing in this repository.
 set -eu
-[ $# -gt 0 ] || { sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 cd "$(dirname "$0")"
 revision=$1 here=$PWD
 shift
@@ -26,7 +26,7 @@ GOWORK=off go mod edit -require=slidegate.before/slidegate@v0.0.0 -replace="slid
 	-replace="github.com/slidegate/slidegate=${here%/*}" -replace="github.com/slidegate/slidegate/goredisgate=${here%/*}/goredisgate" \
 	-replace="github.com/slidegate/slidegate/cmd/slidegate=${here%/*}/cmd/slidegate" "$dir/go.mod"
 
-# What New of the revision takes for a client of rueidis, and how it makes a limiter on go-redis.
+# What the earlier revision's New takes for a rueidis client, and how it creates a limiter on go-redis.
 on='window.On(client)' onGoRedis='goredisgate.On(client)' new=New
 if git grep -q '^func NewOn(' "$commit" -- ../window; then
 	on=client onGoRedis='must(goredisgate.Connect(client))' new=NewOn
@@ -85,5 +85,5 @@ GO
 echo "{\"Replace\": {\"$here/earlier.go\": \"$dir/earlier.go\"}}" >"$dir/overlay.json"
 
 GOWORK=off go build -mod=mod -modfile="$dir/go.mod" -overlay="$dir/overlay.json" -o "$dir/bench" .
-echo "\"window before\" is that of $commit" >&2
+echo "\"window before\" is window at $commit" >&2
 "$dir/bench" "$@"

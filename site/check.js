@@ -1,5 +1,5 @@
-// Opens every page of the site in Chromium, wide and narrow, and follows its links. `make site`
-// runs it.
+// Opens every page of the site in Chromium, at two widths, and follows its links. `make site` runs
+// it.
 //
 //	node check.js CHROMIUM
 import { readdirSync } from 'node:fs'
@@ -9,15 +9,15 @@ import { serve } from 'vitepress'
 
 const root = fileURLToPath(new URL('.', import.meta.url))
 const faults = new Set()
-const pages = new Map() // the ids and links of each page, by its address
+const pages = new Map() // the ids and links of each page, by address
 let site, page
 
-/** Notes a fault of a page, by default the open one, unless right holds. */
+/** Records a fault of a page, by default the open page, unless right is true. */
 function check(right, fault, address = page.url()) {
   if (!right) faults.add(`${address.replace(site, '/')}: ${fault.replace(site, '/')}`)
 }
 
-/** Watches what the browser loads, and what it complains about. */
+/** Watches what the browser loads, and records its errors. */
 function watch() {
   page.setDefaultTimeout(60_000)
   page.on('console', (message) => check(message.type() !== 'error', message.text()))
@@ -26,7 +26,7 @@ function watch() {
   page.on('requestfailed', (request) => check(request.failure().errorText === 'net::ERR_ABORTED', `${request.url()} fails`))
 }
 
-/** Opens a page, and notes its ids and links. */
+/** Opens a page, and records its ids and links. */
 async function open(file) {
   await page.goto(site + file.replace(/index\.html$/, ''))
   await page.waitForFunction(() => document.querySelector('#app').__vue_app__)
@@ -41,7 +41,7 @@ async function open(file) {
   })))
 }
 
-/** Checks that each link to the site leads to a page, and each anchor to an id. */
+/** Checks that each link within the site leads to an existing page, and each anchor to an existing id. */
 function follow() {
   for (const [address, { links }] of pages) {
     for (const link of links.filter((link) => link.startsWith(site))) {
@@ -51,7 +51,7 @@ function follow() {
   }
 }
 
-/** Searches, and switches to dark mode. */
+/** Switches to dark mode, and uses the search. */
 async function use() {
   await page.goto(site)
   const dark = () => page.evaluate(() => document.documentElement.classList.contains('dark'))

@@ -1,4 +1,4 @@
-// The site: README, docs and the other pages of the repository, as they are on GitHub.
+// The configuration of the site: README, docs and the other pages of the repository, as on GitHub.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { posix as path } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -7,19 +7,19 @@ import { defineConfig } from 'vitepress'
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const source = 'https://github.com/slidegate/slidegate/blob/main/'
 
-/** Returns the text of a file of the repository. */
+/** Returns the contents of a file in the repository. */
 const read = (file) => readFileSync(path.join(root, file), 'utf8')
 
-/** Returns Markdown without links and marks. */
+/** Returns the plain text of Markdown, without links and markup. */
 const plain = (text) => text.replace(/\[([^\]]*)\]\([^)]*\)/g, '$1').replace(/[`*]|^- /gm, '').replace(/\s+/g, ' ')
 
-/** Returns the beginning of the first paragraph of a page. */
+/** Returns the start of a page's first paragraph as its description. */
 function description({ filePath }) {
   const text = plain(read(filePath).match(/^(?![#<[\s])[^]*?(?=\n\n)/m)[0])
   return { description: text.length > 160 ? text.slice(0, 160).replace(/\s+\S*$/, '…') : text }
 }
 
-/** Returns the list of pages: each heading of docs/README.md, and the links that begin its items. */
+/** Returns the list of pages: each heading in docs/README.md, with the links at the start of its items. */
 function sidebar() {
   return read('docs/README.md').split(/^## /m).slice(1).map((part) => ({
     text: part.split('\n')[0],
@@ -30,7 +30,7 @@ function sidebar() {
   }))
 }
 
-/** Returns where a link of a page leads: on the site, or on GitHub for a file that is no page. */
+/** Returns where a page's link leads: to the site or, for a file that is not a page, to GitHub. */
 function target(link, page) {
   if (/^(#|\w+:)/.test(link)) return link
   const [file, anchor] = path.join(path.dirname(page), link).split('#')
@@ -39,7 +39,7 @@ function target(link, page) {
   return source + file + (anchor ? `#${anchor}` : '')
 }
 
-/** Drops badges, treats indented code like fenced code, keeps Vue out of inline code, and sets links. */
+/** Removes badges, treats indented code like fenced code, keeps Vue out of inline code, and rewrites links. */
 function config(md) {
   const { code_inline, fence, link_open } = md.renderer.rules
   md.core.ruler.before('normalize', 'badges', (state) => { state.src = state.src.replace(/^\[!\[.*/m, '') })
@@ -54,13 +54,13 @@ function config(md) {
   }
 }
 
-/** Writes llms.txt: the list of pages, with links to their Markdown. */
+/** Writes llms.txt, the list of pages with links to their Markdown. */
 function llms({ outDir }) {
   const link = (_, to) => `](${new URL(to, 'https://raw.githubusercontent.com/slidegate/slidegate/main/docs/')})`
   writeFileSync(`${outDir}/llms.txt`, read('docs/README.md').replace(/^# .*/, '# Slidegate').replace(/\]\(([^)]+)\)/g, link))
 }
 
-/** Finds Vue for the pages, which are outside of this directory. */
+/** Resolves Vue for the pages, which are outside this directory. */
 function fromHere(id, page) {
   return /^vue\b/.test(id) && page.endsWith('.md') ? this.resolve(id, fileURLToPath(import.meta.url)) : null
 }
@@ -74,7 +74,7 @@ export default defineConfig({
   head: [['link', { rel: 'icon', href: 'data:,' }]],
   markdown: {
     config,
-    // The anchors are those of GitHub.
+    // The anchors are the same as on GitHub.
     anchor: { slugify: (text) => text.trim().toLowerCase().replace(/[^\p{L}\p{M}\p{N}\p{Pc} -]/gu, '').replaceAll(' ', '-') },
   },
   transformPageData: description,
