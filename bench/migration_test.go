@@ -108,7 +108,7 @@ func afterMiddleware(client *redis.Client, mux http.Handler) (http.Handler, erro
 		Limiter:       limiter,
 		Key:           httplimit.Address,
 		Outage:        httplimit.FailOpen,
-		LegacyHeaders: true, // X-RateLimit-*, for clients that rely on them
+		LegacyHeaders: true, // X-RateLimit-*, for clients that read them
 	})
 	if err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func afterMiddleware(client *redis.Client, mux http.Handler) (http.Handler, erro
 	return limit.Wrap(mux), nil
 }
 
-// TestMigration compares each program with its migrated version. Both must allow 5 attempts an
+// TestMigration compares each program with its migrated version. Both versions must allow 5 attempts an
 // hour, and the pages must state correctly what a client sees.
 func TestMigration(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr()})
