@@ -104,8 +104,8 @@ func judge(ctx context.Context, name string, ask retryAfter, event string) (accu
 // accuracyTable returns a Markdown table.
 func accuracyTable(all []accuracy) string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "\nAudits under %d in %v, in real time: the most units in any span of that length, over Max; the denials, and\n", attacked.max, attacked.per)
-	text.WriteString("those without need; the waits; and what was found.\n\n| | most / Max | denied | without need | waits | found |\n|---|---:|---:|---:|---|---|\n")
+	fmt.Fprintf(&text, "\nAudits under %d in %v, in real time: the most units in any interval of that length, relative to Max; the denials,\n", attacked.max, attacked.per)
+	text.WriteString("and how many of these were without need; the waits; and what was found.\n\n| | most / Max | denied | without need | waits | found |\n|---|---:|---:|---:|---|---|\n")
 	for _, a := range all {
 		fmt.Fprintf(&text, "| %s | %.2f | %d | %d | %s | %s |\n", a.Name, a.Most, a.Denied, a.Needless, a.waits(), a.found())
 	}

@@ -43,8 +43,8 @@ func busy([]string) error {
 	}
 }
 
-// delay forwards connections to an address, and adds an extra round trip. Both are given by args.
-// It prints its own address.
+// delay forwards connections to an address, and adds a delay to each round trip. args contain the
+// address and the delay. It prints its own address.
 func delay(args []string) error {
 	extra, err := time.ParseDuration(args[1])
 	if err != nil {

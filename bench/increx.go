@@ -26,7 +26,7 @@ func (b bench) hasIncrex(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	if len(infos) == 0 || infos[0].IsNil() {
-		b.log.Print("this server has no INCREX, which came with Redis 8.8: left out")
+		b.log.Print("this server has no INCREX, which was introduced in Redis 8.8: left out")
 		return false, nil
 	}
 	return true, nil

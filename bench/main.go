@@ -73,21 +73,21 @@ func main() {
 	b := bench{callers: []int{1, 4, 16, 64, 256}, slice: 100 * time.Millisecond, log: log.New(os.Stderr, "", 0)}
 	var env environment
 	var out output
-	flag.StringVar(&env.addr, "redis", "", "`address` of an empty Redis, or of a node of an empty cluster, that nothing else uses; it is emptied repeatedly. Without it, a server is started here")
-	flag.IntVar(&env.busy, "busy", 0, "number of other `processes` that use all the CPU they get")
-	flag.DurationVar(&env.delay, "delay", 0, "`time` that a network adds to each round trip of the contenders, such as 500us")
-	flag.BoolVar(&env.ping, "ping", false, "in throughput and hot, measure how long a PING by another process takes meanwhile")
-	flag.Func("callers", "`numbers` of callers at a time, in throughput, hot and inflight, there up to 64 (default 1,4,16,64,256)", b.setCallers)
+	flag.StringVar(&env.addr, "redis", "", "`address` of an empty Redis server, or of a node of an empty cluster, that nothing else uses; it is emptied repeatedly. Without it, the bench starts a server")
+	flag.IntVar(&env.busy, "busy", 0, "number of other `processes` that use as much CPU as they can get")
+	flag.DurationVar(&env.delay, "delay", 0, "`time` that a simulated network adds to each of the contenders' round trips, such as 500us")
+	flag.BoolVar(&env.ping, "ping", false, "in throughput and hot, also measure how long PINGs from another process take")
+	flag.Func("callers", "`numbers` of concurrent callers in throughput, hot and inflight; inflight ignores numbers above 64 (default 1,4,16,64,256)", b.setCallers)
 	flag.IntVar(&b.passes, "passes", 9, "passes of throughput, hot and inflight; each has a slice of 100 ms for every contender and number of callers")
 	flag.IntVar(&b.rounds, "rounds", 5, "rounds of server, pace and inflight. Each round of server makes one decision on each event of every contender; each round of pace and inflight has a span of every contender")
 	flag.DurationVar(&b.span, "span", 10*time.Second, "`time` that each contender of pace and inflight has in a round, at least 1s")
-	flag.IntVar(&b.events, "events", 12_000, "events of each contender in server")
+	flag.IntVar(&b.events, "events", 12_000, "events per contender in server")
 	flag.Func("rows", "`regexp` of the contenders to measure in throughput, hot, server, pace and inflight (default all)", func(s string) (err error) {
 		b.rows, err = regexp.Compile(s)
 		return err
 	})
-	flag.IntVar(&b.memory, "memory", 20_000, "events in the measurement of memory, in server, and leases in that of inflight. The result depends on how full the tables of the server are; 0 omits it")
-	flag.StringVar(&out.plots, "plots", "", "`directory` to draw the pictures of the result into, as SVG, with their figures in bench.json; relative to bench, such as ../docs")
+	flag.IntVar(&b.memory, "memory", 20_000, "events when server measures memory, and leases when inflight does. The result depends on how full the server's hash tables are; 0 omits the measurement")
+	flag.StringVar(&out.plots, "plots", "", "`directory` for pictures of the result, as SVG, and for their figures, in bench.json; relative to bench, such as ../docs")
 	flag.BoolVar(&out.json, "json", false, "print one JSON object")
 	flag.Usage = usage
 	flag.Parse()
@@ -131,14 +131,14 @@ func (b bench) check(names []string, out output) error {
 	}
 	for _, name := range names {
 		if parts[name] == nil {
-			return fmt.Errorf("there is no part %q: give some of %s, after the flags", name, strings.Join(order, ", "))
+			return fmt.Errorf("there is no part %q; give one or more of %s, after the flags", name, strings.Join(order, ", "))
 		}
 	}
 	if info, err := os.Stat(out.plots); out.plots != "" && (err != nil || !info.IsDir()) {
-		return fmt.Errorf("%s is not a directory to draw into", out.plots)
+		return fmt.Errorf("%s is not a directory; name one for the pictures", out.plots)
 	}
 	if out.plots != "" && (!slices.Contains(names, "throughput") || !slices.Contains(names, "server")) {
-		return errors.New("the pictures show throughput and server: measure both")
+		return errors.New("the pictures show throughput and server; measure both")
 	}
 	return nil
 }

@@ -112,7 +112,7 @@ func (s slicesOf) ratios(p pair, callers int) map[string]quartiles {
 // writeTables writes Markdown tables: one of ratios, and one of medians for each metric. Each
 // column is for one number of callers.
 func (t *throughput) writeTables(w *strings.Builder) {
-	fmt.Fprintf(w, "\n%d passes of slices of %s. Each ratio is the median of the ratios in the same passes. The brackets hold half of these.\n", t.Passes, t.Slice)
+	fmt.Fprintf(w, "\n%d passes of slices of %s. Each ratio is the median of the ratios within the same passes. Half of those are in the range in brackets.\n", t.Passes, t.Slice)
 	for _, m := range compared {
 		if len(t.Ratios) > 0 {
 			writeTable(w, "ratio of "+m.name, t.Callers, t.Ratios, func(p speedPair) (string, string) {

@@ -173,8 +173,8 @@ func (r result) tables() string {
 
 func (r result) serverTable() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "\n%d rounds of %d events. Ratios are of the time in the server (INFO commandstats): the median over slices\n", r.Rounds, r.Events)
-	text.WriteString("that alternate, the values between which half of them lie, and, undisturbed, that of the fastest tenths.\n\n")
+	fmt.Fprintf(&text, "\n%d rounds of %d events. Ratios compare the time in the server (INFO commandstats): their median over alternating slices,\n", r.Rounds, r.Events)
+	text.WriteString("the range in which half of them lie and, as undisturbed, the ratio of the fastest tenths.\n\n")
 	text.WriteString("| | × redis_rate | half lie in | undisturbed | × another row, undisturbed | server µs | process µs | allocs | B | bytes/event | bytes replicated | what it is |\n")
 	text.WriteString("|---|" + strings.Repeat("---:|", 10) + "---|\n")
 	for _, row := range r.Rows {

@@ -43,7 +43,7 @@ func dial(ctx context.Context, addr, via string) (s servers, err error) {
 	case len(addrs) == 0:
 		return s, errors.New("it is a replica; name its master")
 	case via != "" && len(addrs) > 1:
-		return s, errors.New("it is a cluster, whose nodes announce addresses that are not delayed; name a single server")
+		return s, errors.New("it is a cluster, whose nodes announce addresses without the delay; name a single server")
 	case via != "":
 		addr, addrs = via, []string{via}
 	}

@@ -115,7 +115,7 @@ func newFleetRow(c contender, seen []span) fleetRow {
 // table returns the result as a Markdown table.
 func (f *fleet) table() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "\n%d rounds of %s. %d processes of %d callers wait for one event. Medians of the rounds, except the least and the most.\n\n",
+	fmt.Fprintf(&text, "\n%d rounds of %s. %d processes of %d callers wait for one event. The figures are medians over the rounds, except the least and the most.\n\n",
 		f.Rounds, f.Span, f.Processes, f.Callers)
 	text.WriteString("| | calls | least in any 100 ms | most in any second | shares of the processes | script calls | client CPU, µs | what it is |\n")
 	text.WriteString("|---|" + strings.Repeat("---:|", 6) + "---|\n")

@@ -47,7 +47,7 @@ type tally struct {
 	solved int // users who solved at least one challenge
 }
 
-// user has its own random source, so that it does the same in every run, as far as the guard
+// user has its own random source, so that it acts in the same way in every run, as far as the guard
 // allows.
 type user struct {
 	*rand.Rand

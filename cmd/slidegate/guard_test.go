@@ -32,7 +32,8 @@ func TestInspectLoginGolden(t *testing.T) {
 	}
 }
 
-// TestInspectChallengedGolden does the same for a service with challenges. The verdict and the exit
+// TestInspectChallengedGolden compares the text for an account of a service with challenges, and the
+// exit status, with golden files. The verdict and the exit
 // status concern attempts without a challenge.
 func TestInspectChallengedGolden(t *testing.T) {
 	g := newGuardedService(t)

@@ -45,7 +45,7 @@ func (l *Live) Obey(s os.Signal) {
 	}
 }
 
-// Screen describes the terminal as it is now.
+// Screen describes the current state of the terminal.
 func (l *Live) Screen() Screen { return ScreenOf(l.out) }
 
 // Draw shows head, a blank line, and body. If body does not fit, Draw shows as many lines of brief,
