@@ -345,7 +345,7 @@ func TestFlags(t *testing.T) {
 	}{
 		"no pass":       {func(b *bench) { b.passes = 0 }, environment{}, nil, output{}, "at least 1 pass"},
 		"short span":    {func(b *bench) { b.span = time.Second / 2 }, environment{}, nil, output{}, "span of 1s"},
-		"no part":       {func(*bench) {}, environment{}, []string{"-busy"}, output{}, `no part "-busy": give some of throughput`},
+		"no part":       {func(*bench) {}, environment{}, []string{"-busy"}, output{}, `no part "-busy"; give one or more of throughput`},
 		"no directory":  {func(*bench) {}, environment{}, nil, output{plots: file}, "is not a directory"},
 		"half a plot":   {func(*bench) {}, environment{}, []string{"server"}, output{plots: t.TempDir()}, "measure both"},
 		"negative busy": {func(*bench) {}, environment{busy: -1}, nil, output{}, "at least 0"},
