@@ -16,8 +16,8 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// decisionsPerPlan is how many decisions the histories of each plan make. If a plan runs in memory,
-// only its first decisionsOnRedis decisions are also made on Redis.
+// decisionsPerPlan is the total number of decisions in the histories of each plan. For a plan that
+// runs in memory, only the first decisionsOnRedis of them are also made on Redis.
 const (
 	decisionsPerPlan = 8_000
 	decisionsOnRedis = 2_500

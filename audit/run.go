@@ -74,7 +74,7 @@ func (p *Plan) add(c Config, s step) bool {
 	return true
 }
 
-// leave adds the attacks on t that do not fit to NotTested.
+// leave adds to NotTested the attacks on t that exceed the bounds of c.
 func (p *Plan) leave(c Config, t target, left []attack) {
 	if len(left) == 0 {
 		return

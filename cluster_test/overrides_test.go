@@ -239,9 +239,9 @@ func passed(history []inForce, step int, at time.Time) time.Duration {
 	return max(0, at.Sub(history[step+1].till))
 }
 
-// checkUnderOverrides checks the attempts on an event under the limits that decided. An allowed
-// attempt must fit in addition to all units that were counted before it began. For a denial, the
-// limit must have been reached before the call ended. It returns how many units were counted.
+// checkUnderOverrides checks each attempt on an event against the limits that decided it. When an
+// allowed attempt began, the units counted until then must have left room for it. When a denied
+// attempt ended, the limit must have been reached. It returns how many units were counted.
 func checkUnderOverrides(t *testing.T, attempts []attempt) (counted int64) {
 	t.Helper()
 	var began, ended []time.Time

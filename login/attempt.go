@@ -109,11 +109,12 @@ func (a *Attempt) summarize() {
 }
 
 // Succeed records that the password was right. It gives back the charges of this attempt. It also
-// resets the account's streak, the pair, and the known device, including the challenged ones.
+// resets the budgets of the account's streak, of the pair, and of the known device, including those
+// of challenged attempts.
 //
 // Earlier failures of the address stay charged, because otherwise an attacker could clear them by
 // logging into an account of their own. Earlier failures on the account stay charged, because
-// otherwise each login of the owner would give an attacker new guesses.
+// otherwise each login by the owner would give an attacker new guesses.
 //
 // Succeed works even if ctx is done, and takes at most 5 s. An error names the budgets whose
 // charges could not be given back or reset. These charges stay: log the error, and let the user in.

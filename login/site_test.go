@@ -15,7 +15,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// failOn fails once on each of many accounts, each time from another address.
+// failOn fails one login on each of many accounts, each from a different address.
 func failOn(t *testing.T, g *login.Guard, accounts int) {
 	t.Helper()
 	for i := range accounts {

@@ -198,7 +198,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// server is a real Redis, a script as it is shipped, and a key that belongs to the test.
+// server bundles a client of a real Redis server, a script as shipped, and a key of the test.
 type server struct {
 	*testing.T
 	script

@@ -275,8 +275,8 @@ func TestMissed(t *testing.T) {
 	})
 }
 
-// TestPauseEndsWaits checks that a pause fails waiters whose turn then comes after their deadline,
-// that it is noticed even after a Reset, and that turns of the Fallback pause.
+// TestPauseEndsWaits checks that a pause fails the waiters whose turns it moves past their
+// deadlines, and that waiters notice a pause even after a Reset.
 func TestPauseEndsWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, pace.Config{Name: "api", Limits: parsed("1/1s")})

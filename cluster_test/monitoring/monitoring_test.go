@@ -60,7 +60,7 @@ func TestMonitoring(t *testing.T) {
 	}
 }
 
-// TestAlerts checks that promtool accepts the alerts, and which conditions make which alerts fire.
+// TestAlerts checks that promtool accepts the alerts, and that each fires when it should.
 func TestAlerts(t *testing.T) {
 	redistest.Program(t, "prometheus", "prometheus") // promtool is part of the same package
 	for _, args := range [][]string{{"check", "rules", alertsFile}, {"test", "rules", "testdata/alerts.yml"}} {

@@ -156,7 +156,7 @@ func TestDenialsAreRight(t *testing.T) {
 	}
 }
 
-// play takes one step of a caller or of another process.
+// play performs one step: a caller's next action, or a disturbance from another process.
 func play(t *testing.T, rng *rand.Rand, p process, other *window.Limiter, callers []*caller) {
 	t.Helper()
 	i := rng.IntN(len(callers))

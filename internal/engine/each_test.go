@@ -74,8 +74,8 @@ func TestEachOfManyEvents(t *testing.T) {
 }
 
 // TestEachTakesOneTimeout checks that if the server hangs, AllowEach returns after one Timeout,
-// regardless of the number of events, and that the errors for events that were not sent are
-// certain.
+// regardless of the number of events. The error for an event that was not sent must match ErrOutage:
+// it was certainly not counted.
 func TestEachTakesOneTimeout(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := limiter(t, s.Client(t))
@@ -92,7 +92,8 @@ func TestEachTakesOneTimeout(t *testing.T) {
 	})
 }
 
-// TestPeeksAreNeverUncertain checks that peeks without a reply are certain to have counted nothing.
+// TestPeeksAreNeverUncertain checks that a peek that gets no reply never returns ErrUncertain, because
+// a peek counts nothing.
 func TestPeeksAreNeverUncertain(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := limiter(t, s.Client(t))
@@ -106,7 +107,7 @@ func TestPeeksAreNeverUncertain(t *testing.T) {
 	})
 }
 
-// TestEachTakesOneContext checks that AllowEach ends shortly before the deadline of its context.
+// TestEachTakesOneContext checks that AllowEach returns shortly before its context's deadline.
 func TestEachTakesOneContext(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := limiter(t, s.Client(t))

@@ -136,8 +136,7 @@ func isWell(err error) bool {
 	return isReply && reply.fromScript()
 }
 
-// explain returns the error for a request for key: err, with the information whether the script may
-// have run.
+// explain wraps err, the error of a request for key, to say whether the script may have run.
 func explain(err error, key string, reads bool) error {
 	reply, isReply := replied(err)
 	switch {

@@ -117,7 +117,7 @@ func learn(t *testing.T, l *line) {
 	mustCount(t, l, "before")
 }
 
-// askMany makes a request for one unit of each event, all in one round.
+// askMany requests one unit of each event, all in one round.
 func askMany(ctx context.Context, l *line, events []string) (callers []*caller) {
 	requests := make([]*Request, len(events))
 	for i, event := range events {

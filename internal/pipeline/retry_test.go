@@ -77,7 +77,7 @@ func TestRetryEnds(t *testing.T) {
 }
 
 // TestProbeIsNotRetried checks that if a server refuses connections immediately, a probe fails
-// immediately too. Otherwise, every second a caller would wait for the whole timeout.
+// immediately too. Otherwise, once a second, a caller would wait for the whole timeout.
 func TestProbeIsNotRetried(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))

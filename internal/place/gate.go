@@ -54,7 +54,7 @@ func (g *Gate) Enter(ctx context.Context, event string) (*Held, error) {
 	return held, nil
 }
 
-// acquire takes a place, or reports that no place is free in time. If the wait ends without an
+// acquire takes a place, or reports that none became free in time. If the wait times out without an
 // answer, acquire tries once more without waiting, because only a denial proves that no place is
 // free.
 func (g *Gate) acquire(ctx context.Context, event string) (lease *inflight.Lease, full bool, err error) {

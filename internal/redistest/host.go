@@ -109,9 +109,9 @@ func findProgram(names []string) (path string, ok bool) {
 	return "", false
 }
 
-// install installs the packages in its arguments. It keeps a package from starting a server of its
-// own. If there is only one package, it must contain a program with the same name: if that exists
-// by now, another test binary has installed it.
+// install installs the packages in its arguments. It prevents packages from starting servers of
+// their own. A package that is installed alone must contain a program of the same name. If that
+// program exists already, another test binary has installed the package.
 const install = `
 if [ $# = 1 ] && command -v "$1"; then exit; fi
 policy=/usr/sbin/policy-rc.d

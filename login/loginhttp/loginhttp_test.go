@@ -290,7 +290,7 @@ func TestKnownDevice(t *testing.T) {
 }
 
 // TestThief checks that a stolen cookie has its own budget once the owner has logged in again, and
-// that logins of the owner do not reset that budget.
+// that the owner's logins do not reset that budget.
 func TestThief(t *testing.T) {
 	month := 30 * 24 * time.Hour
 	s := newService(login.Config{Account: []window.Limit{{Max: 1, Per: month}}}) // so that the thief has no other budget

@@ -108,7 +108,7 @@ var waitUnits = map[string]time.Duration{
 	"d": day * time.Second, "year": 365 * day * time.Second, "years": 365 * day * time.Second,
 }
 
-// waitAxis is the length of an axis of waits, which are in nanoseconds.
+// waitAxis is the length of an axis that shows waits, in nanoseconds.
 type waitAxis vg.Length
 
 // Ticks returns the round waits, or all waits if fewer than five are round. It omits labels that

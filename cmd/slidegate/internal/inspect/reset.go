@@ -30,7 +30,7 @@ func (Reset) Help() string {
 		"    slidegate reset login 198.51.100.7"
 }
 
-// Run removes the counts of the event after the user has confirmed this.
+// Run removes the event's counts once the user confirms.
 func (c *Reset) Run(ctx context.Context, s cli.Streams) error {
 	c.Name, c.Event = string(c.Args.Name), string(c.Args.Event)
 	if !c.Yes && !output.IsTerminal(s.In) {

@@ -167,7 +167,8 @@ func newResult(r *replay, set int, limits flags.Limits) *result {
 	return s
 }
 
-// deniedByMistake returns the events with the most denied successes, and how many more there are.
+// deniedByMistake returns the events with the most denied attempts that succeeded in the log, and how
+// many other events have such attempts.
 func deniedByMistake(events []Event) (top []Event, more int) {
 	events = slices.DeleteFunc(events, func(e Event) bool { return e.Succeeded == 0 })
 	return topBy(events, func(e Event) int { return e.Succeeded })

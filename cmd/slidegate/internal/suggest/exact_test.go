@@ -18,8 +18,8 @@ type line struct {
 	units int64
 }
 
-// madeUp returns a random log in chronological order, with a few events. Every second log has an
-// attacker. Some attempts have more than one unit.
+// madeUp returns a random log in chronological order, with a few events. About half of the logs
+// contain an attacker. Some attempts are for more than one unit.
 func madeUp(r *rand.Rand) (all []line) {
 	span := []time.Duration{time.Minute, 2 * time.Hour, 20 * 24 * time.Hour}[r.IntN(3)]
 	for range 2 + r.IntN(100) {

@@ -247,7 +247,7 @@ func (a *Audit) probeUnserved(ctx context.Context) *answer {
 	return &got
 }
 
-// test reports whether a way bypasses the limit, and describes the outcome.
+// test reports whether w bypasses the limit, and describes the outcome.
 func (t *tester) test(ctx context.Context, w way) (open bool, outcome string) {
 	if w.kind == Spelling && t.spellingsBlocked != "" {
 		return false, "not tested: " + t.spellingsBlocked
