@@ -201,6 +201,15 @@ func TestKinds(t *testing.T) {
 	if got := b.sum(t, "slidegate.limiter.denial_cache.disabled"); got != 1 {
 		t.Errorf("%d limiters without a cache", got)
 	}
+	for _, step := range []struct {
+		kind window.Kind
+		want int64
+	}{{window.KindOverridesUnread, 1}, {window.KindOverridesRead, 0}} {
+		b.observe(t.Context(), window.Observation{Limiter: "api", Kind: step.kind})
+		if got := b.sum(t, "slidegate.limiter.overrides.unread"); got != step.want {
+			t.Errorf("%s: %d limiters that cannot read overrides", step.kind, got)
+		}
+	}
 	for _, kind := range []window.Kind{inflight.KindLost, inflight.KindOverdue, inflight.KindOverdue} {
 		b.observe(t.Context(), window.Observation{Limiter: "api", Kind: kind, Units: 5, Err: inflight.ErrLost})
 	}

@@ -18,9 +18,10 @@ type Observation struct {
 	Took     time.Duration // from call to answer, of an attempt or a peek
 
 	// Reason and Err say why Redis did not answer. They are set for KindOutage and KindUncertain,
-	// for a Degraded decision, and when an outage starts or spreads. Otherwise they are zero.
-	Reason Reason // such as ReasonTimeout
-	Err    error  // says what to do, and matches ErrOutage or ErrUncertain; it contains no event
+	// for a Degraded decision, and when an outage starts or spreads. For KindOverridesUnread, they
+	// say why the overrides could not be read. Otherwise they are zero.
+	Reason Reason // such as ReasonTimeout; "" for overrides whose key holds a foreign value
+	Err    error  // says what to do, and matches ErrOutage or ErrUncertain if there is a Reason; it contains no event
 
 	RangesOut int // for an outage: how many of the 64 slot ranges are out; a server that is not a cluster is one range
 
@@ -56,6 +57,10 @@ const (
 	KindOutageEnded   Kind = engine.OutageEnded   // no slot range has been out for a second
 
 	KindCacheOff Kind = engine.CacheOff // reported once: the client caches no values, so DenialCache has no effect
+
+	// These two kinds alternate, and are only reported with Config.Overrides.
+	KindOverridesUnread Kind = "overrides unread" // the overrides could not be read: the copy stays in force, and changes go unnoticed
+	KindOverridesRead   Kind = "overrides read"   // they could be read again
 )
 
 // Reason says why Redis did not answer. Its text can be used as a label: there are no other values.

@@ -390,6 +390,52 @@ func TestOverrideObserved(t *testing.T) {
 	}
 }
 
+// TestOverridesUnread checks that Observe receives once that overrides cannot be read, with the
+// reason and an error that says what to do, and once that they can be read again.
+func TestOverridesUnread(t *testing.T) {
+	t.Parallel()
+	client, seen := redistest.Client(t), make(chan window.Observation, 10)
+	name := redistest.Key(t)
+	do(t, client, "SET", name+":{overrides}:o", "hello")
+	n := newNight(t, window.On(client), func(cfg *window.Config) {
+		cfg.Name = name
+		cfg.Observe = func(_ context.Context, o window.Observation) {
+			if o.Kind == window.KindOverridesUnread || o.Kind == window.KindOverridesRead {
+				seen <- o
+			}
+		}
+	})
+	must(n.Allow(t.Context(), "e"))
+	o := <-seen
+	if o.Kind != window.KindOverridesUnread || o.Limiter != name || o.Err == nil || !strings.Contains(o.Err.Error(), "remove it, or rename the limiter") {
+		t.Errorf("%+v", o)
+	}
+	do(t, client, "DEL", name+":{overrides}:o")
+	n.override("e", window.Override{Mode: window.OverrideBlock})
+	if o = <-seen; o.Kind != window.KindOverridesRead || o.Err != nil || len(seen) > 0 {
+		t.Errorf("%+v", o)
+	}
+}
+
+// TestOverridesNoPerm checks the reason that Observe receives if the ACL user may not read the
+// overrides.
+func TestOverridesNoPerm(t *testing.T) {
+	server := redistest.Start(t)
+	do(t, server.Client(t), "ACL", "SETUSER", "default", "resetkeys", "~{*}:w", "~*:{*}:w")
+	seen := make(chan window.Observation, 1)
+	n := newNight(t, window.On(server.Client(t)), func(cfg *window.Config) {
+		cfg.Observe = func(_ context.Context, o window.Observation) {
+			if o.Kind == window.KindOverridesUnread {
+				seen <- o
+			}
+		}
+	})
+	must(n.Allow(t.Context(), "e"))
+	if o := <-seen; o.Reason != window.ReasonNoPerm || !errors.Is(o.Err, window.ErrOutage) || !strings.Contains(o.Err.Error(), "~"+n.Name()+":*") {
+		t.Errorf("%+v", o)
+	}
+}
+
 // TestOverrideAddsNoCommand checks that a limiter reads its overrides once every 5 s, and that a
 // block sends nothing.
 func TestOverrideAddsNoCommand(t *testing.T) {

@@ -24,11 +24,13 @@ type overrides struct {
 	limiter     *engine.Limiter // the engine of the limiter that has these overrides
 	countDenied bool
 	clock       func() time.Time
+	observe     func(context.Context, Observation) // may be nil
 
 	due   atomic.Bool                   // the next decision starts a refresh and sets this to false
 	table atomic.Pointer[overrideTable] // the copy; nil if there are none
 
 	reading sync.Mutex  // held during a refresh
+	unread  bool        // the last refresh failed, which has been reported
 	timer   *time.Timer // sets due
 }
 
@@ -49,12 +51,12 @@ type override struct {
 	limits []Limit
 }
 
-// newOverrides returns the overrides of the limiter l. They have their own circuit breaker, whose
-// outages are not passed to Observe.
-func newOverrides(conn *Connection, l *engine.Limiter) (*overrides, error) {
+// newOverrides returns the overrides of a limiter with the engine l. They have their own circuit
+// breaker, whose outages are not passed to Observe: see noteUnread.
+func newOverrides(conn *Connection, l *engine.Limiter, observe func(context.Context, Observation)) (*overrides, error) {
 	cfg := engine.Config{Kind: "o", Script: lua.Overrides, Name: l.Name, Clock: l.Clock, Timeout: max(0, l.Timeout), MaxUnits: 1, Text: limitText}
 	e, err := engine.New((*pipeline.Connection)(conn), cfg, []engine.Limit{{Max: 1, Per: 1}})
-	o := &overrides{engine: e, limiter: l, countDenied: l.CountDenied, clock: l.Clock.Now}
+	o := &overrides{engine: e, limiter: l, countDenied: l.CountDenied, clock: l.Clock.Now, observe: observe}
 	if o.clock == nil {
 		o.clock = time.Now
 	}
@@ -84,6 +86,7 @@ func (o *overrides) refresh() {
 		old = &overrideTable{}
 	}
 	list, err := o.list(context.Background(), old.version)
+	o.noteUnread(err)
 	switch {
 	case err != nil:
 	case list.version == 0:
@@ -93,6 +96,20 @@ func (o *overrides) refresh() {
 	default:
 		o.table.Store(&overrideTable{list.version, o.deciding(list.all), o.clock, local, list.at})
 	}
+}
+
+// noteUnread calls Observe if a refresh is the first that failed with err, or the first that
+// succeeded again.
+func (o *overrides) noteUnread(err error) {
+	was := o.unread
+	if o.unread = err != nil; o.unread == was || o.observe == nil {
+		return
+	}
+	kind := KindOverridesRead
+	if o.unread {
+		kind = KindOverridesUnread
+	}
+	o.observe(context.Background(), Observation{Limiter: o.limiter.Name, Kind: kind, Reason: ReasonOf(err), Err: err})
 }
 
 // deciding converts overrides into the form that decisions use, by tag.

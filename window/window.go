@@ -113,9 +113,11 @@ type Config struct {
 
 	// Observe is called after each attempt and each peek, and when an outage starts, changes or
 	// ends. It receives the context of the call, except at the end of an outage: that is reported a
-	// second later, from a separate goroutine, with a context that has only the call's values. The
-	// Fallback does not call Observe. Observe must be safe for concurrent use, and quick, since
-	// every call waits for it. It must not use the limiter, or both can block forever.
+	// second later, from a separate goroutine, with a context that has only the call's values.
+	// Observe is also called, with context.Background, when overrides can no longer be read, and
+	// when they can be read again. The Fallback does not call Observe. Observe must be safe for
+	// concurrent use, and quick, since every call waits for it. It must not use the limiter, or
+	// both can block forever.
 	// https://github.com/slidegate/slidegate/blob/main/docs/outages.md
 	Observe func(ctx context.Context, o Observation) `json:"-"`
 
@@ -175,7 +177,7 @@ func New(conn *Connection, cfg Config) (*Limiter, error) {
 	e, err := engine.New((*pipeline.Connection)(conn), cfg.engine(), appendEngine(nil, cfg.Limits, cfg.CountDenied))
 	l, err := newLimiter(e, err, cfg)
 	if err == nil && cfg.Overrides {
-		l.overrides, err = newOverrides(conn, &l.engine)
+		l.overrides, err = newOverrides(conn, &l.engine, cfg.Observe)
 	}
 	return l, err
 }

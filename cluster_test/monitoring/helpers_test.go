@@ -132,9 +132,10 @@ func startProgram(t *testing.T, redis *redistest.Server) (address string) {
 	t.Cleanup(server.Close)
 
 	keeps, discards := redis.Client(t), redis.NewClient(t, func(o *rueidis.ClientOption) { o.DisableCache = true })
-	cfg := window.Config{Name: "api", Limits: parseLimits("50/1s", "100000/1h"), Timeout: 500 * time.Millisecond, Observe: observe}
+	cfg := window.Config{Name: "api", Limits: parseLimits("50/1s", "100000/1h"), Timeout: 500 * time.Millisecond, Overrides: true, Observe: observe}
+	must("", keeps.Do(t.Context(), keeps.B().Set().Key("api:{overrides}:o").Value("foreign").Build()).Error())
 	api := must(window.New(window.On(keeps), cfg))
-	cfg.Name, cfg.Limits, cfg.DenialCache = "cached", parseLimits("1/1h"), 10
+	cfg.Overrides, cfg.Name, cfg.Limits, cfg.DenialCache = false, "cached", parseLimits("1/1h"), 10
 	cached := must(window.New(window.On(keeps), cfg))
 	cfg.Name = "uncached"
 	cfg.Fallback = must(window.NewLocal(window.Config{Name: cfg.Name, Limits: cfg.Limits}))

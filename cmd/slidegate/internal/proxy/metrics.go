@@ -130,7 +130,8 @@ func (m *metrics) observe(pattern string, o window.Observation) {
 		m.outages.WithLabelValues(pattern).Inc()
 	case window.KindAllowed, window.KindDenied, window.KindOutage, window.KindUncertain:
 		m.seconds.WithLabelValues(pattern, string(o.Kind)).Observe(o.Took.Seconds())
-	case window.KindOutageChanged, window.KindOutageEnded, window.KindRefused, window.KindPeeked, window.KindCacheOff: // does not concern Redis
+	case window.KindOutageChanged, window.KindOutageEnded, window.KindRefused, window.KindPeeked, window.KindCacheOff,
+		window.KindOverridesUnread, window.KindOverridesRead: // does not concern Redis
 	}
 }
 
