@@ -184,14 +184,15 @@ func does(o *window.Override) string {
 }
 
 // addOverride reads the override of the event, if the limiter is a window.Limiter. The override's
-// limits replace the given limits.
+// limits replace the given limits. If there is an error, addOverride returns the given limits with
+// it: inspect shows the error, and everything else.
 func (s *Subject) addOverride(ctx context.Context, client rueidis.Client, given flags.Limits, now func() time.Time) (*overrideState, flags.Limits, error) {
 	if len(s.kinds()) > 0 {
 		return nil, given, nil
 	}
 	l, err := s.overridden(client, now)
 	if err != nil {
-		return nil, nil, err
+		return nil, given, err
 	}
 	o, err := s.overrideOf(ctx, l)
 	if err != nil || o == nil {
@@ -202,6 +203,27 @@ func (s *Subject) addOverride(ctx context.Context, client rueidis.Client, given 
 		given = o.Limits
 	}
 	return &st, given, nil
+}
+
+// setOverride adds the override of the event, or the error that prevented reading it, and applies
+// the override.
+func (st *State) setOverride(o *overrideState, unread error) {
+	if st.Override = o; unread != nil {
+		st.OverrideError = unread.Error()
+	}
+	st.overrule()
+}
+
+// overrideText describes the override of the event, or says why it could not be read. It returns ""
+// if there is none.
+func (st *State) overrideText() string {
+	switch {
+	case st.OverrideError != "":
+		return "could not be read: " + st.OverrideError
+	case st.Override == nil:
+		return ""
+	}
+	return st.Override.text(st.At)
 }
 
 // overrule applies the override if it blocks the event or makes it unlimited.

@@ -14,6 +14,9 @@ import (
 // change.
 const overrideEvery = 5 * time.Second
 
+// overrideTimeout is how long the page waits for the override.
+const overrideTimeout = time.Second
+
 // poll reads the state of an event for the page. Its methods are never called concurrently.
 type poll struct {
 	*Subject
@@ -22,6 +25,7 @@ type poll struct {
 	now    func() time.Time
 
 	override *overrideState // nil if the event has none
+	unread   error          // why the override could not be read
 	read     time.Time      // when override was read; zero if it must be read again
 	inForce  limiter        // the limiter under the override's limits or, without such limits, under the given ones
 	known    bool           // whether inForce has limits
@@ -55,35 +59,26 @@ func (p *poll) next(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	st.Override = p.override
-	st.overrule()
+	st.setOverride(p.override, p.unread)
 	if p.override != nil && !st.At.Before(p.override.Until) {
 		p.read = time.Time{}
 	}
-	return newWebState(st), nil
+	return webState{st, st.overrideText()}, nil
 }
 
-// readOverride reads the override of the event.
+// readOverride reads the override of the event. It leaves time for reading the counts, because
+// another shard of a cluster can hold these.
 func (p *poll) readOverride(ctx context.Context) error {
-	override, limits, err := p.addOverride(ctx, p.client, p.given, p.now)
-	if err == nil {
-		err = p.under(limits)
-	}
-	if err == nil {
-		p.override, p.read = override, time.Now()
-	}
-	return err
+	ctx, cancel := context.WithTimeout(ctx, overrideTimeout)
+	defer cancel()
+	var limits flags.Limits
+	p.override, limits, p.unread = p.addOverride(ctx, p.client, p.given, p.now)
+	p.read = time.Now()
+	return p.under(limits)
 }
 
 // webState represents the state of an event in the form sent to the page.
 type webState struct {
 	*State
-	OverrideText string `json:"override_text,omitempty"` // describes the override; empty if there is none
-}
-
-func newWebState(st *State) webState {
-	if st.Override == nil {
-		return webState{State: st}
-	}
-	return webState{st, st.Override.text(st.At)}
+	OverrideText string `json:"override_text,omitempty"` // as returned by overrideText
 }

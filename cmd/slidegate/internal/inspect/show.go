@@ -20,8 +20,8 @@ func (st *State) head() string {
 		{"key", st.Key},
 		{"time", st.At.Format(time.DateTime) + " UTC, by the clock of Redis"},
 	}
-	if st.Override != nil {
-		rows = append(rows, []string{"override", st.Override.text(st.At)})
+	if text := st.overrideText(); text != "" {
+		rows = append(rows, []string{"override", text})
 	}
 	if st.Turns != nil {
 		rows = append(rows, st.rows(st.At)...)

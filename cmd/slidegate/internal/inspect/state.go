@@ -23,6 +23,9 @@ type State struct {
 	At        time.Time      `json:"at"`                 // by the Redis clock
 	Stored    bool           `json:"stored"`             // Redis holds the key
 	Override  *overrideState `json:"override,omitempty"` // of the event, if it has one
+
+	OverrideError string `json:"override_error,omitempty"` // why the override could not be read
+
 	*Decision
 	*Turns
 	*Places

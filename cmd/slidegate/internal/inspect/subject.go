@@ -143,14 +143,11 @@ var placeholderLimits = flags.Limits{{Max: 1, Per: time.Millisecond}}
 // and under all other limits that Redis stores. It calls Redis once without limits, once more with
 // limits if there are any, and once for the override.
 func (s *Subject) fetchState(ctx context.Context, client rueidis.Client, given flags.Limits, now func() time.Time) (*State, error) {
-	override, given, err := s.addOverride(ctx, client, given, now)
-	if err != nil {
-		return nil, err
-	}
 	st, err := s.inspect(ctx, client, placeholderLimits, now)
 	if err != nil {
 		return nil, s.userError(ctx, err)
 	}
+	override, given, unread := s.addOverride(ctx, client, given, now)
 	stored := st.dropPlaceholders()
 	if len(given) == 0 {
 		st.At = st.attemptTime()
@@ -158,8 +155,7 @@ func (s *Subject) fetchState(ctx context.Context, client rueidis.Client, given f
 		return nil, s.userError(ctx, err)
 	}
 	st.decide(stored)
-	st.Override = override
-	st.overrule()
+	st.setOverride(override, unread)
 	return st, nil
 }
 

@@ -206,6 +206,31 @@ func TestWebOverride(t *testing.T) {
 	}
 }
 
+// TestOverrideUnread checks that the command and the page show the counts even if the override
+// cannot be read.
+func TestOverrideUnread(t *testing.T) {
+	client := redistest.Client(t)
+	s := &Subject{Name: redistest.Key(t), Event: "alice"}
+	if err := client.Do(t.Context(), client.B().Set().Key(s.Name+":{overrides}:o").Value("foreign").Build()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	st, err := s.fetchState(t.Context(), client, limits(t, "3/1h"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "could not be read: "
+	if shown := st.head(); !st.Allowed || !strings.Contains(shown, "\noverride  "+want) {
+		t.Error(shown)
+	}
+	fetch, err := s.newPoll(client, limits(t, "3/1h"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if shown := webText(t, fetch); !strings.HasPrefix(shown, "true 0s 3/1h: "+want) {
+		t.Error(shown)
+	}
+}
+
 // webText returns what the page receives about a state: the decision, the limits and the override.
 func webText(t *testing.T, fetch page.Poll) string {
 	t.Helper()
