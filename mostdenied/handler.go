@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/slidegate/slidegate/window"
 )
 
 //go:embed page.html
@@ -23,7 +25,7 @@ var style string
 //go:embed page.js
 var script string
 
-var page = template.Must(template.New("page").Funcs(template.FuncMap{"count": count, "moment": moment, "rate": rate, "shown": shown}).Parse(html))
+var page = template.Must(template.New("page").Funcs(template.FuncMap{"by": by, "count": count, "moment": moment, "rate": rate, "shown": shown}).Parse(html))
 
 // policy is a Content-Security-Policy that stops browsers from loading anything, and from running
 // anything except the page's own script, even if an event contains HTML.
@@ -54,6 +56,19 @@ func (l *List) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	_ = enc.Encode(l.Report()) // the client may be gone
+}
+
+// by says what denied the last attempt.
+func by(e Entry) string {
+	switch {
+	case e.Override == window.OverrideBlock:
+		return "blocked by an override"
+	case e.Limit == "":
+		return "no room in memory"
+	case e.Override == window.OverrideLimits:
+		return "limit " + e.Limit + " of an override"
+	}
+	return "limit " + e.Limit
 }
 
 // shown returns text unchanged, or quoted if it contains characters that cannot be printed or that

@@ -101,6 +101,27 @@ func TestHostile(t *testing.T) {
 	}
 }
 
+// TestReasons checks that the page and the JSON say what denied an event.
+func TestReasons(t *testing.T) {
+	five := window.PerHour(5)
+	for want, d := range map[string]window.Denial{
+		"api, limit 5/1h":                {Limit: five},
+		"api, limit 5/1h of an override": {Limit: five, Override: window.OverrideLimits},
+		"api, blocked by an override":    {Override: window.OverrideBlock},
+		"api, no room in memory":         {},
+	} {
+		list := mostdenied.New()
+		d.Limiter = "api"
+		list.Count(t.Context(), d)
+		if body := get(t, list, browser).Body.String(); !strings.Contains(body, "<small>"+want+"</small>") {
+			t.Errorf("the page does not say %q: %s", want, body)
+		}
+		if e := list.Report().Most[0]; e.Override != d.Override {
+			t.Errorf("%s: override %q", want, e.Override)
+		}
+	}
+}
+
 // TestSecret checks that neither the page nor the JSON contains the Secret or an event that it
 // hides.
 func TestSecret(t *testing.T) {

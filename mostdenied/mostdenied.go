@@ -79,6 +79,7 @@ type event struct {
 	subject
 	hashed      bool
 	limit       window.Limit
+	override    window.OverrideMode
 	retryAfter  time.Duration
 	denied      int64 // since the event got its place
 	since, last time.Time
@@ -109,7 +110,7 @@ func (l *List) Count(_ context.Context, d window.Denial) {
 	e := s.event(d)
 	e.denied++
 	e.weight += s.scale
-	e.last, e.limit, e.retryAfter = s.now, d.Limit, d.RetryAfter
+	e.last, e.limit, e.override, e.retryAfter = s.now, d.Limit, d.Override, d.RetryAfter
 }
 
 // tick sets the time. It is called at most once for each second in which there are denials, because

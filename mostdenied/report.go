@@ -26,8 +26,11 @@ type Entry struct {
 	Hashed  bool   `json:"hashed,omitempty"` // whether Event is a hash, as in window.Denial
 
 	// Limit is the limit that denied the last attempt: "5/1h", or "5 at once" for inflight. It is
-	// empty if a limiter in memory had no room for the event.
+	// empty if an override blocked the event, or if a limiter in memory had no room for it.
 	Limit string `json:"limit"`
+
+	// Override is the mode of the override that applied to the last attempt, or "" if none did.
+	Override window.OverrideMode `json:"override,omitempty"`
 
 	Denied int64 `json:"denied"` // denials since Since
 
@@ -73,7 +76,7 @@ func (s *shard) report(r *Report, now time.Time) {
 // one per minute.
 func (e *event) report(scale float64) Entry {
 	return Entry{
-		Limiter: e.limiter, Event: e.event, Hashed: e.hashed, Limit: limitText(e.limit), Denied: e.denied,
+		Limiter: e.limiter, Event: e.event, Hashed: e.hashed, Limit: limitText(e.limit), Override: e.override, Denied: e.denied,
 		PerMinute: math.Round(1000*(e.weight-e.inherited)/scale) / 1000,
 		Since:     e.since.UTC(), Last: e.last.UTC(), Until: e.last.Add(e.retryAfter).UTC(),
 	}

@@ -25,11 +25,12 @@ type Denial struct {
 	Hashed bool
 
 	// Limit is the limit that denied, or the one with the longest wait if several did. It is zero
-	// if a limiter in memory had no room for the event: see Config.MaxEvents. For inflight, Max is
-	// how many units can be held at once, and Per is 0. For pace, it is the limit with the lowest
-	// rate.
+	// if an override blocks the event, or if a limiter in memory had no room for the event: see
+	// Config.MaxEvents. For inflight, Max is how many units can be held at once, and Per is 0. For
+	// pace, it is the limit with the lowest rate.
 	Limit Limit
 
+	Override   OverrideMode  // as in Decision
 	RetryAfter time.Duration // as in Decision
 	At         time.Time     // as in Decision
 }
@@ -39,9 +40,9 @@ func (l *Limiter) denied(ctx context.Context, v engine.Verb, event, key string, 
 	if d.Allowed || l.onDenied == nil || !v.Denies() {
 		return
 	}
-	denial := Denial{Limiter: l.engine.Name, RetryAfter: d.RetryAfter, At: d.At}
+	denial := Denial{Limiter: l.engine.Name, Override: d.Override, RetryAfter: d.RetryAfter, At: d.At}
 	denial.Event, denial.Hashed = l.engine.Shown(event, key)
-	if u := d.Tightest(); u.Used > 0 { // otherwise there was no room
+	if u := d.Tightest(); u.Used > 0 { // otherwise there is a block, or there was no room
 		denial.Limit = u.Limit
 	}
 	l.onDenied(ctx, denial)

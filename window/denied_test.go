@@ -56,6 +56,23 @@ func TestOnDenied(t *testing.T) {
 	})
 }
 
+// TestOnDeniedByOverride checks that a denial says which override denied.
+func TestOnDeniedByOverride(t *testing.T) {
+	var seen []window.Denial
+	n := newNight(t, window.On(redistest.Client(t)), func(cfg *window.Config) { cfg.OnDenied = noted(&seen) })
+	n.override("none", window.Override{Mode: window.OverrideBlock})
+	n.override("less", window.Override{Limits: parsed("1/1m")})
+	n.attempts("none", 1)
+	n.attempts("less", 2)
+	want := []window.Denial{
+		{Limiter: n.Name(), Event: "none", Override: window.OverrideBlock, RetryAfter: time.Hour, At: noon},
+		{Limiter: n.Name(), Event: "less", Limit: window.PerMinute(1), Override: window.OverrideLimits, RetryAfter: time.Minute, At: noon},
+	}
+	if diff := cmp.Diff(want, seen); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // TestOnDeniedHides checks that a denial carries the hash in the key instead of the event if there
 // is a Secret or the event is long, whether it comes from memory, Redis, the denial cache or the
 // Fallback.
