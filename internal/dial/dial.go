@@ -165,17 +165,17 @@ func (e *HandshakeError) Error() string {
 // context is done.
 func (e *HandshakeError) Timeout() bool { return true }
 
-// withoutPasswords returns an error whose text contains none of the passwords, which a server can
-// repeat in a reply. If the text of err contains none, it returns err itself.
+// withoutPasswords returns err or, if it is the reply of a server that may quote one of the
+// passwords, an error with another text. Redis quotes only the arguments of an unknown command.
+// Another reply that contains a password is hidden as a whole: in a well-known message, a gap would
+// reveal a short password.
 func withoutPasswords(err error, passwords ...string) error {
-	if err == nil {
-		return nil
+	if !errors.As(err, new(*rueidis.RedisError)) {
+		return err
 	}
-	text := err.Error()
-	for _, p := range passwords {
-		if p != "" {
-			text = strings.ReplaceAll(text, p, "***")
-		}
+	text, _, _ := strings.Cut(err.Error(), ", with args beginning with")
+	if slices.ContainsFunc(passwords, func(p string) bool { return p != "" && strings.Contains(text, p) }) {
+		text = "the reply is hidden because it may quote the password"
 	}
 	if text == err.Error() {
 		return err

@@ -133,7 +133,7 @@ func (as Addresses) dial(ctx context.Context, o rueidis.ClientOption) (rueidis.C
 		return nil, ctx.Err()
 	}
 	f := failure{err, as.files, o.TLSConfig != nil, asked.Load() && brokeOff(err)}
-	cause, _, _ := strings.Cut(as.Redact(err.Error()), ", ") // NOAUTH has a long message, and other messages go on with the arguments
+	cause, _, _ := strings.Cut(as.Redact(err.Error()), ", ") // NOAUTH has a long message
 	return nil, &unreachable{fmt.Sprintf("--redis %v: %s (%s); %s", as, f.complaint(), cause, f.remedy()), err}
 }
 
@@ -188,12 +188,11 @@ func (as Addresses) Failed(err error, advice string) error {
 	return fmt.Errorf("--redis %v failed (%s); %s", as, as.Redact(cause(err)), advice)
 }
 
-// Redact removes the user and the password from an error message, because a server can repeat them
-// in a reply.
+// Redact removes the user and the password from an error message, because Redis can repeat them in
+// a reply: the user in that of NOPERM, and all arguments of a command that it does not know. Errors
+// of a connection that fails contain no password: see dial.Client.
 func (as Addresses) Redact(text string) string {
-	if as.Password != "" {
-		text = strings.ReplaceAll(text, as.Password, "***")
-	}
+	text, _, _ = strings.Cut(text, ", with args beginning with")
 	return strings.ReplaceAll(text, "User "+as.Username+" ", "User *** ") // as in NOPERM
 }
 

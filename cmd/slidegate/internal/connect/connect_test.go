@@ -3,6 +3,7 @@ package connect
 import (
 	"bufio"
 	"cmp"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -20,7 +21,7 @@ func TestReplyWithLogin(t *testing.T) {
 	for reply, want := range map[string]string{
 		"NOPERM User zebra has no permissions to run the 'hello' command":       "(NOPERM User *** has no permissions to run the 'hello' command)",
 		"ERR unknown command 'AUTH', with args beginning with: 'zebra' 'okapi'": "(unknown command 'AUTH')",
-		"ERR okapi is no password": "(*** is no password)",
+		"ERR okapi is no password": "(the reply is hidden because it may quote the password)",
 	} {
 		for login, files := range map[string]Files{"zebra:okapi": {}, "zebra": {Password: tlstest.Write(t, "okapi")}} {
 			var as Addresses
@@ -31,6 +32,21 @@ func TestReplyWithLogin(t *testing.T) {
 			if text := fmt.Sprint(err); !strings.Contains(text, want) || strings.Contains(text, "zebra") || strings.Contains(text, "okapi") {
 				t.Errorf("%s: %s", reply, text)
 			}
+		}
+	}
+}
+
+// TestShortPassword checks that no gap in a well-known message reveals a short password.
+func TestShortPassword(t *testing.T) {
+	var as Addresses
+	if err := as.Add("redis://:p@" + refuser(t, "NOPERM this user has no permissions")); err != nil {
+		t.Fatal(err)
+	}
+	_, err := as.Connect(t.Context())
+	later := as.Failed(errors.New("NOPERM this user has no permissions"), "try again")
+	for _, err := range []error{err, later} {
+		if text := fmt.Sprint(err); strings.Contains(text, "***") {
+			t.Error(text)
 		}
 	}
 }
