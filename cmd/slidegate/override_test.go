@@ -70,6 +70,19 @@ func TestOverridesPage(t *testing.T) {
 	}
 }
 
+// TestOverrideBy checks who sets an override without --by: $USER, or nobody if that cannot be used.
+func TestOverrideBy(t *testing.T) {
+	s := newService(t)
+	for user, want := range map[string]string{"ann": ", by ann: ", "": "until 15:00:00: ", strings.Repeat("x", 65): "until 15:00:00: "} {
+		t.Setenv("USER", user)
+		overridden(t, s, "override", "--block", "--for", "1h", "--why", "it floods us", s.name, "e")
+		if shown, _ := overridden(t, s, "inspect", s.name, "e"); !strings.Contains(shown, want+"it floods us\n") {
+			t.Errorf("USER=%s: %s", user, shown)
+		}
+		overridden(t, s, "override", "--end", s.name, "e")
+	}
+}
+
 // TestOverrideQuoted checks that no text in an override can control the terminal.
 func TestOverrideQuoted(t *testing.T) {
 	s := newService(t)

@@ -3,6 +3,7 @@ package flags
 import (
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -48,17 +49,29 @@ func (s *Short) Decode(c *kong.DecodeContext) error {
 	return nil
 }
 
+// longestAuthor is the maximum number of bytes of an Author.
+const longestAuthor = 64
+
 // Author names the person or program that sets an override, in at most 64 bytes.
 type Author string
 
 // Decode parses the flag.
 func (a *Author) Decode(c *kong.DecodeContext) error {
-	var t Text
+	t := Text(*a)
 	if err := t.Decode(c); err != nil {
 		return err
 	}
-	if *a = Author(t); len(t) > 64 {
+	if *a = Author(t); len(t) > longestAuthor {
 		return errors.New("it has more than 64 bytes; write a shorter name")
 	}
 	return nil
+}
+
+// OrUser returns the author or, if there is none, the value of the environment variable USER. It
+// returns "" if that is too long.
+func (a Author) OrUser() Author {
+	if user := Author(os.Getenv("USER")); a == "" && len(user) <= longestAuthor {
+		return user
+	}
+	return a
 }

@@ -45,7 +45,7 @@ type Override struct {
 	End       bool         `help:"Remove the override of the event."`
 	For       flags.For    `placeholder:"24h" help:"How long the override lasts, from 1s to 366d."`
 	Why       flags.Short  `placeholder:"TEXT" help:"The reason, for anyone who finds the override later."`
-	By        flags.Author `placeholder:"NAME" env:"USER" help:"Who sets the override."`
+	By        flags.Author `placeholder:"NAME" help:"Who sets the override. Default: $USER."`
 }
 
 //go:embed override-help.txt
@@ -81,7 +81,7 @@ func (c *Override) Run(ctx context.Context, s cli.Streams) error {
 
 // override returns the override that the flags specify.
 func (c *Override) override() (o window.Override, err error) {
-	o = window.Override{Mode: window.OverrideLimits, Limits: c.Limits, Why: string(c.Why), By: string(c.By)}
+	o = window.Override{Mode: window.OverrideLimits, Limits: c.Limits, Why: string(c.Why), By: string(c.By.OrUser())}
 	var given []string
 	for _, of := range []struct {
 		flag string
