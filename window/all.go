@@ -60,8 +60,9 @@ type JointDecision struct {
 // done: by up to one Timeout of the limiters, or 5 s if that is negative. Each check takes a round
 // trip to Redis, unless it is asked jointly or Together with the check before it.
 //
-// If an override blocks the event of a check, the call is denied before anything is sent. If an
-// override makes the event of a check unlimited, that check is skipped.
+// If an override blocks the event of a check, or never allows its units (see Decision.Override),
+// the call is denied before anything is sent. If an override makes the event of a check unlimited,
+// that check is skipped.
 //
 // Put first what belongs to an attacker alone (the address), and last what the attacker shares with
 // a victim (the account). An attempt that is denied because of its address then takes nothing from

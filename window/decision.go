@@ -31,7 +31,8 @@ type Decision struct {
 	// Override is the mode of the override that applied to the attempt, or "" if none did. If it is
 	// OverrideLimits, Usage covers the limits of the override. In the other modes, nothing was
 	// counted, and Usage shows each limit as entirely free or as entirely used until the override
-	// ends.
+	// ends. The same applies to a request for more units than the Max of a limit of the override,
+	// if the own limits could allow them: it is denied until the override ends.
 	Override OverrideMode
 
 	Usage []Usage // one per limit, in the order of Config.Limits; if Degraded, for the limits of the Fallback

@@ -42,7 +42,8 @@ func (l *Limiter) denied(ctx context.Context, v engine.Verb, event, key string, 
 	}
 	denial := Denial{Limiter: l.engine.Name, Override: d.Override, RetryAfter: d.RetryAfter, At: d.At}
 	denial.Event, denial.Hashed = l.engine.Shown(event, key)
-	if u := d.Tightest(); u.Used > 0 { // otherwise there is a block, or there was no room
+	u := d.Tightest()
+	if u.Used > 0 || d.Override == OverrideLimits && !d.Degraded { // otherwise there is a block, or there was no room
 		denial.Limit = u.Limit
 	}
 	l.onDenied(ctx, denial)

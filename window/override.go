@@ -162,9 +162,9 @@ func (o *Override) setWhat(what string) bool {
 	return len(numbers) == 0 && len(o.Limits) > 0 && !slices.ContainsFunc(o.Limits, func(l Limit) bool { return l.check(true) != nil })
 }
 
-// under returns the limiter that decides on the event: l, or a copy of l that applies the event's
-// override.
-func (l *Limiter) under(event string) *Limiter {
+// under returns the limiter that decides on n units of the event: l, or a copy of l that applies
+// the event's override.
+func (l *Limiter) under(event string, n int64) *Limiter {
 	if l.overrides == nil {
 		return l
 	}
@@ -172,12 +172,12 @@ func (l *Limiter) under(event string) *Limiter {
 	if t == nil {
 		return l
 	}
-	return l.by(t.of(l, event), t)
+	return l.by(t.of(l, event), t, n)
 }
 
-// underEach returns the result of under for each event, or nil if there are no overrides. All
-// events are checked against the same time, so an override cannot end between two occurrences of an
-// event.
+// underEach returns the result of under for one unit of each event, or nil if there are no
+// overrides. All events are checked against the same time, so an override cannot end between two
+// occurrences of an event.
 func (l *Limiter) underEach(events []string) []*Limiter {
 	if l.overrides == nil {
 		return nil
@@ -189,13 +189,14 @@ func (l *Limiter) underEach(events []string) []*Limiter {
 	each, now := make([]*Limiter, len(events)), t.clock()
 	t = &overrideTable{version: t.version, overrides: t.overrides, local: t.local, server: t.server, clock: func() time.Time { return now }}
 	for i, event := range events {
-		each[i] = l.by(t.of(l, event), t)
+		each[i] = l.by(t.of(l, event), t, 1)
 	}
 	return each
 }
 
-// by returns a copy of l that applies the override o, or l itself if o is nil.
-func (l *Limiter) by(o *override, t *overrideTable) *Limiter {
+// by returns a copy of l that applies the override o to a request for n units, or l itself if o is
+// nil.
+func (l *Limiter) by(o *override, t *overrideTable, n int64) *Limiter {
 	if o == nil {
 		return l
 	}
@@ -203,13 +204,31 @@ func (l *Limiter) by(o *override, t *overrideTable) *Limiter {
 	by.overrides, by.override, by.wait = nil, o, t.left(o)
 	if o.mode == OverrideLimits {
 		by.engine, by.limits, by.derived = o.engine, o.limits, true
+		if exceeds(n, o.limits) && !exceeds(n, l.limits) {
+			by.excess = n
+		}
 	}
 	return &by
 }
 
+// exceeds reports whether one of the limits never allows n units.
+func exceeds(n int64, limits []Limit) bool {
+	return slices.ContainsFunc(limits, func(l Limit) bool { return n > l.Max })
+}
+
 // isFixed reports whether the override of l answers requests of the verb v without counting.
 func (l *Limiter) isFixed(v engine.Verb) bool {
-	return l.override != nil && (l.override.mode == OverrideUnlimited || l.override.mode == OverrideBlock && v != engine.Charge)
+	if l.override == nil {
+		return false
+	}
+	switch l.override.mode {
+	case OverrideUnlimited:
+		return true
+	case OverrideBlock:
+		return v != engine.Charge
+	default:
+		return l.excess > 0 && !v.Partial()
+	}
 }
 
 // fix answers a request as the override says, and calls Observe and OnDenied.
@@ -233,9 +252,11 @@ func (l *Limiter) fixed(n int64) Decision {
 	}
 	for i, limit := range l.limits {
 		u := &d.Usage[i]
-		u.Limit, u.RetryAfter, u.ResetAfter = limit, d.RetryAfter, d.RetryAfter
-		if d.Allowed {
+		u.Limit = limit
+		if d.Allowed || d.Override == OverrideLimits && l.excess <= limit.Max {
 			u.Remaining = limit.Max
+		} else {
+			u.RetryAfter, u.ResetAfter = l.wait, l.wait
 		}
 		if i == 0 || u.Remaining < d.Remaining {
 			d.Remaining = u.Remaining

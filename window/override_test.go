@@ -179,6 +179,45 @@ func TestOverrideVerbs(t *testing.T) {
 	}
 }
 
+// TestOverrideTooLow checks that a request for more units than the Max of an override is denied
+// until the override ends, if the limiter's own limits can allow it, and that nothing is counted.
+// Otherwise the error is ErrExceedsLimit.
+func TestOverrideTooLow(t *testing.T) {
+	var denials []window.Denial
+	n := newNight(t, window.On(redistest.Client(t)), func(cfg *window.Config) {
+		cfg.Limits, cfg.OnDenied = parsed("9/1h"), func(_ context.Context, d window.Denial) { denials = append(denials, d) }
+	})
+	n.override("e", window.Override{Limits: parsed("20/1d", "5/1h")})
+	want := window.Decision{
+		RetryAfter: time.Hour, At: noon, Override: window.OverrideLimits,
+		Usage: []window.Usage{
+			{Limit: window.PerDay(20), Remaining: 20},
+			{Limit: window.PerHour(5), RetryAfter: time.Hour, ResetAfter: time.Hour},
+		},
+	}
+	for _, verb := range []string{"allow", "peek"} {
+		if diff := cmp.Diff(want, must(decide(t.Context(), n.Limiter, verb, "e", 6))); diff != "" {
+			t.Errorf("%s: %s", verb, diff)
+		}
+	}
+	if len(denials) != 1 || denials[0].Limit != window.PerHour(5) {
+		t.Errorf("%+v", denials)
+	}
+	three := window.Check{Limiter: n.Limiter, Event: "e", N: 3}
+	if d := must(window.AllowAll(t.Context(), three, three)); d.Allowed || d.RetryAfter != time.Hour {
+		t.Errorf("checks of one event: %+v", d)
+	}
+	if used := usedOf(t, n.Limiter, "e"); used != 0 {
+		t.Errorf("%d units are counted", used)
+	}
+	if _, err := n.AllowN(t.Context(), "e", 10); !errors.Is(err, window.ErrExceedsLimit) {
+		t.Error(err)
+	}
+	if d := must(n.AllowUpTo(t.Context(), "e", 6)); d.Granted != 5 {
+		t.Errorf("%+v", d)
+	}
+}
+
 // TestOverrideRefund checks that a decision under the limits of an override is refunded under the
 // same limits, even after the override has ended, and that Settle charges missing units.
 func TestOverrideRefund(t *testing.T) {

@@ -15,7 +15,7 @@ func underAll(checks []Check) []Check {
 		if c.Limiter == nil || c.Limiter.overrides == nil {
 			continue
 		}
-		if by := c.Limiter.under(c.Event); by != c.Limiter {
+		if by := c.Limiter.under(c.Event, total(checks[:i+1])); by != c.Limiter {
 			if with == nil {
 				with = append(with, checks...)
 			}
@@ -28,10 +28,22 @@ func underAll(checks []Check) []Check {
 	return with
 }
 
+// total returns how many units the last of the checks and those before it ask for, under the same
+// overrides and of the same event.
+func total(checks []Check) (n int64) {
+	last := checks[len(checks)-1]
+	for _, c := range checks {
+		if c.Event == last.Event && c.Limiter != nil && c.Limiter.overrides == last.Limiter.overrides && n <= maxUnits {
+			n += c.units()
+		}
+	}
+	return n
+}
+
 // isFixed reports whether an override answers the check.
 func (c Check) isFixed() bool { return c.Limiter.isFixed(engine.Allow) }
 
-// allowSome decides on checks some of which are answered by overrides. If an override blocks one of
+// allowSome decides on checks some of which are answered by overrides. If an override denies one of
 // the checks, it denies the call. Otherwise it asks the checks that no override answers.
 func allowSome(ctx context.Context, checks []Check) (JointDecision, error) {
 	f := &fixedChecks{checks: checks, decisions: make([]Decision, len(checks))}
@@ -59,7 +71,7 @@ type fixedChecks struct {
 	asked  []Check // the checks that no override answers, and the index of each in checks
 	places []int
 
-	blocked    int // the index after the last blocked check; 0 if none is blocked
+	blocked    int // the index after the last check that an override denies; 0 if there is none
 	retryAfter time.Duration
 }
 

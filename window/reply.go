@@ -18,7 +18,7 @@ func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int
 	if l.made(); l.observe != nil {
 		began = time.Now()
 	}
-	by := l.under(event)
+	by := l.under(event, n)
 	if by.isFixed(v) {
 		return by.fix(ctx, v, event, n, began)
 	}

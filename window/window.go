@@ -145,6 +145,7 @@ type Limiter struct {
 	overrides *overrides    // shared by all limiters of the Name; nil without Config.Overrides, and if override is set
 	override  *override     // takes precedence over the limits; nil if there is none
 	wait      time.Duration // until the override ends
+	excess    int64         // the units asked for, if the override never allows that many, but the own limits do; otherwise 0
 
 	few [4]Limit // backs limits if there are at most 4
 }
@@ -156,7 +157,8 @@ var (
 	// ErrInvalidCost is returned for a request for less than one unit.
 	ErrInvalidCost = engine.ErrInvalidCost
 	// ErrExceedsLimit is returned for a request for more units than the Max of one of the limits.
-	// Such a request can never be allowed.
+	// Such a request can never be allowed. If only the limits of an override are too low, it is
+	// denied instead, until the override ends.
 	ErrExceedsLimit = engine.ErrExceedsLimit
 	// ErrOutage is returned when Redis could not answer and nothing was counted. Decide without
 	// Redis, or try again later.
@@ -332,7 +334,7 @@ func (l *Limiter) Settle(ctx context.Context, event string, d Decision, actual i
 // depending on which of them counted d.
 func (l *Limiter) chargeExcess(ctx context.Context, event string, d Decision, units int64) (c Decision, err error) {
 	if d.Degraded && l.fallback != nil {
-		began, by := time.Now(), l.under(event)
+		began, by := time.Now(), l.under(event, units)
 		f := by.degraded()
 		var reply engine.Reply
 		failure := f.engine.Decide(ctx, &reply, engine.Charge, event, units)
@@ -474,7 +476,7 @@ func (l *Limiter) Reset(ctx context.Context, event string) error {
 // OverrideUnlimited: see Overrides. Inspect returns the same errors as AllowN, except ErrUncertain.
 func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
 	l.made()
-	by := l.under(event)
+	by := l.under(event, 1)
 	reply, err := by.engine.Inspect(ctx, event)
 	if err != nil {
 		return Snapshot{}, err

@@ -85,8 +85,8 @@ func (v Verb) sent() string {
 	return string(v)
 }
 
-// partial reports whether v can grant part of the units. If it can, waits are for one more unit.
-func (v Verb) partial() bool { return v == Some || v == CountSome || v == Charge }
+// Partial reports whether v can grant part of the units. If it can, waits are for one more unit.
+func (v Verb) Partial() bool { return v == Some || v == CountSome || v == Charge }
 
 // Denies reports whether the caller is denied if the request is not allowed. With Wait, for
 // example, the caller tries again.
@@ -321,7 +321,7 @@ func (l *Limiter) Check(ctx context.Context, v Verb, event string, n int64) erro
 		return l.Wrap(pipeline.NotSent(ctx.Err()))
 	case n > l.MaxUnits && (v == Charge || l.stored(v) == CountSome):
 		return l.Wrap(fmt.Errorf("%d units in one call, which counts at most %d; count them in several", n, l.MaxUnits))
-	case v.partial():
+	case v.Partial():
 		return nil
 	}
 	for _, limit := range l.limits.list {

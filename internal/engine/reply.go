@@ -65,7 +65,7 @@ func covers(verb string, i, rows int64) bool {
 // script. If units merge, n is 1 and the result is for unit i.
 func granted(fit int64, v Verb, n, i int64) int64 {
 	switch {
-	case v.partial():
+	case v.Partial():
 		return min(fit, n)
 	case i < fit:
 		return n
