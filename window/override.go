@@ -165,14 +165,20 @@ func (o *Override) setWhat(what string) bool {
 // under returns the limiter that decides on n units of the event: l, or a copy of l that applies
 // the event's override.
 func (l *Limiter) under(event string, n int64) *Limiter {
+	o, t := l.overrideOf(event)
+	return l.by(o, t, n)
+}
+
+// overrideOf returns the override of the event that is in force, or nil, and the copy that has it.
+func (l *Limiter) overrideOf(event string) (*override, *overrideTable) {
 	if l.overrides == nil {
-		return l
+		return nil, nil
 	}
 	t := l.overrides.current()
 	if t == nil {
-		return l
+		return nil, nil
 	}
-	return l.by(t.of(l, event), t, n)
+	return t.of(l, event), t
 }
 
 // underEach returns the result of under for one unit of each event, or nil if there are no
@@ -265,13 +271,22 @@ func (l *Limiter) fixed(n int64) Decision {
 	return d
 }
 
-// nap returns how long a waiter sleeps after the denial d. If an override blocks the event, the
-// waiter wakes every 5 s to check whether the block was ended early, unless the deadline of ctx
-// comes before the end of the block.
-func nap(ctx context.Context, d *Decision) time.Duration {
-	deadline, bounded := ctx.Deadline()
-	if d.Override != OverrideBlock || bounded && time.Until(deadline) < d.RetryAfter {
-		return d.RetryAfter
+// sleep waits until the request for n units of the event, which d denied under the override o, can
+// be retried. It returns earlier if the override of the event changes, or if Redis did not decide
+// and may have recovered.
+func (l *Limiter) sleep(ctx context.Context, event string, n int64, o *override, d *Decision) error {
+	end := time.Now().Add(d.RetryAfter)
+	if deadline, bounded := ctx.Deadline(); l.overrides == nil || d.Degraded || bounded && deadline.Before(end) {
+		return l.engine.Sleep(ctx, n, d.RetryAfter, d.Degraded)
 	}
-	return min(d.RetryAfter, overridesEvery)
+	for {
+		fresh := l.overrides.fresh(ctx)
+		left := time.Until(end)
+		if now, _ := l.overrideOf(event); now != o || left <= 0 {
+			return nil
+		}
+		if err := l.engine.Sleep(ctx, n, min(left, fresh), false); err != nil {
+			return err
+		}
+	}
 }

@@ -312,6 +312,27 @@ func TestOverrideWait(t *testing.T) {
 	check(t, <-waited)
 }
 
+// TestOverrideWakes checks that a waiter that sleeps under its limits notices an override that
+// another process sets.
+func TestOverrideWakes(t *testing.T) {
+	t.Parallel()
+	client := redistest.Client(t)
+	n := newNight(t, window.On(client), func(cfg *window.Config) { cfg.Now = nil })
+	other := newNight(t, window.On(client), func(cfg *window.Config) { cfg.Name, cfg.Now = n.Name(), nil })
+	n.attempts("e", 2)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer time.AfterFunc(time.Minute, cancel).Stop()
+	waited := make(chan window.Decision)
+	go func() {
+		d, _ := n.Wait(ctx, "e")
+		waited <- d
+	}()
+	other.override("e", window.Override{Mode: window.OverrideUnlimited})
+	if d := <-waited; !d.Allowed || d.Override != window.OverrideUnlimited {
+		t.Errorf("%+v", d)
+	}
+}
+
 // TestOverrideInOutage checks that overrides read before an outage stay in force during the outage:
 // limits if there is a Fallback, and the other modes even without a Fallback.
 func TestOverrideInOutage(t *testing.T) {

@@ -30,6 +30,7 @@ type overrides struct {
 	table atomic.Pointer[overrideTable] // the copy; nil if there are none
 
 	reading sync.Mutex  // held during a refresh
+	read    time.Time   // when the last refresh ended
 	unread  bool        // the last refresh failed, which has been reported
 	timer   *time.Timer // sets due
 }
@@ -70,17 +71,41 @@ func newOverrides(conn *Connection, l *engine.Limiter, observe func(context.Cont
 // refresh is due, current starts one without waiting for it.
 func (o *overrides) current() *overrideTable {
 	if o.due.Load() && o.due.CompareAndSwap(true, false) {
-		go o.refresh()
+		go o.refresh(0)
 	}
 	return o.table.Load()
 }
 
-// refresh reads the overrides from Redis, and schedules the next refresh. If there is an error, it
-// keeps the old copy.
-func (o *overrides) refresh() {
+// fresh refreshes the copy if it is 5 s old, and returns how long it then is fresh. If ctx is done
+// first, it returns 0.
+func (o *overrides) fresh(ctx context.Context) time.Duration {
+	left := make(chan time.Duration, 1)
+	go func() { left <- o.refresh(overridesEvery) }()
+	select {
+	case d := <-left:
+		return d
+	case <-ctx.Done():
+		return 0
+	}
+}
+
+// refresh reads the overrides if the last refresh was at least the given time ago, and returns the
+// time until it is that long ago.
+func (o *overrides) refresh(ago time.Duration) time.Duration {
 	o.reading.Lock()
 	defer o.reading.Unlock()
-	defer o.timer.Reset(overridesEvery)
+	if since := time.Since(o.read); since < ago {
+		return ago - since
+	}
+	o.due.Store(false)
+	o.reread()
+	o.read = time.Now()
+	o.timer.Reset(overridesEvery)
+	return ago
+}
+
+// reread reads the overrides from Redis. If there is an error, it keeps the old copy.
+func (o *overrides) reread() {
 	local, old := o.clock(), o.table.Load()
 	if old == nil {
 		old = &overrideTable{}

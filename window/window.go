@@ -425,14 +425,16 @@ func (l *Limiter) Wait(ctx context.Context, event string) (Decision, error) {
 //
 // Waiters are served in no particular order. Each sleeps for its RetryAfter plus up to 5% (at most
 // 100 ms), then asks again. Denied attempts of WaitN are never counted, even if CountDenied is set.
-// If Config.Now is set, WaitN still sleeps in real time.
+// If Config.Now is set, WaitN still sleeps in real time. With Config.Overrides, a waiter refreshes
+// the copy of the overrides when it is 5 s old, and asks again if the event's override has changed.
 func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, error) {
-	for {
+	for l.made(); ; {
+		o, _ := l.overrideOf(event)
 		d, err := l.decide(ctx, engine.Wait, event, n)
 		if err != nil || d.Allowed {
 			return d, err
 		}
-		if err := l.engine.Sleep(ctx, n, nap(ctx, &d), d.Degraded); err != nil {
+		if err := l.sleep(ctx, event, n, o, &d); err != nil {
 			l.denied(ctx, engine.Allow, event, "", &d)
 			return d, err
 		}
