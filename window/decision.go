@@ -8,7 +8,8 @@ type Decision struct {
 
 	// RetryAfter is how soon the same request could be allowed: the longest wait of all limits, or
 	// 0 if Allowed. Example: under 1/5s, an attempt 2 s after an allowed one has a RetryAfter of 3
-	// s. If retried after 2999 ms, it would still be denied.
+	// s. If retried after 2999 ms, it would still be denied. If an override with limits ends
+	// sooner, RetryAfter is the time until then, and the limiter's own limits decide on the retry.
 	RetryAfter time.Duration
 
 	Granted   int64 // units that may be used: all or none, except after AllowUpTo or Charge

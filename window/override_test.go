@@ -218,6 +218,26 @@ func TestOverrideTooLow(t *testing.T) {
 	}
 }
 
+// TestOverrideRetryAfter checks that RetryAfter is at most the time until the override ends, also
+// after AllowAll, and that the limiter's own limits decide after that.
+func TestOverrideRetryAfter(t *testing.T) {
+	n := newNight(t, window.On(redistest.Client(t)), nil)
+	n.override("e", window.Override{Limits: parsed("1/1d")})
+	n.clock.pass(time.Minute)
+	must(n.Allow(t.Context(), "e"))
+	d := must(n.Allow(t.Context(), "e"))
+	if d.Allowed || d.RetryAfter != 59*time.Minute || d.Usage[0].RetryAfter != 24*time.Hour {
+		t.Errorf("%+v", d)
+	}
+	if all := must(window.AllowAll(t.Context(), window.Check{Limiter: n.Limiter, Event: "e"})); all.RetryAfter != 59*time.Minute {
+		t.Errorf("%+v", all)
+	}
+	n.clock.pass(d.RetryAfter)
+	if d = must(n.Allow(t.Context(), "e")); !d.Allowed || d.Override != "" {
+		t.Errorf("%+v", d)
+	}
+}
+
 // TestOverrideRefund checks that a decision under the limits of an override is refunded under the
 // same limits, even after the override has ended, and that Settle charges missing units.
 func TestOverrideRefund(t *testing.T) {

@@ -54,10 +54,11 @@ func (l *Limiter) conclude(ctx context.Context, d *Decision, v engine.Verb, n in
 	return err
 }
 
-// mark records in d whether an override replaced the limits.
+// mark records in d whether an override replaced the limits. RetryAfter is then at most the time
+// until the override ends.
 func (l *Limiter) mark(d *Decision) {
 	if l.override != nil && l.override.mode == OverrideLimits {
-		d.Override = OverrideLimits
+		d.Override, d.RetryAfter = OverrideLimits, min(d.RetryAfter, l.wait)
 	}
 }
 
