@@ -23,7 +23,8 @@
 --   for set, 1; for end, 1 if the event had an override, otherwise 0; for list, the number of overrides
 --   now
 --   the version, which increases with each change: the time of the change in us (up to the year 2255), or
---   more; 0 if there is no override
+--   more; 0 if there is no override. If callers pass the time, a version can occur again once the last
+--   override has been ended: these callers should list with version 0
 -- Unless the caller already has this version, list continues with six items for each override, in the
 -- order in which they were set: the tag, when it was set, when it ends (both in ms since 1970), what, why
 -- and by.

@@ -113,6 +113,21 @@ func TestOverride(t *testing.T) {
 	}
 }
 
+// TestOverrideAtTheSameTime checks that a limiter whose clock stands still notices that an override
+// was ended and another one set.
+func TestOverrideAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	client := redistest.Client(t)
+	n := newNight(t, window.On(client), nil)
+	other := newNight(t, window.On(client), func(cfg *window.Config) { cfg.Name = n.Name() })
+	n.override("e", window.Override{Limits: parsed("4/1h")})
+	if ended := must(other.EndOverride(t.Context(), "e")); !ended {
+		t.Fatal("there was no override")
+	}
+	check(t, other.Override(t.Context(), "e", window.Override{Mode: window.OverrideBlock, Why: "why"}, time.Hour))
+	n.awaits("e", window.OverrideBlock)
+}
+
 // TestOverrideOfAnotherProcess checks that a limiter that is making decisions notices the start and
 // the end of a block, and that a limiter without Config.Overrides does not.
 func TestOverrideOfAnotherProcess(t *testing.T) {

@@ -107,7 +107,7 @@ func (o *overrides) refresh(ago time.Duration) time.Duration {
 // reread reads the overrides from Redis. If there is an error, it keeps the old copy.
 func (o *overrides) reread() {
 	local, old := o.clock(), o.table.Load()
-	if old == nil {
+	if old == nil || o.limiter.Clock.Now != nil { // under Config.Now, a version can occur again after an end
 		old = &overrideTable{}
 	}
 	list, err := o.list(context.Background(), old.version)
