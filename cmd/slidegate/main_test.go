@@ -236,6 +236,8 @@ func TestBadInput(t *testing.T) {
 		{"override api e --block --for soon --why x", `--for: "soon" is not a time from 1s to 366d`},
 		{"override api e --block --for 1h --for 2h", "--for: it is given twice; choose one"},
 		{"override api e --block --for", "--for: its value is missing; write one, as in 24h"},
+		{"override api e --block --for 1h --why=", `--why: its value is empty; write a reason, as in "ticket 4711"`},
+		{"override api e --block --for 1h --why", `--why: its value is missing; write a reason, as in "ticket 4711"`},
 		{"override api e --block --for 1h --why " + strings.Repeat("x", 201), "--why: it has more than 200 bytes; write a shorter text, and a link to the rest"},
 		{"override api e --block --for 1h --why x --by " + strings.Repeat("x", 65), "--by: it has more than 64 bytes; write a shorter name"},
 		{"override lo/gin e --block --for 1h --why x", `limiter name "lo/gin" has the byte "/"; use only A-Z a-z 0-9 . _ - and colon`},

@@ -290,6 +290,7 @@ func TestTopErrors(t *testing.T) {
 		"--limit 5/1h":           "--limit applies to one limiter; name it, as in slidegate top --limit 5/1h login",
 		"--limit 5h login":       `--limit: limit "5h": has no slash; write units per time, as in 5/1h`,
 		"--limit 5/1h,6/1h a":    "--limit: 5/1h and 6/1h have the same window; keep the tighter one",
+		"--limit 5,6 exports":    "--limit: 5 and 6 are both the Max of a limiter of package inflight; keep one",
 		"--max-time 0s":          "--max-time 0s and --max-keys 5000000 have to be more than 0",
 		"--max-keys 0":           "--max-time 5s and --max-keys 0 have to be more than 0",
 		"lo{gin":                 `limiter name "lo{gin" has the byte "{"; use only A-Z a-z 0-9 . _ - and colon`,

@@ -34,16 +34,23 @@ func (f *For) Decode(c *kong.DecodeContext) error {
 	return nil
 }
 
-// Short is a string of at most 200 bytes.
+// Short is a string of 1 to 200 bytes.
 type Short string
 
 // Decode parses the flag.
 func (s *Short) Decode(c *kong.DecodeContext) error {
-	t := Text(*s)
-	if err := t.Decode(c); err != nil {
-		return err
+	const hint = `a reason, as in "ticket 4711"`
+	if *s != "" {
+		return errTwice
 	}
-	if *s = Short(t); len(t) > 200 {
+	text, err := value(c, hint)
+	switch {
+	case err != nil:
+		return err
+	case text == "":
+		return errors.New("its value is empty; write " + hint)
+	}
+	if *s = Short(text); len(text) > 200 {
 		return errors.New("it has more than 200 bytes; write a shorter text, and a link to the rest")
 	}
 	return nil

@@ -72,9 +72,13 @@ func (c *Top) ranking() (r ranking, err error) {
 	}
 	var windows []string
 	for _, text := range c.Limits {
-		if held, err := strconv.ParseInt(text, 10, 64); err == nil && held > 0 && r.held == 0 {
+		held, err := strconv.ParseInt(text, 10, 64)
+		switch isMax := err == nil && held > 0; {
+		case isMax && r.held > 0:
+			return r, fmt.Errorf("--limit: %d and %d are both the Max of a limiter of package inflight; keep one", r.held, held)
+		case isMax:
 			r.held = held
-		} else {
+		default:
 			windows = append(windows, text)
 		}
 	}

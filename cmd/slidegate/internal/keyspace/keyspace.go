@@ -57,14 +57,14 @@ func Masters(ctx context.Context, client rueidis.Client) (masters []*Master, err
 		if client.Mode() == rueidis.ClientModeCluster {
 			role, err := m.Client.Do(ctx, m.Client.B().Role().Build()).ToArray()
 			if err != nil {
-				return nil, fmt.Errorf("ROLE: %w", err)
+				return nil, fmt.Errorf("ROLE on %s: %w", addr, err)
 			}
 			if name, _ := role[0].ToString(); name != "master" {
 				continue
 			}
 		}
 		if m.Size, err = m.Client.Do(ctx, m.Client.B().Dbsize().Build()).AsInt64(); err != nil {
-			return nil, fmt.Errorf("DBSIZE: %w", err)
+			return nil, fmt.Errorf("DBSIZE on %s: %w", addr, err)
 		}
 		masters = append(masters, m)
 	}
