@@ -50,6 +50,14 @@ type overrideState struct {
 	does string
 }
 
+// event returns the event or its hash in a form that a terminal can display.
+func (o *overrideState) event() string {
+	if o.Event == "" {
+		return logs.Shown(o.Tag)
+	}
+	return eventText(o.Event)
+}
+
 func newOverrideState(o *window.Override) overrideState {
 	st := overrideState{Event: o.Event, Tag: o.Tag, Mode: string(o.Mode), Since: o.Since, Until: o.Until, By: o.By, Why: o.Why, does: does(o)}
 	for _, l := range o.Limits {
@@ -93,7 +101,7 @@ func (l *overrideList) text() string {
 	rows := [][]string{{"event", "does", "until, UTC", "since, UTC", "by", "why"}}
 	for _, o := range l.Overrides {
 		rows = append(rows, []string{
-			logs.Shown(cmp.Or(o.Event, o.Tag)), o.does, o.Until.Format(time.DateTime), o.Since.Format(time.DateTime), cmp.Or(logs.Shown(o.By), "-"), logs.Shown(o.Why),
+			o.event(), o.does, o.Until.Format(time.DateTime), o.Since.Format(time.DateTime), cmp.Or(logs.Shown(o.By), "-"), logs.Shown(o.Why),
 		})
 	}
 	var b strings.Builder

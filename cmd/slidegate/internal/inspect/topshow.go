@@ -114,7 +114,16 @@ func (u *usage) name() string {
 	if u.Hashed {
 		return u.Event[:12] + "…"
 	}
-	return logs.Shown(u.Event)
+	return eventText(u.Event)
+}
+
+// eventText returns an event in a form that a terminal can display. It quotes an event that begins
+// with ~, because a hash does so too.
+func eventText(event string) string {
+	if strings.HasPrefix(event, "~") {
+		return strconv.Quote(event)
+	}
+	return logs.Shown(event)
 }
 
 // writeLimiter writes a table of a limiter's fullest events.
