@@ -83,6 +83,19 @@ func TestOverrideBy(t *testing.T) {
 	}
 }
 
+// TestOverrideNextDash checks that the suggested command works if the name begins with a dash.
+func TestOverrideNextDash(t *testing.T) {
+	s := newService(t)
+	s.name = "-" + s.name
+	shown, _ := overridden(t, s, "override", "--block", "--for", "1h", "--why", "it floods us", "--", s.name, "e")
+	if !strings.HasSuffix(shown, "\nnext: slidegate override --end -- login e\n") {
+		t.Error(shown)
+	}
+	if shown, status := overridden(t, s, "override", "--end", "--", s.name, "e"); status != 0 {
+		t.Error(shown)
+	}
+}
+
 // TestOverrideQuoted checks that no text in an override can control the terminal.
 func TestOverrideQuoted(t *testing.T) {
 	s := newService(t)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -151,7 +152,7 @@ func (s *Subject) showOverride(ctx context.Context, l *window.Limiter, out cli.S
 	b.WriteString(screen.Wrap(fmt.Sprintf("%s in %s on %s: %s until %s UTC.", logs.Shown(s.Event), s.Name, s.Redis.String(), does(o), o.Until.Format(time.DateTime))) + "\n")
 	b.WriteString(screen.Wrap("Limiters with Overrides notice within 5s, when they decide.") + "\n")
 	if event, ok := shellWord(s.Event); ok {
-		b.WriteString(screen.Command("next: slidegate", append(append([]string{"override", "--end"}, s.flags()...), s.Name, event)) + "\n")
+		b.WriteString(screen.Command("next: slidegate", slices.Concat([]string{"override", "--end"}, s.flags(), words(s.Name), []string{event})) + "\n")
 	}
 	_, err = io.WriteString(out.Out, b.String())
 	return err
