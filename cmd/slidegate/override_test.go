@@ -83,6 +83,15 @@ func TestOverrideBy(t *testing.T) {
 	}
 }
 
+// TestOverrideEndHash checks that --end says what to write in place of a hash.
+func TestOverrideEndHash(t *testing.T) {
+	s := newService(t)
+	shown, status := overridden(t, s, "override", "--end", s.name, "~E5sb")
+	if want := "If that is a hash, write the event itself"; status != 4 || !strings.Contains(strings.Join(strings.Fields(shown), " "), want) {
+		t.Errorf("status %d, %s", status, shown)
+	}
+}
+
 // TestOverrideNextDash checks that the suggested command works if the name begins with a dash.
 func TestOverrideNextDash(t *testing.T) {
 	s := newService(t)

@@ -133,12 +133,20 @@ func (s *Subject) endOverride(ctx context.Context, l *window.Limiter, out cli.St
 	}
 	screen, text := output.ScreenOf(out.Out), "Ended.\n"
 	if !ended {
-		text = screen.Wrap(fmt.Sprintf("There is no override for %s in %s on %s.", logs.Shown(s.Event), s.Name, s.Redis.String())) + "\n"
+		text = screen.Wrap(fmt.Sprintf("There is no override for %s in %s on %s.%s", logs.Shown(s.Event), s.Name, s.Redis.String(), s.hashHint())) + "\n"
 	}
 	if _, err = io.WriteString(out.Out, text); err == nil && !ended {
 		return statusUnknown
 	}
 	return err
+}
+
+// hashHint returns what to do if the event is a hash from the list of overrides.
+func (s *Subject) hashHint() string {
+	if strings.HasPrefix(s.Event, "~") {
+		return " If that is a hash, write the event itself, and --secret-file if the limiter has a Secret."
+	}
+	return ""
 }
 
 // showOverride prints the override that has just been set.
