@@ -157,7 +157,7 @@ func (s *Subject) showOverride(ctx context.Context, l *window.Limiter, out cli.S
 	}
 	screen := output.ScreenOf(out.Out)
 	var b strings.Builder
-	b.WriteString(screen.Wrap(fmt.Sprintf("%s in %s on %s: %s until %s UTC.", logs.Shown(s.Event), s.Name, s.Redis.String(), does(o), o.Until.Format(time.DateTime))) + "\n")
+	b.WriteString(screen.Wrap(fmt.Sprintf("%s in %s on %s: %s until %s UTC.", logs.Shown(s.Event), s.Name, s.Redis.String(), does(o), roundUp(o.Until).Format(time.DateTime))) + "\n")
 	b.WriteString(screen.Wrap("Limiters with Overrides notice within 5s, when they decide.") + "\n")
 	if event, ok := shellWord(s.Event); ok {
 		b.WriteString(screen.Command("next: slidegate", slices.Concat([]string{"override", "--end"}, s.flags(), words(s.Name), []string{event})) + "\n")
@@ -261,7 +261,7 @@ func (st *State) overruled() string {
 
 // text describes an override: its effect, its end, who set it, and why.
 func (o *overrideState) text(now time.Time) string {
-	text := o.does + " until " + formatTime(o.Until, now)
+	text := o.does + " until " + formatTime(roundUp(o.Until), now)
 	if o.By != "" {
 		text += ", by " + logs.Shown(o.By)
 	}

@@ -101,7 +101,7 @@ func (l *overrideList) text() string {
 	rows := [][]string{{"event", "does", "until, UTC", "since, UTC", "by", "why"}}
 	for _, o := range l.Overrides {
 		rows = append(rows, []string{
-			o.event(), o.does, o.Until.Format(time.DateTime), o.Since.Format(time.DateTime), cmp.Or(logs.Shown(o.By), "-"), logs.Shown(o.Why),
+			o.event(), o.does, roundUp(o.Until).Format(time.DateTime), o.Since.Format(time.DateTime), cmp.Or(logs.Shown(o.By), "-"), logs.Shown(o.Why),
 		})
 	}
 	var b strings.Builder

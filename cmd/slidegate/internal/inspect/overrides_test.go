@@ -3,6 +3,9 @@ package inspect
 import (
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/slidegate/slidegate/window"
 )
 
 // TestEventLikeHash checks that an event that begins with ~ is quoted, so that it cannot be mistaken
@@ -18,5 +21,16 @@ func TestEventLikeHash(t *testing.T) {
 		if shown != want {
 			t.Errorf("%s, not %s", shown, want)
 		}
+	}
+}
+
+// TestOneEnd checks that the override and the decision name the same end, even if it is in the
+// middle of a second.
+func TestOneEnd(t *testing.T) {
+	at := time.Date(2025, 3, 4, 14, 0, 0, 300e6, time.UTC)
+	st := &State{At: at}
+	st.setOverride(&overrideState{Mode: string(window.OverrideBlock), does: "block", Until: at.Add(time.Hour), Why: "x"}, nil)
+	if override, decision := st.overrideText(), st.overruled(); override != "block until 15:00:01: x" || decision != "DENIED by an override; it ends in 1h, at 15:00:01" {
+		t.Errorf("%s; %s", override, decision)
 	}
 }

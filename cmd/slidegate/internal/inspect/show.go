@@ -349,12 +349,14 @@ func units(n int64) string { return output.Count(int(n), "unit") }
 // formatDuration formats d in the notation of flags.Limits.
 func formatDuration(d time.Duration) string { return output.Duration(d.Milliseconds()) }
 
-// formatIn returns the time at which a wait that starts now ends. It rounds up, so that the wait is
-// certainly over at the time shown.
+// formatIn returns the time at which a wait that starts now ends.
 func formatIn(ms int64, now time.Time) string {
-	end := now.Add(time.Duration(ms)*time.Millisecond + time.Second - 1).Truncate(time.Second)
+	end := roundUp(now.Add(time.Duration(ms) * time.Millisecond))
 	return fmt.Sprintf("in %s, at %s", formatWait(ms), formatTime(end, now))
 }
+
+// roundUp rounds an end up to a whole second, so that a wait is certainly over at the time shown.
+func roundUp(end time.Time) time.Time { return end.Add(time.Second - 1).Truncate(time.Second) }
 
 // formatTime formats a time of day, with the date if it differs from the date of now.
 func formatTime(t, now time.Time) string {
