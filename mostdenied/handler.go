@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/slidegate/slidegate/window"
@@ -71,13 +72,19 @@ func by(e Entry) string {
 	return "limit " + e.Limit
 }
 
-// shown returns text unchanged, or quoted if it contains characters that cannot be printed or that
+// shown returns text unchanged, or quoted if it contains characters that cannot be seen or that
 // change the writing direction.
 func shown(text string) string {
-	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
-		return strconv.Quote(text)
+	if !utf8.ValidString(text) || strings.ContainsFunc(text, isInvisible) {
+		return strconv.QuoteToASCII(text)
 	}
 	return text
+}
+
+// isInvisible reports whether r cannot be printed, or prints as nothing. A space is visible.
+func isInvisible(r rune) bool {
+	const brailleBlank = '\u2800'
+	return !strconv.IsPrint(r) || r == brailleBlank || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
 // count formats an integer with separators: 1,000,000.

@@ -74,6 +74,9 @@ var hostile = map[string]string{
 	`"><img src=x onerror=hacked=1>`:    `&#34;&gt;&lt;img src=x onerror=hacked=1&gt;`,
 	"right\u202eto left":                `&#34;right\u202eto left&#34;`,
 	"\x00\x1b[31m\r\nSet-Cookie: a\xff": `&#34;\x00\x1b[31m\r\nSet-Cookie: a\xff&#34;`,
+	"\u3164":                            `&#34;\u3164&#34;`,
+	"m\u00fcller\u2800":                 `&#34;m\u00fcller\u2800&#34;`,
+	"m\u00fcller  ":                     "m\u00fcller  ",
 	strings.Repeat("<b>", 3414):         keys.Tag(nil, strings.Repeat("<b>", 3414)), // 10 kB
 	strings.Repeat("x", 128):            strings.Repeat("x", 128),
 }
