@@ -64,6 +64,20 @@ func TestFewAreExact(t *testing.T) {
 	})
 }
 
+// TestClockOfRedisStandsStill checks that times advance although d.At does not. This happens after
+// the clock of Redis has stepped back.
+func TestClockOfRedisStandsStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, d := New(), window.Denial{Limiter: "api", Event: "e", RetryAfter: time.Minute, At: time.Now()}
+		l.Count(t.Context(), d)
+		<-time.After(time.Minute)
+		l.Count(t.Context(), d)
+		if e := l.Report().Most[0]; !e.Last.Equal(time.Now()) || !e.Until.Equal(time.Now().Add(time.Minute)) {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
 // TestFrequentHavePlaces counts streams of denials of far more events than a List has places. Each
 // event that causes more than one in a thousand of the denials must have a place, and its true
 // number of denials must be between the bounds.

@@ -37,6 +37,7 @@ import (
 	"math"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/slidegate/slidegate/window"
@@ -47,6 +48,7 @@ const (
 	perShard = 128              // most events in a shard
 	average  = 15 * time.Minute // the time in which the weight of a denial decays to 1/e
 	listed   = time.Hour        // how long an event is listed after its last denial
+	clockAge = time.Second / 2  // how old the time of a denial can be
 	maxScale = 1e200            // above this, all weights are scaled down
 )
 
@@ -63,10 +65,11 @@ type shard struct {
 	events []event
 	places map[subject]int // indices in events
 
-	second   int64     // second of the last denial, on the clock that decided it
-	now      time.Time // when the first denial of that second was counted
-	scale    float64   // the weight of a denial now
-	landmark time.Time // when the weight of a new denial was 1
+	due      atomic.Bool // the next denial reads the clock and sets this to false
+	timer    *time.Timer // sets due, clockAge after the clock was read
+	now      time.Time   // when the clock was last read
+	scale    float64     // the weight of a denial now
+	landmark time.Time   // when the weight of a new denial was 1
 
 	_ [64]byte // keeps shards from sharing a cache line
 }
@@ -91,20 +94,25 @@ type event struct {
 func New() *List {
 	l := &List{seed: maphash.MakeSeed()}
 	for i := range l.shards {
-		l.shards[i].places = map[subject]int{}
+		s := &l.shards[i]
+		s.places = map[subject]int{}
+		s.due.Store(true)
+		s.timer = time.AfterFunc(clockAge, func() { s.due.Store(true) })
+		s.timer.Stop()
 	}
 	return l
 }
 
-// Count counts a denial. Set it as OnDenied of a limiter. Count ignores the context. It reads this
-// process's clock only when d.At is in a new second.
+// Count counts a denial. Set it as OnDenied of a limiter. Count ignores the context, and d.At,
+// which is the time on the clock that decided.
 func (l *List) Count(_ context.Context, d window.Denial) {
 	s := &l.shards[maphash.String(l.seed, d.Event)%shards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if second := d.At.Unix(); second != s.second || s.denied == 0 {
-		s.second = second
+	if s.due.Load() {
+		s.due.Store(false)
 		s.tick(time.Now())
+		s.timer.Reset(clockAge)
 	}
 	s.denied++
 	e := s.event(d)
@@ -113,8 +121,8 @@ func (l *List) Count(_ context.Context, d window.Denial) {
 	e.last, e.limit, e.override, e.retryAfter = s.now, d.Limit, d.Override, d.RetryAfter
 }
 
-// tick sets the time. It is called at most once for each second in which there are denials, because
-// reading the clock takes longer than the rest of Count.
+// tick sets the time. It is not called for each denial, because reading the clock takes longer than
+// the rest of Count.
 func (s *shard) tick(now time.Time) {
 	if s.denied == 0 {
 		s.landmark = now
