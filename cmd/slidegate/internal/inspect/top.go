@@ -97,16 +97,18 @@ type overview struct {
 	Redis    string     `json:"redis"`
 	At       time.Time  `json:"at"` // by the Redis clock
 	Masters  int        `json:"masters"`
-	Keys     int64      `json:"keys"`       // of all programs
-	Seen     int64      `json:"keys_seen"`  // keys seen within the budget
-	Complete bool       `json:"complete"`   // whether all keys were seen
-	Share    float64    `json:"share_seen"` // the share of keys seen
-	Unread   int64      `json:"unread"`     // events whose record could not be read
-	Foreign  int64      `json:"foreign"`    // keys that look like a limiter's but do not contain a record
+	Keys     int64      `json:"keys"`             // of all programs
+	Seen     int64      `json:"keys_seen"`        // keys seen within the budget
+	Complete bool       `json:"complete"`         // whether all keys were seen
+	Failed   string     `json:"failed,omitempty"` // the nodes that failed; their keys were not seen
+	Share    float64    `json:"share_seen"`       // the share of keys seen
+	Unread   int64      `json:"unread"`           // events whose record could not be read
+	Foreign  int64      `json:"foreign"`          // keys that look like a limiter's but do not contain a record
 	Limiters []*limited `json:"limiters"`
 
 	flags   []string // flags that name the Redis server, quoted for a shell
 	ranking ranking
+	ended   bool   // whether all keys of the masters that answered were seen
 	cause   string // why an event could not be read
 }
 
@@ -124,12 +126,12 @@ type limited struct {
 
 // look scans the keys once.
 func (c *Top) look(ctx context.Context, s *Subject, client rueidis.Client, r ranking, now func() time.Time) (*overview, error) {
-	masters, err := keyspace.Masters(ctx, client)
-	if err != nil {
-		return nil, err
+	masters, failed := keyspace.Masters(ctx, client)
+	if failed != nil && (len(masters) == 0 || ctx.Err() != nil) {
+		return nil, failed
 	}
 	tallies := make([]*tally, len(masters))
-	o := &overview{Name: s.Name, Redis: s.Redis.String(), Masters: len(masters), Complete: true, flags: s.flags(), ranking: r, Limiters: []*limited{}}
+	o := &overview{Name: s.Name, Redis: s.Redis.String(), Masters: len(masters), ended: true, flags: s.flags(), ranking: r, Limiters: []*limited{}}
 	for i, m := range masters {
 		clock, err := clockOf(ctx, m.Client, now)
 		if err != nil {
@@ -141,7 +143,7 @@ func (c *Top) look(ctx context.Context, s *Subject, client rueidis.Client, r ran
 		tallies[i] = newTally(m.Client, s.Name, r, clock)
 	}
 	budget := keyspace.Budget{Time: c.MaxTime, Keys: c.MaxKeys}
-	err = keyspace.Walk(ctx, masters, budget, func(i int, keys []string) error {
+	err := keyspace.Walk(ctx, masters, budget, func(i int, keys []string) error {
 		return tallies[i].add(ctx, keys)
 	})
 	if err != nil {
@@ -150,6 +152,10 @@ func (c *Top) look(ctx context.Context, s *Subject, client rueidis.Client, r ran
 	for i, m := range masters {
 		o.addMaster(m, tallies[i])
 	}
+	if failed != nil {
+		o.Failed = s.Redis.Redact(failed.Error())
+	}
+	o.Complete = o.ended && failed == nil
 	o.Share, o.cause = keyspace.Share(masters), s.Redis.Redact(o.cause)
 	o.sort()
 	return o, nil
@@ -183,7 +189,7 @@ func (s *Subject) lookError(ctx context.Context, err error) error {
 // addMaster adds what a master stores. If not all of its keys were seen, addMaster estimates the
 // number of events from those seen.
 func (o *overview) addMaster(m *keyspace.Master, t *tally) {
-	o.Complete = o.Complete && m.Ended
+	o.ended = o.ended && m.Ended
 	o.Keys, o.Seen = o.Keys+m.Size, o.Seen+int64(m.Share()*float64(m.Size)+0.5)
 	o.Unread, o.Foreign, o.cause = o.Unread+t.unread, o.Foreign+t.foreign, cmp.Or(o.cause, t.cause)
 	for id, c := range t.limiters {

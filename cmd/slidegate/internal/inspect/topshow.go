@@ -21,13 +21,20 @@ func (o *overview) head() string {
 		where += fmt.Sprintf(", %d masters", o.Masters)
 	}
 	rows := [][]string{{"redis", where}, {"time", o.At.Format(time.DateTime) + " UTC, by the clock of Redis"}}
-	output.Table(&b, 0, append(rows, []string{"keys", o.seenText()}))
+	rows = append(rows, []string{"keys", o.seenText()})
+	if o.Failed != "" {
+		rows = append(rows, []string{"failed", logs.Shown(o.Failed)})
+	}
+	output.Table(&b, 0, rows)
 	return b.String()
 }
 
 // seenText says how many keys were seen.
 func (o *overview) seenText() string {
-	if o.Complete {
+	switch {
+	case o.ended && o.Failed != "":
+		return "all seen, about " + grouped(o.Keys) + ", except on nodes that failed"
+	case o.ended:
 		return "all seen, about " + grouped(o.Keys)
 	}
 	return fmt.Sprintf("%s of about %s seen (%s); event counts and bytes are estimated", grouped(o.Seen), grouped(o.Keys), percent(o.Share))
@@ -76,7 +83,7 @@ func (o *overview) writeLimiters(b *strings.Builder, screen output.Screen, brief
 
 // estimated formats a number of events, and marks it if it is an estimate.
 func (o *overview) estimated(n int64) string {
-	if o.Complete {
+	if o.ended {
 		return grouped(n)
 	}
 	return "~" + grouped(n)
@@ -258,7 +265,7 @@ func eventsText(n int64) string { return grouped(n) + " " + eventWord(n) }
 // headline returns the result as one sentence.
 func (o *overview) headline() string {
 	among := ""
-	if !o.Complete {
+	if !o.ended {
 		among = fmt.Sprintf(" among the %s of the keys that were seen", percent(o.Share))
 	}
 	var events int64
@@ -270,9 +277,9 @@ func (o *overview) headline() string {
 		return "no event of " + o.Name + among
 	case len(o.Limiters) == 0:
 		return "no limiter" + among
-	case !o.Complete && o.Name == "":
+	case !o.ended && o.Name == "":
 		return fmt.Sprintf("%s%s, with about %s in all", output.Count(len(o.Limiters), "limiter"), among, eventsText(events))
-	case !o.Complete:
+	case !o.ended:
 		return fmt.Sprintf("about %s of %s, estimated from %s of the keys", eventsText(events), o.Name, percent(o.Share))
 	case o.Name == "":
 		return output.Count(len(o.Limiters), "limiter") + ", " + eventsText(events)
@@ -284,7 +291,7 @@ func (o *overview) headline() string {
 // the limiter with the most events.
 func (o *overview) next() []string {
 	switch {
-	case len(o.Limiters) == 0 && !o.Complete:
+	case len(o.Limiters) == 0 && !o.ended:
 		return append([]string{"top", "--max-time 1m"}, append(o.flags, words(o.Name)...)...)
 	case len(o.Limiters) == 0:
 		return []string{"help", "top"}

@@ -49,26 +49,41 @@ func Share(masters []*Master) float64 {
 	return min(1, seen/max(1, all))
 }
 
-// Masters returns the masters that client reaches, ordered by address.
-func Masters(ctx context.Context, client rueidis.Client) (masters []*Master, err error) {
+// Masters returns the masters that client reaches, ordered by address. The error names the nodes
+// that fail; Masters then returns the other masters as well.
+func Masters(ctx context.Context, client rueidis.Client) (masters []*Master, failed error) {
 	nodes := client.Nodes()
 	for _, addr := range slices.Sorted(maps.Keys(nodes)) {
 		m := &Master{Client: nodes[addr]}
-		if client.Mode() == rueidis.ClientModeCluster {
-			role, err := m.Client.Do(ctx, m.Client.B().Role().Build()).ToArray()
-			if err != nil {
-				return nil, fmt.Errorf("ROLE on %s: %w", addr, err)
-			}
-			if name, _ := role[0].ToString(); name != "master" {
-				continue
-			}
+		isMaster, err := m.check(ctx, client.Mode() == rueidis.ClientModeCluster)
+		switch {
+		case err != nil && failed != nil:
+			failed = fmt.Errorf("%w; %s: %w", failed, addr, err)
+		case err != nil:
+			failed = fmt.Errorf("%s: %w", addr, err)
+		case isMaster:
+			masters = append(masters, m)
 		}
-		if m.Size, err = m.Client.Do(ctx, m.Client.B().Dbsize().Build()).AsInt64(); err != nil {
-			return nil, fmt.Errorf("DBSIZE on %s: %w", addr, err)
-		}
-		masters = append(masters, m)
 	}
-	return masters, nil
+	return masters, failed
+}
+
+// check reads the number of keys, and reports whether m is a master. A server that is not in a
+// cluster is always taken for one.
+func (m *Master) check(ctx context.Context, inCluster bool) (isMaster bool, err error) {
+	if inCluster {
+		role, err := m.Client.Do(ctx, m.Client.B().Role().Build()).ToArray()
+		if err != nil {
+			return false, fmt.Errorf("ROLE: %w", err)
+		}
+		if name, _ := role[0].ToString(); name != "master" {
+			return false, nil
+		}
+	}
+	if m.Size, err = m.Client.Do(ctx, m.Client.B().Dbsize().Build()).AsInt64(); err != nil {
+		return false, fmt.Errorf("DBSIZE: %w", err)
+	}
+	return true, nil
 }
 
 // page is the COUNT argument of each SCAN. While a server runs SCAN or reads a page, its other

@@ -2,9 +2,12 @@ package keyspace
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -103,6 +106,29 @@ func TestWalkFails(t *testing.T) {
 	visit = func(int, []string) error { cancel(); return nil }
 	if err := Walk(ctx, masters, Budget{time.Hour, math.MaxInt64}, visit); !errors.Is(err, context.Canceled) {
 		t.Error(err)
+	}
+}
+
+// TestMasterThatFails checks that Masters returns the other masters if one cannot be reached, and an
+// error that names the node.
+func TestMasterThatFails(t *testing.T) {
+	o, down := redistest.ClusterOptions(t), slices.Sorted(maps.Keys(redistest.Cluster(t).Nodes()))[1]
+	o.InitAddress = slices.DeleteFunc(o.InitAddress, func(addr string) bool { return addr == down })
+	dialed := o.DialCtxFn
+	o.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, c *tls.Config) (net.Conn, error) {
+		if addr == down {
+			return nil, errors.New("down")
+		}
+		return dialed(ctx, addr, d, c)
+	}
+	client, err := rueidis.NewClient(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	masters, err := Masters(t.Context(), client)
+	if len(masters) != 2 || err == nil || err.Error() != down+": ROLE: down" {
+		t.Errorf("%d masters, %v", len(masters), err)
 	}
 }
 
