@@ -133,7 +133,8 @@ func (s *Subject) endOverride(ctx context.Context, l *window.Limiter, out cli.St
 	}
 	screen, text := output.ScreenOf(out.Out), "Ended.\n"
 	if !ended {
-		text = screen.Wrap(fmt.Sprintf("There is no override for %s in %s on %s.%s", logs.Shown(s.Event), s.Name, s.Redis.String(), s.hashHint())) + "\n"
+		text = fmt.Sprintf("There is no override for %s in %s on %s.%s", logs.Shown(s.Event), s.Name, s.Redis.String(), s.hashHint())
+		text = screen.Wrap(text) + "\n"
 	}
 	if _, err = io.WriteString(out.Out, text); err == nil && !ended {
 		return statusUnknown
@@ -157,7 +158,8 @@ func (s *Subject) showOverride(ctx context.Context, l *window.Limiter, out cli.S
 	}
 	screen := output.ScreenOf(out.Out)
 	var b strings.Builder
-	b.WriteString(screen.Wrap(fmt.Sprintf("%s in %s on %s: %s until %s UTC.", logs.Shown(s.Event), s.Name, s.Redis.String(), does(o), roundUp(o.Until).Format(time.DateTime))) + "\n")
+	until := roundUp(o.Until).Format(time.DateTime)
+	b.WriteString(screen.Wrap(fmt.Sprintf("%s in %s on %s: %s until %s UTC.", logs.Shown(s.Event), s.Name, s.Redis.String(), does(o), until)) + "\n")
 	b.WriteString(screen.Wrap("Limiters with Overrides notice within 5s, when they decide.") + "\n")
 	if event, ok := shellWord(s.Event); ok {
 		b.WriteString(screen.Command("next: slidegate", slices.Concat([]string{"override", "--end"}, s.flags(), words(s.Name), []string{event})) + "\n")

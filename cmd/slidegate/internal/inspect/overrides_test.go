@@ -30,7 +30,7 @@ func TestOneEnd(t *testing.T) {
 	at := time.Date(2025, 3, 4, 14, 0, 0, 300e6, time.UTC)
 	st := &State{At: at}
 	st.setOverride(&overrideState{Mode: string(window.OverrideBlock), does: "block", Until: at.Add(time.Hour), Why: "x"}, nil)
-	if override, decision := st.overrideText(), st.overruled(); override != "block until 15:00:01: x" || decision != "DENIED by an override; it ends in 1h, at 15:00:01" {
-		t.Errorf("%s; %s", override, decision)
+	if text := st.overrideText() + "; " + st.overruled(); text != "block until 15:00:01: x; DENIED by an override; it ends in 1h, at 15:00:01" {
+		t.Error(text)
 	}
 }
