@@ -465,7 +465,7 @@ func TestOverrideMistakes(t *testing.T) {
 	if err := n.Override(t.Context(), "", good, time.Hour); !errors.Is(err, window.ErrEmptyEvent) {
 		t.Error(err)
 	}
-	if _, err := window.NewLocal(window.Config{Name: "local", Limits: parsed("1/1h"), Overrides: true}); err == nil || !strings.Contains(err.Error(), "has Overrides, which are kept in Redis; leave it out") {
+	if _, err := window.NewLocal(window.Config{Name: "local", Limits: parsed("1/1h"), Overrides: true}); err == nil || !strings.Contains(err.Error(), "has Overrides, which are kept in Redis; set that only for New") {
 		t.Error(err)
 	}
 	plain := must(window.New(conn, window.Config{Name: "plain", Limits: parsed("1/1h")}))

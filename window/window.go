@@ -193,7 +193,7 @@ func NewLocal(cfg Config) (*Limiter, error) {
 		return nil, outage.Needless(cfg.Name)
 	}
 	if cfg.Overrides {
-		return nil, fmt.Errorf("slidegate: limiter %q is in memory and has Overrides, which are kept in Redis; leave it out", cfg.Name)
+		return nil, fmt.Errorf("slidegate: limiter %q is in memory and has Overrides, which are kept in Redis; set that only for New", cfg.Name)
 	}
 	c := cfg.engine()
 	e, err := engine.NewLocal(c, appendEngine(nil, cfg.Limits, cfg.CountDenied), newMemory(c))

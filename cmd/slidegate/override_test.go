@@ -105,6 +105,17 @@ func TestOverrideNextDash(t *testing.T) {
 	}
 }
 
+// TestOverrideNetwork checks that override and inspect name the network of a single IPv6 address.
+func TestOverrideNetwork(t *testing.T) {
+	s := newService(t)
+	for _, args := range [][]string{{"inspect"}, {"override", "--block", "--for", "1h", "--why", "it floods us"}} {
+		shown, _ := overridden(t, s, append(args, s.name, "2001:db8::1")...)
+		if !strings.Contains(shown, "limit the network of this address: 2001:db8::/64.") {
+			t.Error(shown)
+		}
+	}
+}
+
 // TestOverrideQuoted checks that no text in an override can control the terminal.
 func TestOverrideQuoted(t *testing.T) {
 	s := newService(t)

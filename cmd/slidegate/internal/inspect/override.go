@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 	"github.com/slidegate/slidegate/internal/keys"
+	"github.com/slidegate/slidegate/internal/subnet"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -150,6 +152,16 @@ func (s *Subject) hashHint() string {
 	return ""
 }
 
+// networkHint returns what to do if the event is a single IPv6 address, which middleware never
+// counts.
+func networkHint(event string) string {
+	address, err := netip.ParseAddr(event)
+	if err != nil || subnet.Client(address) == address.String() {
+		return ""
+	}
+	return fmt.Sprintf("Middleware and the login guard limit the network of this address: %s.", subnet.Client(address))
+}
+
 // showOverride prints the override that has just been set.
 func (s *Subject) showOverride(ctx context.Context, l *window.Limiter, out cli.Streams) error {
 	o, err := s.overrideOf(ctx, l)
@@ -161,6 +173,9 @@ func (s *Subject) showOverride(ctx context.Context, l *window.Limiter, out cli.S
 	until := roundUp(o.Until).Format(time.DateTime)
 	b.WriteString(screen.Wrap(fmt.Sprintf("%s in %s on %s: %s until %s UTC.", logs.Shown(s.Event), s.Name, s.Redis.String(), does(o), until)) + "\n")
 	b.WriteString(screen.Wrap("Limiters with Overrides notice within 5s, when they decide.") + "\n")
+	if hint := networkHint(s.Event); hint != "" {
+		b.WriteString(screen.Wrap(hint) + "\n")
+	}
 	if event, ok := shellWord(s.Event); ok {
 		b.WriteString(screen.Command("next: slidegate", slices.Concat([]string{"override", "--end"}, s.flags(), words(s.Name), []string{event})) + "\n")
 	}

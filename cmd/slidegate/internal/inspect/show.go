@@ -228,6 +228,9 @@ func (st *State) writeHints(b *strings.Builder) {
 	}
 	if !st.Stored {
 		b.WriteString("\nRedis has no such key: the event was never counted, or its counts are gone.\nIf the service still denies it, check NAME, EVENT, --ar1, --pace, --inflight and\n--secret-file; or its in-memory fallback is deciding.\n")
+		if hint := networkHint(st.Event); hint != "" {
+			b.WriteString(hint + "\n")
+		}
 		if st.Similar != nil {
 			b.WriteString(st.Similar.text(st))
 		}
