@@ -165,20 +165,14 @@ func (o *Override) setWhat(what string) bool {
 // under returns the limiter that decides on n units of the event: l, or a copy of l that applies
 // the event's override.
 func (l *Limiter) under(event string, n int64) *Limiter {
-	o, t := l.overrideOf(event)
-	return l.by(o, t, n)
-}
-
-// overrideOf returns the override of the event that is in force, or nil, and the copy that has it.
-func (l *Limiter) overrideOf(event string) (*override, *overrideTable) {
 	if l.overrides == nil {
-		return nil, nil
+		return l
 	}
 	t := l.overrides.current()
 	if t == nil {
-		return nil, nil
+		return l
 	}
-	return t.of(l, event), t
+	return l.by(t.of(l, event), t, n)
 }
 
 // underEach returns the result of under for one unit of each event, or nil if there are no
@@ -282,7 +276,7 @@ func (l *Limiter) sleep(ctx context.Context, event string, n int64, o *override,
 	for {
 		fresh := l.overrides.fresh(ctx)
 		left := time.Until(end)
-		if now, _ := l.overrideOf(event); now != o || left <= 0 {
+		if left <= 0 || l.under(event, n).override != o {
 			return nil
 		}
 		if err := l.engine.Sleep(ctx, n, min(left, fresh), false); err != nil {

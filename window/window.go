@@ -429,7 +429,7 @@ func (l *Limiter) Wait(ctx context.Context, event string) (Decision, error) {
 // the copy of the overrides when it is 5 s old, and asks again if the event's override has changed.
 func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, error) {
 	for l.made(); ; {
-		o, _ := l.overrideOf(event)
+		o := l.under(event, n).override
 		d, err := l.decide(ctx, engine.Wait, event, n)
 		if err != nil || d.Allowed {
 			return d, err
