@@ -252,14 +252,20 @@ func (st *State) overrideText() string {
 	return st.Override.text(st.At)
 }
 
-// overrule applies the override if it blocks the event or makes it unlimited.
+// overrule applies the override if it blocks the event or makes it unlimited. Under its limits, the
+// wait is at most the time until it ends.
 func (st *State) overrule() {
+	if st.Override == nil {
+		return
+	}
+	left := max(1, st.Override.Until.Sub(st.At).Milliseconds()) // the clocks of masters differ
 	switch {
-	case st.Override == nil:
 	case st.Override.Mode == string(window.OverrideBlock):
-		st.Decision = &Decision{RetryAfter: max(1, st.Override.Until.Sub(st.At).Milliseconds())} // the clocks of masters differ
+		st.Decision = &Decision{RetryAfter: left}
 	case st.Override.Mode == string(window.OverrideUnlimited):
 		st.Decision = &Decision{Allowed: true}
+	case st.Decision != nil:
+		st.Decision.RetryAfter = min(st.Decision.RetryAfter, left)
 	}
 }
 

@@ -34,3 +34,14 @@ func TestOneEnd(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// TestWaitEndsWithOverride checks that the wait under the limits of an override is at most the time
+// until the override ends.
+func TestWaitEndsWithOverride(t *testing.T) {
+	at := time.Date(2026, 6, 1, 14, 0, 0, 0, time.UTC)
+	st := &State{At: at, Decision: &Decision{RetryAfter: 3_600_000}}
+	st.setOverride(&overrideState{Mode: string(window.OverrideLimits), Until: at.Add(4 * time.Second)}, nil)
+	if st.RetryAfter != 4000 {
+		t.Errorf("%d ms", st.RetryAfter)
+	}
+}
