@@ -265,7 +265,7 @@ func (st *State) overrule() {
 	case st.Override.Mode == string(window.OverrideUnlimited):
 		st.Decision = &Decision{Allowed: true}
 	case st.Decision != nil:
-		st.Decision.RetryAfter = min(st.Decision.RetryAfter, left)
+		st.RetryAfter = min(st.RetryAfter, left)
 	}
 }
 
