@@ -318,7 +318,7 @@ func TestConventions(t *testing.T) {
 	b.observe(t.Context(), window.Observation{Limiter: "api", Kind: window.KindOutage})
 	must(otelgate.InFlight(b.provider, must(inflight.NewLocal(inflight.Config{Name: "jobs", Max: 1}))))
 	all := b.metrics(t)
-	if len(all) != 12 {
+	if len(all) != 13 {
 		t.Errorf("%d metrics", len(all))
 	}
 	page := string(must(os.ReadFile("../docs/monitoring.md")))
