@@ -173,7 +173,7 @@ func withoutPasswords(err error, passwords ...string) error {
 	if !errors.As(err, new(*rueidis.RedisError)) {
 		return err
 	}
-	text, _, _ := strings.Cut(err.Error(), ", with args beginning with")
+	text := WithoutArgs(err.Error())
 	if slices.ContainsFunc(passwords, func(p string) bool { return p != "" && strings.Contains(text, p) }) {
 		text = "the reply is hidden because it may quote the password"
 	}
@@ -193,3 +193,10 @@ func (e *failure) Error() string { return e.text }
 
 // Unwrap returns the error of rueidis.
 func (e *failure) Unwrap() error { return e.cause }
+
+// WithoutArgs removes from a server's reply the arguments that it repeats if it does not know a
+// command, because they can include a password or a key.
+func WithoutArgs(reply string) string {
+	text, _, _ := strings.Cut(reply, ", with args beginning with")
+	return text
+}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/slidegate/slidegate/internal/dial"
 )
 
 var (
@@ -47,8 +49,7 @@ type ReplyError struct{ Cause error }
 // know a command, because they include the key. It also omits a trailing period, because a remedy
 // follows.
 func (e *ReplyError) Error() string {
-	text, _, _ := strings.Cut(e.Cause.Error(), ", with args beginning with")
-	return strings.TrimSuffix(text, ".")
+	return strings.TrimSuffix(dial.WithoutArgs(e.Cause.Error()), ".")
 }
 
 // Unwrap returns the client's own error.

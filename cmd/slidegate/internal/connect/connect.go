@@ -192,8 +192,7 @@ func (as Addresses) Failed(err error, advice string) error {
 // a reply: the user in that of NOPERM, and all arguments of a command that it does not know. Errors
 // of a connection that fails contain no password: see dial.Client.
 func (as Addresses) Redact(text string) string {
-	text, _, _ = strings.Cut(text, ", with args beginning with")
-	return strings.ReplaceAll(text, "User "+as.Username+" ", "User *** ") // as in NOPERM
+	return strings.ReplaceAll(dial.WithoutArgs(text), "User "+as.Username+" ", "User *** ") // as in NOPERM
 }
 
 // cause returns why Redis failed, without saying whether the library counted the attempt.
