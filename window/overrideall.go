@@ -12,10 +12,10 @@ import (
 func underAll(checks []Check) []Check {
 	var with []Check
 	for i, c := range checks {
-		if c.Limiter == nil || c.Limiter.overrides == nil {
+		if c.Limiter == nil || c.Limiter.under(c.Event, 1) == c.Limiter {
 			continue
 		}
-		if by := c.Limiter.under(c.Event, total(checks[:i+1])); by != c.Limiter {
+		if by := c.Limiter.under(c.Event, total(checks[:i+1])); by != c.Limiter { // it may have ended meanwhile
 			if with == nil {
 				with = append(with, checks...)
 			}

@@ -156,10 +156,14 @@ func (s *Subject) hashHint() string {
 // counts.
 func networkHint(event string) string {
 	address, err := netip.ParseAddr(event)
-	if err != nil || subnet.Client(address) == address.String() {
+	if err != nil {
 		return ""
 	}
-	return fmt.Sprintf("Middleware and the login guard limit the network of this address: %s.", subnet.Client(address))
+	network := subnet.Client(address)
+	if network == address.String() {
+		return ""
+	}
+	return fmt.Sprintf("Middleware and the login guard limit the network of this address: %s.", network)
 }
 
 // showOverride prints the override that has just been set.
