@@ -71,8 +71,6 @@ type (
 	// of the clock even if the clock has stepped back. If a denied attempt is counted, Counted is
 	// the number of units asked for, although the level rises by less (see Config.CountDenied).
 	Decision = window.Decision
-	// Result is as in window.
-	Result = window.Result
 
 	// Usage is as in window, derived from the level. Remaining is how many units the limit would
 	// allow at once. Used is Max - Remaining: it approximates the level, and is never above Max.
@@ -221,22 +219,6 @@ func (l *Limiter) AllowN(ctx context.Context, event string, n int64) (Decision, 
 	return l.decide(ctx, engine.Allow, event, n)
 }
 
-// AllowEach decides on many events at once, as in window. The answers are the same as from
-// successive calls of Allow, but take only one round trip to each shard. Each has its own error.
-func (l *Limiter) AllowEach(ctx context.Context, events []string) []Result {
-	return l.decideEach(ctx, engine.Allow, events)
-}
-
-// decideEach answers a request for one unit of each event.
-func (l *Limiter) decideEach(ctx context.Context, v engine.Verb, events []string) []Result {
-	began, results := time.Now(), make([]Result, len(events))
-	replies, errs := l.made().DecideEach(ctx, v, events, nil)
-	for i, event := range events {
-		results[i].Decision, results[i].Err = l.finish(ctx, v, event, 1, &replies[i], errs[i], began)
-	}
-	return results
-}
-
 // Peek calls PeekN with one unit.
 func (l *Limiter) Peek(ctx context.Context, event string) (Decision, error) {
 	return l.PeekN(ctx, event, 1)
@@ -248,12 +230,6 @@ func (l *Limiter) Peek(ctx context.Context, event string) (Decision, error) {
 // time of the clock.
 func (l *Limiter) PeekN(ctx context.Context, event string, n int64) (Decision, error) {
 	return l.decide(ctx, engine.Peek, event, n)
-}
-
-// PeekEach returns what Peek would return for each of the events, as in window, and takes one round
-// trip to each shard.
-func (l *Limiter) PeekEach(ctx context.Context, events []string) []Result {
-	return l.decideEach(ctx, engine.Peek, events)
 }
 
 // Wait calls WaitN with one unit.

@@ -20,7 +20,8 @@ func TestOnDenied(t *testing.T) {
 		b.allow("a", 2)
 		d := b.allow("a", 1)
 		b.peek("a", 1)
-		b.AllowEach(ctx, []string{"a", "b"})
+		b.allow("a", 1)
+		b.allow("b", 1)
 		if _, err := b.Wait(ctx, "a"); err == nil {
 			b.Error("Wait waited although the wait is minutes")
 		}

@@ -167,11 +167,7 @@ func addresses(from, to int) (all []string) {
 func countAll(t *testing.T, l *ar1.Limiter, events []string) {
 	t.Helper()
 	for part := range slices.Chunk(events, 1000) {
-		for _, r := range l.AllowEach(t.Context(), part) {
-			if r.Err != nil {
-				t.Fatal(r.Err)
-			}
-		}
+		redistest.AtOnce(len(part), func(i int) { must(l.Allow(t.Context(), part[i])) })
 	}
 }
 

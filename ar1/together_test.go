@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/slidegate/slidegate/ar1"
@@ -66,8 +65,8 @@ func (p plan) runTogether(t *testing.T, seed uint64) (decisions int) {
 func (h *history) together(t *testing.T) (decisions int, ambiguous bool) {
 	t.Helper()
 	who, before := h.rng.IntN(len(h.plan.callers)), h.ref
-	attempts := h.drawAttempts()
-	h.record("%d: caller %d asks at once, in calls of: %v", h.clock.us.Load(), who, attempts)
+	attempts := 1 + h.rng.IntN(200)>>h.rng.IntN(4)
+	h.record("%d: caller %d asks %d times at once", h.clock.us.Load(), who, attempts)
 	for _, c := range h.contenders {
 		h.ref = before.clone()
 		for _, d := range inOrder(askAtOnce(t, c.limiters[who], h.event, attempts)) {
@@ -80,47 +79,11 @@ func (h *history) together(t *testing.T) (decisions int, ambiguous bool) {
 	return decisions, false
 }
 
-// drawAttempts returns how many attempts each caller makes: one, or several by AllowEach.
-func (h *history) drawAttempts() (attempts []int) {
-	for range 1 + h.rng.IntN(200)>>h.rng.IntN(4) {
-		n := 1
-		if h.rng.IntN(10) == 0 {
-			n = 2 + h.rng.IntN(20)
-		}
-		attempts = append(attempts, n)
-	}
-	return attempts
-}
-
-// askAtOnce lets callers attempt at the same time, each the given number of times.
-func askAtOnce(t *testing.T, l *ar1.Limiter, event string, attempts []int) []ar1.Decision {
+// askAtOnce makes the given number of attempts of one unit at the same time.
+func askAtOnce(t *testing.T, l *ar1.Limiter, event string, attempts int) []ar1.Decision {
 	t.Helper()
-	answers := make([][]ar1.Decision, len(attempts))
-	start := make(chan struct{})
-	var callers sync.WaitGroup
-	for i, n := range attempts {
-		callers.Go(func() {
-			<-start
-			answers[i] = ask(t, l, event, n)
-		})
-	}
-	close(start)
-	callers.Wait()
-	return slices.Concat(answers...)
-}
-
-// ask makes n attempts: with Allow if n is 1, and otherwise with AllowEach, whose answers are in
-// order.
-func ask(t *testing.T, l *ar1.Limiter, event string, n int) (answers []ar1.Decision) {
-	if n == 1 {
-		return []ar1.Decision{must(l.Allow(t.Context(), event))}
-	}
-	for _, r := range l.AllowEach(t.Context(), slices.Repeat([]string{event}, n)) {
-		answers = append(answers, must(r.Decision, r.Err))
-	}
-	if !slices.IsSortedFunc(answers, earlier) {
-		t.Errorf("the answers to an AllowEach are out of order: %+v", answers)
-	}
+	answers := make([]ar1.Decision, attempts)
+	redistest.AtOnce(attempts, func(i int) { answers[i] = must(l.Allow(t.Context(), event)) })
 	return answers
 }
 

@@ -1,67 +1,11 @@
 package cluster_test
 
 import (
-	"context"
-	"slices"
 	"testing"
-	"time"
 
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/window"
 )
-
-// TestEachUnderLoad checks that AllowEach counts correctly while slots move, just like single
-// calls.
-func TestEachUnderLoad(t *testing.T) {
-	each(t, func(t *testing.T, k kind) {
-		const maxUnits = 50
-		nodes := redistest.Replicated(t)
-		l := k.newLimiter(t, nodes.Options(nil), perMonth(maxUnits))
-		known, fresh := movedEvents()
-		before, batches := askRedirects(t, nodes), make(chan []attempt)
-		done := make(chan struct{})
-		for c := range 4 {
-			go func() {
-				var mine []attempt
-				pace := time.NewTicker(10 * time.Millisecond)
-				defer pace.Stop()
-				for n := 0; ; n++ {
-					select {
-					case <-done:
-						batches <- mine
-						return
-					case <-pace.C:
-						from := (c + 4*n) * 20 % len(fresh)
-						mine = append(mine, batch(l, slices.Concat(fresh[from:min(from+20, len(fresh))], known))...)
-					}
-				}
-			}()
-		}
-		moveSlots(t, nodes, redistest.UnlessShort(3, 1))
-		close(done)
-		var attempts []attempt
-		for range 4 {
-			attempts = append(attempts, <-batches...)
-		}
-		checkNoErrors(t, attempts)
-		sum := checkCounts(t, l, maxUnits, attempts, nil)
-		t.Logf("%d events: %+v", len(count(t, attempts)), sum)
-		if sum.denied == 0 || askRedirects(t, nodes) == before {
-			t.Error("this test proves too little: no event reached its limit, or no call was sent on")
-		}
-	})
-}
-
-// batch makes one attempt on each event, all in one call.
-func batch(l limiter, events []string) []attempt {
-	began := time.Now()
-	results := l.AllowEach(context.Background(), events)
-	attempts := make([]attempt, len(events))
-	for i, r := range results {
-		attempts[i] = attempt{events[i], r.Decision, r.Err, began, time.Since(began)}
-	}
-	return attempts
-}
 
 // TestRememberedUnderLoad checks the counts of limiters with a DenialCache while slots move, a
 // replica takes over, and connections are cut.

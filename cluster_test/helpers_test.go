@@ -47,7 +47,6 @@ func must[T any](v T, err error) T {
 // limiter is the interface that all kinds of limiters implement.
 type limiter interface {
 	Allow(ctx context.Context, event string) (window.Decision, error)
-	AllowEach(ctx context.Context, events []string) []window.Result
 	Peek(ctx context.Context, event string) (window.Decision, error)
 	Wait(ctx context.Context, event string) (window.Decision, error)
 	Refund(ctx context.Context, event string, d window.Decision) error

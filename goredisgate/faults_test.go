@@ -32,9 +32,6 @@ func TestScriptFlush(t *testing.T)          { faulttest.ScriptFlush(t, open) }
 func TestRestart(t *testing.T)              { faulttest.Restart(t, open) }
 func TestCertainOnSlowRefusal(t *testing.T) { faulttest.CertainOnSlowRefusal(t, open) }
 func TestCertainOnDeadServer(t *testing.T)  { faulttest.CertainOnDeadServer(t, open) }
-func TestEachAfterScriptFlush(t *testing.T) { faulttest.EachAfterScriptFlush(t, open) }
-func TestEachInTime(t *testing.T)           { faulttest.EachInTime(t, open) }
-func TestEachOnDeadServer(t *testing.T)     { faulttest.EachOnDeadServer(t, open) }
 func TestOneNodeOfCluster(t *testing.T)     { faulttest.OneNodeOfCluster(t, open) }
 func TestRoutingUnderLoad(t *testing.T)     { faulttest.RoutingUnderLoad(t, open) }
 func TestShardingUnderLoad(t *testing.T) {

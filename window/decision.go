@@ -65,12 +65,6 @@ type Usage struct {
 	ResetAfter time.Duration // until this limit is as if never used, if nothing more is counted
 }
 
-// Result is the answer of AllowEach or PeekEach for one event: a Decision, or an error.
-type Result struct {
-	Decision       // zero if Err is not nil
-	Err      error // as from AllowN or PeekN; nil if there is a Decision
-}
-
 // Snapshot is the full state of one event, for diagnosis.
 type Snapshot struct {
 	Event  string       // as the caller named it

@@ -11,10 +11,10 @@ import (
 // contains the event, so keep it out of metrics and traces. To count denials, use a List of package
 // mostdenied.
 //
-// There is one Denial for each denied answer that Allow, AllowN or AllowEach returns, for each
-// AllowUpTo that grants nothing, and for each check that AllowAll asks and that is denied. The
-// denied tries of a Wait are not reported, unless the Wait fails after one: that is one Denial.
-// Peek and Charge never deny.
+// There is one Denial for each denied answer that Allow or AllowN returns, for each AllowUpTo that
+// grants nothing, and for each check that AllowAll asks and that is denied. The denied tries of a
+// Wait are not reported, unless the Wait fails after one: that is one Denial. Peek and Charge never
+// deny.
 type Denial struct {
 	Limiter string // Config.Name
 

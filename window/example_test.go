@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -63,24 +65,28 @@ func ExampleLimiter_With() {
 	// allowed false, 4 used of 2/1h
 }
 
-// How do I check many keys in one call?
-func ExampleLimiter_AllowEach() {
+// How do I decide many events at once? Calls made at the same time share round trips.
+func ExampleLimiter_Allow_concurrently() {
 	limiter, err := window.NewLocal(window.Config{Name: "mail", Limits: []window.Limit{window.PerDay(1)}}) // or window.New
 	if err != nil {
 		panic(err)
 	}
 	recipients := []string{"ann@example.com", "ben@example.com", "ann@example.com"}
-	for i, r := range limiter.AllowEach(context.Background(), recipients) {
-		if r.Err != nil { // in a cluster, one shard can fail alone
-			fmt.Println(recipients[i], r.Err)
-			continue
-		}
-		fmt.Println(recipients[i], r.Allowed)
+	granted := make([]int64, len(recipients))
+	var group errgroup.Group
+	group.SetLimit(64)
+	for i, recipient := range recipients {
+		group.Go(func() error {
+			d, err := limiter.Allow(context.Background(), recipient)
+			granted[i] = d.Granted
+			return err
+		})
 	}
-	// Output:
-	// ann@example.com true
-	// ben@example.com true
-	// ann@example.com false
+	if err := group.Wait(); err != nil { // in a cluster, one shard can fail alone
+		panic(err)
+	}
+	fmt.Println(granted[0]+granted[2], granted[1])
+	// Output: 1 1
 }
 
 // How many of 250 messages may I send now, and when may I send more?

@@ -41,8 +41,8 @@ type Kind string
 
 // The kinds. Their texts are their names in lower case, such as "outage began", except that
 // KindCacheOff is "denial cache off". The first five say how an attempt ended: a call of Allow,
-// AllowN, AllowUpTo or AllowEach, or one try within a Wait. KindPeeked covers every peek, whatever
-// its result. For each limiter, KindOutageBegan and KindOutageEnded alternate.
+// AllowN or AllowUpTo, or one try within a Wait. KindPeeked covers every peek, whatever its result.
+// For each limiter, KindOutageBegan and KindOutageEnded alternate.
 const (
 	KindAllowed   Kind = engine.Allowed   // units were allowed: all, or some by AllowUpTo
 	KindDenied    Kind = engine.Denied    // nothing was allowed, even if denied attempts count

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -93,38 +95,41 @@ func TestObserveHow(t *testing.T) {
 	for range 8 {
 		must(l.Allow(ctx, "e"))
 	}
-	l.AllowEach(ctx, []string{"f", "f"})
 	last, slot := seen[7], keys.Slot(must(l.Inspect(ctx, "e")).Key)
 	if last.Kind != window.KindDenied || !last.Remembered || last.InRedis != 0 {
 		t.Errorf("not from the cache: %+v", last)
 	}
 	for i, o := range seen {
-		if sent := o.InRedis > 0 && o.InRedis <= o.Took; sent == o.Remembered || sent != (o.Batch == 1) || o.Merged != (i >= 8) || i < 8 && o.SlotRange != slot/256 {
+		if sent := o.InRedis > 0 && o.InRedis <= o.Took; sent == o.Remembered || sent != (o.Batch == 1) || o.Merged || o.SlotRange != slot/256 {
 			t.Errorf("attempt %d: %+v", i, o)
 		}
 	}
 }
 
-// TestObserveBatch checks that each request in a pipeline of n reports a Batch of n.
+// TestObserveBatch checks that each request in a pipeline of n reports a Batch of n, and that
+// attempts for the same event report that they merged.
 func TestObserveBatch(t *testing.T) {
-	perSize, all := map[int]int{}, 0
-	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), Observe: func(_ context.Context, o window.Observation) {
+	const callers = 1000
+	var mu sync.Mutex
+	perSize, all, merged := map[int]int{}, 0, 0
+	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), Timeout: time.Minute, Observe: func(_ context.Context, o window.Observation) {
+		mu.Lock()
+		defer mu.Unlock()
 		perSize[o.Batch]++
-		all++
+		if all++; o.Merged {
+			merged++
+		}
 	}}
-	var events []string
-	for i := range 1000 {
-		events = append(events, fmt.Sprint(i))
-	}
-	must(window.New(window.On(redistest.Client(t)), cfg)).AllowEach(t.Context(), events)
+	l := must(window.New(window.On(redistest.Client(t)), cfg))
+	redistest.AtOnce(callers, func(i int) { must(l.Allow(t.Context(), strconv.Itoa(i%(callers/10)))) })
 	largest := 0
 	for size, n := range perSize {
 		if largest = max(largest, size); size < 1 || size > 128 || n%size != 0 {
 			t.Errorf("%d observations of batches of %d", n, size)
 		}
 	}
-	if all != len(events) || largest < 2 {
-		t.Errorf("%d observations; the largest batch had %d requests", all, largest)
+	if all != callers || largest < 2 || merged < 2 {
+		t.Errorf("%d observations, %d of merged attempts; the largest batch had %d requests", all, merged, largest)
 	}
 }
 

@@ -37,9 +37,6 @@ func TestScriptFlush(t *testing.T)          { faulttest.ScriptFlush(t, faulttest
 func TestRestart(t *testing.T)              { faulttest.Restart(t, faulttest.Rueidis) }
 func TestCertainOnSlowRefusal(t *testing.T) { faulttest.CertainOnSlowRefusal(t, faulttest.Rueidis) }
 func TestCertainOnDeadServer(t *testing.T)  { faulttest.CertainOnDeadServer(t, faulttest.Rueidis) }
-func TestEachAfterScriptFlush(t *testing.T) { faulttest.EachAfterScriptFlush(t, faulttest.Rueidis) }
-func TestEachInTime(t *testing.T)           { faulttest.EachInTime(t, faulttest.Rueidis) }
-func TestEachOnDeadServer(t *testing.T)     { faulttest.EachOnDeadServer(t, faulttest.Rueidis) }
 func TestOneNodeOfCluster(t *testing.T)     { faulttest.OneNodeOfCluster(t, faulttest.Rueidis) }
 func TestRoutingUnderLoad(t *testing.T)     { faulttest.RoutingUnderLoad(t, faulttest.Rueidis) }
 func TestShardingUnderLoad(t *testing.T) {

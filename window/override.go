@@ -175,25 +175,6 @@ func (l *Limiter) under(event string, n int64) *Limiter {
 	return l.by(t.of(l, event), t, n)
 }
 
-// underEach returns the result of under for one unit of each event, or nil if there are no
-// overrides. All events are checked against the same time, so an override cannot end between two
-// occurrences of an event.
-func (l *Limiter) underEach(events []string) []*Limiter {
-	if l.overrides == nil {
-		return nil
-	}
-	t := l.overrides.current()
-	if t == nil {
-		return nil
-	}
-	each, now := make([]*Limiter, len(events)), t.clock()
-	t = &overrideTable{version: t.version, overrides: t.overrides, local: t.local, server: t.server, clock: func() time.Time { return now }}
-	for i, event := range events {
-		each[i] = l.by(t.of(l, event), t, 1)
-	}
-	return each
-}
-
 // by returns a copy of l that applies the override o to a request for n units, or l itself if o is
 // nil.
 func (l *Limiter) by(o *override, t *overrideTable, n int64) *Limiter {

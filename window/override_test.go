@@ -270,30 +270,6 @@ func TestOverrideRefund(t *testing.T) {
 	}
 }
 
-// TestOverrideEach checks AllowEach for events some of which have overrides, and some of which are
-// repeated.
-func TestOverrideEach(t *testing.T) {
-	n := newNight(t, window.On(redistest.Client(t)), nil)
-	n.override("more", window.Override{Limits: parsed("3/1h", "9/1m")})
-	n.override("all", window.Override{Mode: window.OverrideUnlimited})
-	n.override("none", window.Override{Mode: window.OverrideBlock})
-	events := []string{"a", "more", "all", "none", "more", "a", "more", "a", "more", ""}
-	var got []string
-	for _, r := range n.AllowEach(t.Context(), events) {
-		got = append(got, fmt.Sprint(r.Allowed, " ", len(r.Usage), " ", r.Override, r.Err))
-	}
-	want := []string{
-		"true 1 <nil>", "true 2 limits<nil>", "true 1 unlimited<nil>", "false 1 block<nil>", "true 2 limits<nil>", "true 1 <nil>", "true 2 limits<nil>",
-		"false 1 <nil>", "false 2 limits<nil>", "false 0 slidegate: limiter \"" + n.Name() + "\": " + window.ErrEmptyEvent.Error(),
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-	if r := n.PeekEach(t.Context(), []string{"none", "all"}); r[0].Allowed || !r[1].Allowed {
-		t.Errorf("%+v", r)
-	}
-}
-
 // TestOverrideAll checks AllowAll: a block denies before anything is asked, an unlimited event is
 // not asked, and errors name the checks of the call.
 func TestOverrideAll(t *testing.T) {

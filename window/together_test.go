@@ -138,17 +138,15 @@ type question struct {
 // An ask is a question and its answer.
 type ask struct {
 	question
-	event   string
-	chained bool // part of an AllowEach
-	after   *ask // the previous ask about the same event in the same AllowEach
-	got     window.Decision
-	found   bool // whether it has a place in the order
+	event string
+	got   window.Decision
+	found bool // whether it has a place in the order
 }
 
-// A caller asks one question, or several by AllowEach.
+// A caller asks one question.
 type caller struct {
 	limiter *window.Limiter
-	asks    []*ask
+	ask     *ask
 }
 
 // draw returns up to 200 random callers, but in most rounds only a few.
@@ -158,46 +156,33 @@ func (r *rounds) draw() (callers []caller) {
 		who := r.rng.IntN(len(r.plan.callers))
 		c := caller{limiter: r.limiters[who][r.rng.IntN(2)]}
 		switch dice := r.rng.IntN(100); {
-		case dice < 10:
-			c.asks = r.drawEach(who)
 		case dice < 15:
-			c.asks = r.drawOne(question{verb: "peek", caller: who, n: r.units(r.plan.callers[who])})
+			c.ask = r.drawOne(question{verb: "peek", caller: who, n: r.units(r.plan.callers[who])})
 		case dice < 25:
-			c.asks = r.drawOne(question{verb: "allow", caller: who, n: r.units(r.plan.callers[who])})
+			c.ask = r.drawOne(question{verb: "allow", caller: who, n: r.units(r.plan.callers[who])})
 		case dice < 30:
-			c.asks = r.drawOne(question{verb: "upTo", caller: who, n: r.units(r.plan.callers[who]) + r.rng.Int64N(5)})
+			c.ask = r.drawOne(question{verb: "upTo", caller: who, n: r.units(r.plan.callers[who]) + r.rng.Int64N(5)})
 		case dice < 33:
-			c.asks = r.drawOne(question{verb: "charge", caller: who, n: 1 + r.rng.Int64N(3)})
+			c.ask = r.drawOne(question{verb: "charge", caller: who, n: 1 + r.rng.Int64N(3)})
 		case dice < 38:
-			c.asks = r.drawRefund(who, refunded)
+			c.ask = r.drawRefund(who, refunded)
 		}
-		if c.asks == nil {
-			c.asks = r.drawOne(question{verb: "allow", caller: who, n: 1})
+		if c.ask == nil {
+			c.ask = r.drawOne(question{verb: "allow", caller: who, n: 1})
 		}
 		callers = append(callers, c)
 	}
 	return callers
 }
 
-func (r *rounds) drawOne(q question) []*ask {
-	return []*ask{{question: q, event: r.events[r.rng.IntN(len(r.events))]}}
-}
-
-// drawEach returns random events for one AllowEach. Many of them occur several times.
-func (r *rounds) drawEach(who int) (asks []*ask) {
-	last := map[string]*ask{}
-	for range 1 + r.rng.IntN(20) {
-		a := r.drawOne(question{verb: "allow", caller: who, n: 1})[0]
-		a.chained, a.after, last[a.event] = true, last[a.event], a
-		asks = append(asks, a)
-	}
-	return asks
+func (r *rounds) drawOne(q question) *ask {
+	return &ask{question: q, event: r.events[r.rng.IntN(len(r.events))]}
 }
 
 // drawRefund returns a refund of a random decision of an earlier round, or nothing. It returns at
 // most one refund for each event, because with several refunds, many orders would explain the same
 // answers.
-func (r *rounds) drawRefund(who int, refunded map[string]bool) []*ask {
+func (r *rounds) drawRefund(who int, refunded map[string]bool) *ask {
 	event := r.events[r.rng.IntN(len(r.events))]
 	given := r.given[event]
 	if len(given) == 0 || refunded[event] {
@@ -207,7 +192,7 @@ func (r *rounds) drawRefund(who int, refunded map[string]bool) []*ask {
 	i := len(given) - 1 - r.rng.IntN(min(8, len(given)))
 	a := &ask{question: question{verb: "refund", caller: who, refund: given[i]}, event: event}
 	r.given[event] = slices.Delete(given, i, i+1)
-	return []*ask{a}
+	return a
 }
 
 // askAtOnce lets all callers ask at the same time.
@@ -218,44 +203,30 @@ func askAtOnce(t *testing.T, callers []caller) {
 	for _, c := range callers {
 		group.Go(func() {
 			<-start
-			c.ask(t)
+			c.decide(t)
 		})
 	}
 	close(start)
 	group.Wait()
 }
 
-func (c caller) ask(t *testing.T) {
-	first := c.asks[0]
+func (c caller) decide(t *testing.T) {
+	a := c.ask
 	var err error
-	switch {
-	case first.chained:
-		for i, result := range c.limiter.AllowEach(t.Context(), eventsOf(c.asks)) {
-			c.asks[i].got, err = result.Decision, cmp.Or(err, result.Err)
-		}
-	case first.verb == "refund":
-		err = c.limiter.Refund(t.Context(), first.event, first.refund)
-	default:
-		first.got, err = decide(t.Context(), c.limiter, first.verb, first.event, first.n)
+	if a.verb == "refund" {
+		err = c.limiter.Refund(t.Context(), a.event, a.refund)
+	} else {
+		a.got, err = decide(t.Context(), c.limiter, a.verb, a.event, a.n)
 	}
 	if err != nil {
 		t.Error(err)
 	}
 }
 
-func eventsOf(asks []*ask) (events []string) {
-	for _, a := range asks {
-		events = append(events, a.event)
-	}
-	return events
-}
-
 func byEvent(callers []caller) map[string][]*ask {
 	of := map[string][]*ask{}
 	for _, c := range callers {
-		for _, a := range c.asks {
-			of[a.event] = append(of[a.event], a)
-		}
+		of[c.ask.event] = append(of[c.ask.event], c.ask)
 	}
 	return of
 }
@@ -275,7 +246,7 @@ func (r *rounds) settle(t *testing.T, event string, asks []*ask) {
 	}
 	if len(after) == 0 {
 		for _, a := range asks {
-			t.Logf("%s of %d by caller %d, chained %v, refunds %d of %d: %+v", a.verb, a.n, a.caller, a.chained, a.refund.Counted, a.refund.At.UnixMilli(), a.got)
+			t.Logf("%s of %d by caller %d, refunds %d of %d: %+v", a.verb, a.n, a.caller, a.refund.Counted, a.refund.At.UnixMilli(), a.got)
 		}
 		for _, log := range r.logs[event] {
 			t.Logf("from %s", log)
@@ -309,7 +280,7 @@ type search struct {
 const tooLong = 10_000
 
 // explain appends to remain the possible logs after all attempts, starting from log. First it puts
-// the refund last or first. If neither explains the answers, it tries all places, starting near the
+// the refund last or a. If neither explains the answers, it tries all places, starting near the
 // place where the first try ended.
 func (s *search) explain(remain []*exactLog, log *exactLog) []*exactLog {
 	counting, refunds := s.counting()
@@ -399,14 +370,13 @@ type candidate struct {
 }
 
 // next returns the candidates, or none if an answer has become impossible. Of several equal
-// questions that have equal answers, it returns only one, unless their order within an AllowEach
-// matters.
+// questions that have equal answers, it returns only one.
 func (s *search) next(log *exactLog) (fit []candidate) {
 	answers, tried, back := map[identity]answer{}, map[identity]bool{}, s.refundable()
 	counted := s.counted()
 	s.reached = max(s.reached, counted)
 	for _, a := range s.asks {
-		if a.found || a.after != nil && !a.after.found || a.verb == "refund" && counted < s.place {
+		if a.found || a.verb == "refund" && counted < s.place {
 			continue
 		}
 		id := a.id()
@@ -419,7 +389,7 @@ func (s *search) next(log *exactLog) (fit []candidate) {
 		case a.isOver(say.want, back):
 			return nil
 		case a.got.Counted > 0 && back > 0 && counted == s.place: // the refund comes first
-		case (a.chained || !tried[id]) && say.want.Remaining == a.got.Remaining && reflect.DeepEqual(say.want, a.got): //nolint:govet // neither has a Cause
+		case !tried[id] && say.want.Remaining == a.got.Remaining && reflect.DeepEqual(say.want, a.got): //nolint:govet // neither has a Cause
 			tried[id] = true
 			fit = append(fit, candidate{a, say})
 		}
@@ -478,18 +448,16 @@ func (q question) id() identity {
 	return identity{q.verb, q.caller, q.n, q.refund.At.UnixMilli(), q.refund.Counted}
 }
 
-// rank returns the rank in which to try the question: first questions that count nothing, then
-// questions that others follow.
+// rank returns the rank in which to try the question: first questions that count nothing, and last
+// the refund.
 func (a *ask) rank() int {
 	switch {
 	case a.verb == "refund":
-		return 3
+		return 2
 	case a.got.Counted == 0:
 		return 0
-	case a.chained:
-		return 1
 	}
-	return 2
+	return 1
 }
 
 // An answer is the log's answer to a question, and the log after the question.

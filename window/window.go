@@ -349,52 +349,6 @@ func (l *Limiter) chargeExcess(ctx context.Context, event string, d Decision, un
 	return c, err
 }
 
-// AllowEach decides on many events at once. The answers are the same as from successive calls of
-// Allow, but take only one round trip to each shard. Results are in the order of events. Each has
-// its own error, so an unavailable shard fails only its own events. If an event occurs twice, its
-// first occurrence is decided first.
-//
-// More than 4,096 events are sent in several rounds, and Config.Timeout applies to each round. If a
-// range of hash slots (see Observation.SlotRange) does not reply in time, or cannot run the script,
-// nothing is sent to it in further rounds.
-func (l *Limiter) AllowEach(ctx context.Context, events []string) []Result {
-	return l.decideEach(ctx, engine.Allow, events)
-}
-
-// decideEach answers a request for one unit of each event.
-func (l *Limiter) decideEach(ctx context.Context, v engine.Verb, events []string) []Result {
-	began, results := time.Now(), make([]Result, len(events))
-	e := l.made()
-	by := l.underEach(events)
-	under := enginesOf(v, by)
-	replies, errs := e.DecideEach(ctx, v, events, under)
-	for i, event := range events {
-		of := l
-		if by != nil {
-			of = by[i]
-		}
-		if under != nil && under[i] == nil {
-			results[i].Decision, results[i].Err = of.fix(ctx, v, event, 1, began)
-		} else {
-			results[i].Err = of.finish(ctx, &results[i].Decision, v, event, 1, &replies[i], errs[i], began)
-		}
-	}
-	return results
-}
-
-// enginesOf returns the engines of the limiters in by, with nil for each limiter whose override
-// answers requests of the verb v.
-func enginesOf(v engine.Verb, by []*Limiter) (engines []*engine.Limiter) {
-	for _, l := range by {
-		e := &l.engine
-		if l.isFixed(v) {
-			e = nil
-		}
-		engines = append(engines, e)
-	}
-	return engines
-}
-
 // Peek is shorthand for PeekN with one unit.
 func (l *Limiter) Peek(ctx context.Context, event string) (Decision, error) {
 	return l.decide(ctx, engine.Peek, event, 1)
@@ -405,14 +359,6 @@ func (l *Limiter) Peek(ctx context.Context, event string) (Decision, error) {
 // attempts count. PeekN returns the same errors as AllowN, except ErrUncertain.
 func (l *Limiter) PeekN(ctx context.Context, event string, n int64) (Decision, error) {
 	return l.decide(ctx, engine.Peek, event, n)
-}
-
-// PeekEach returns what Peek would return for each of the events, and takes one round trip to each
-// shard. Results are in the order of events, each with its own error. An event that occurs twice
-// gets the same answer twice, because a peek counts nothing. More than 4,096 events are sent in
-// several rounds, as in AllowEach.
-func (l *Limiter) PeekEach(ctx context.Context, events []string) []Result {
-	return l.decideEach(ctx, engine.Peek, events)
 }
 
 // Wait calls WaitN with one unit.

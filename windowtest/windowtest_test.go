@@ -81,7 +81,6 @@ func calls(t *testing.T, conn *window.Connection) map[string]func() error {
 	g := must(login.New(conn, login.Config{Name: "g", Secret: []byte("0123456789abcdef")}))
 	return map[string]func() error{
 		"window":    func() error { _, err := w.Allow(ctx, "e"); return err },
-		"AllowEach": func() error { return w.AllowEach(ctx, []string{"e", "f"})[1].Err },
 		"AllowAll": func() error {
 			_, err := window.AllowAll(ctx, window.Check{Limiter: w, Event: "e"}, window.Check{Limiter: w, Event: "f"})
 			return err

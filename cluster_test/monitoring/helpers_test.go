@@ -145,7 +145,10 @@ func startProgram(t *testing.T, redis *redistest.Server) (address string) {
 	full := must(window.NewLocal(window.Config{Name: "full", Limits: cfg.Limits, MaxEvents: 1, Observe: observe}))
 
 	repeat(t, func(ctx context.Context, i int) { _, _ = api.Allow(ctx, fmt.Sprint(i%10)) })
-	repeat(t, func(ctx context.Context, _ int) { api.AllowEach(ctx, []string{"e", "e"}); _, _ = api.Allow(ctx, "") })
+	repeat(t, func(ctx context.Context, _ int) {
+		redistest.AtOnce(2, func(int) { _, _ = api.Allow(ctx, "e") })
+		_, _ = api.Allow(ctx, "")
+	})
 	for _, l := range []*window.Limiter{uncached, cached, forbidden} {
 		repeat(t, func(ctx context.Context, _ int) { _, _ = l.Allow(ctx, "e") })
 	}

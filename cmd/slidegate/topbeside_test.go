@@ -70,15 +70,12 @@ func keysLine(report string) string {
 func fill(t *testing.T, l *window.Limiter, n int) {
 	t.Helper()
 	for first := 0; first < n; first += 4000 {
-		events := make([]string, 4000)
-		for i := range events {
-			events[i] = fmt.Sprintf("10.%d.%d.%d", (first+i)/65536, (first+i)/256%256, (first+i)%256)
-		}
-		for _, got := range l.AllowEach(t.Context(), events) {
-			if got.Err != nil {
-				t.Fatal(got.Err)
+		redistest.AtOnce(4000, func(i int) {
+			event := fmt.Sprintf("10.%d.%d.%d", (first+i)/65536, (first+i)/256%256, (first+i)%256)
+			if _, err := l.Allow(t.Context(), event); err != nil {
+				t.Error(err)
 			}
-		}
+		})
 	}
 }
 

@@ -225,40 +225,6 @@ func (l *Limiter) Decide(ctx context.Context, r *Reply, v Verb, event string, n 
 	return l.Wrap(err)
 }
 
-// DecideEach decides a request for one unit of each event, where v is Allow or Peek. It returns a
-// Reply or an error for each event, in order. The slice under holds the limiter for each event: l,
-// a limiter derived from it by Under, or nil to skip the event. If under is nil, l decides all
-// requests.
-func (l *Limiter) DecideEach(ctx context.Context, v Verb, events []string, under []*Limiter) ([]Reply, []error) {
-	replies, errs := make([]Reply, len(events)), make([]error, len(events))
-	s, asksRedis := l.store.(*onRedis)
-	if !asksRedis {
-		for i, event := range events {
-			errs[i] = l.Decide(ctx, &replies[i], v, event, 1)
-		}
-		return replies, errs
-	}
-	limiter := func(i int) *Limiter {
-		if under == nil {
-			return l
-		}
-		return under[i]
-	}
-	var indices []int
-	for i, event := range events {
-		if by := limiter(i); by == nil {
-			continue
-		} else if errs[i] = by.Check(ctx, v, event, 1); errs[i] == nil {
-			indices = append(indices, i)
-		}
-	}
-	s.decideEach(ctx, func(i int) *Limits { return limiter(i).limits }, l.stored(v), events, indices, replies, errs)
-	for _, i := range indices {
-		errs[i] = l.Wrap(errs[i])
-	}
-	return replies, errs
-}
-
 // Sleep waits until a denied request for n units can be retried. It waits up to 5% longer, at most
 // by 100 ms, so that waiters do not all retry at once. If the deadline of ctx is too soon, Sleep
 // returns an error immediately.

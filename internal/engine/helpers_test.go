@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,16 +15,14 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/internal/clock"
-	"github.com/slidegate/slidegate/internal/keys"
 	"github.com/slidegate/slidegate/internal/pipeline"
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
 // Limits of package pipeline.
 const (
-	senders   = 4    // the most, for each slot range
-	together  = 3    // number of requests that form one batch
-	maxMerged = 4096 // maximum units of a merged call
+	senders  = 4 // the most, for each slot range
+	together = 3 // number of requests that form one batch
 )
 
 // limiter returns a limiter that allows five units per minute and seven per hour, with a Timeout of
@@ -45,11 +42,6 @@ func limiter(t *testing.T, client rueidis.Client, change ...func(*Config)) *Limi
 		t.Fatal(err)
 	}
 	return l
-}
-
-// rangeOf returns the slot range of event on a cluster.
-func rangeOf(l *Limiter, event string) int {
-	return keys.Slot(l.Key(event)) * pipeline.Ranges / keys.Slots
 }
 
 // A caller makes a request in its own goroutine.
@@ -138,52 +130,6 @@ func wantEqual[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
-// An answer is what DecideEach returns for one event.
-type answer struct {
-	Reply
-	err error
-}
-
-func decideEach(ctx context.Context, l *Limiter, events []string) (answers []answer) {
-	replies, errs := l.DecideEach(ctx, Allow, events, nil)
-	for i := range events {
-		answers = append(answers, answer{replies[i], errs[i]})
-	}
-	return answers
-}
-
-// An eachCaller calls DecideEach in its own goroutine.
-type eachCaller struct {
-	answers []answer
-	took    time.Duration
-	over    chan struct{}
-}
-
-func startEach(ctx context.Context, l *Limiter, events []string) *eachCaller {
-	c := &eachCaller{over: make(chan struct{})}
-	go func() {
-		defer close(c.over)
-		began := time.Now()
-		c.answers = decideEach(ctx, l, events)
-		c.took = time.Since(began)
-	}()
-	return c
-}
-
-// wait waits until the caller has its answers.
-func (c *eachCaller) wait() *eachCaller {
-	<-c.over
-	return c
-}
-
-// fillers returns n events that no other caller uses.
-func fillers(n int) (events []string) {
-	for i := range n {
-		events = append(events, fmt.Sprint("filler ", i))
-	}
-	return events
-}
-
 // mergings lists the ways in which attempts merge.
 var mergings = []struct {
 	verb   string
@@ -234,38 +180,6 @@ func sequential(t *testing.T, l *Limiter, queries []query) (callers []*caller) {
 		callers = append(callers, ask(t.Context(), l, o.verb, o.event, o.n))
 	}
 	return callers
-}
-
-// numbered returns n events.
-func numbered(n int) (events []string) {
-	for i := range n {
-		events = append(events, fmt.Sprint("event ", i))
-	}
-	return events
-}
-
-// A reportLog records the reports of a limiter.
-type reportLog struct {
-	mu      sync.Mutex
-	entries []string
-}
-
-func (d *reportLog) record(c *Config) {
-	began := time.Now()
-	c.Notify = func(_ context.Context, r pipeline.Report) {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.entries = append(d.entries, fmt.Sprintf("%v: %s %d", time.Since(began), r.Kind, r.SlotRange))
-	}
-}
-
-// read returns the reports since the last call of read.
-func (d *reportLog) read() []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	entries := d.entries
-	d.entries = nil
-	return entries
 }
 
 // integers returns a reply of n ones.

@@ -24,18 +24,14 @@ type Reply struct {
 	many []int64 // the rows, if there are more than fewLimits
 }
 
-// decode returns the Reply to unit i of q or, if q cannot be merged, to all units of q.
-func decode(q *pipeline.Request, limits *Limits, v Verb, i int64) (Reply, error) {
+// decode returns the Reply to q.
+func decode(q *pipeline.Request, limits *Limits, v Verb) (Reply, error) {
 	r := Reply{Key: q.Key, Trace: q.Trace}
 	if q.Err != nil {
 		return r, q.Err
 	}
-	n := q.Units
-	if q.Merged != "" {
-		n = 1
-	}
 	raw, width := q.Reply, 3*len(limits.list)
-	i += q.First
+	n, i := q.Units, q.First
 	if len(raw) < 2+width || (len(raw)-2)%width != 0 || !covers(q.Sent(), i, int64((len(raw)-2)/width)) {
 		return r, q.Explain(fmt.Errorf("the script replied %d integers to %s for %d limits", len(raw), q.Sent(), len(limits.list)))
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -76,7 +77,31 @@ func TestStrangeIntegers(t *testing.T) {
 		forEachMerging(t, func(t *testing.T, _ string, s *servertest.Server, l *Limiter) {
 			s.Always(servertest.Action{Reply: "*8" + strings.Repeat("\r\n:"+n, 8)})
 			batched(t, s, l, slices.Repeat([]query{{Allow, "hot", 1}}, together))
-			wantEqual(t, "answers", len(decideEach(t.Context(), l, []string{"hot", "hot"})), 2)
 		})
 	}
+}
+
+// TestPeekIsNeverUncertain checks that a peek that gets no reply never returns ErrUncertain, because
+// it counts nothing.
+func TestPeekIsNeverUncertain(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := limiter(t, s.Client(t))
+		s.Hold()
+		wantError(t, "peek", ask(t.Context(), l, Peek, "a", 1).err, pipeline.ErrOutage)
+	})
+}
+
+// TestLateCallerIsNotSent checks that nothing is sent for a caller whose context is already done.
+func TestLateCallerIsNotSent(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := limiter(t, s.Client(t))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		err := ask(ctx, l, Allow, "a", 1).err
+		wantError(t, "late", err, context.Canceled)
+		if pipeline.IsOutage(err) || !strings.Contains(err.Error(), "nothing was sent") {
+			t.Error(err)
+		}
+		wantEqual(t, "received", len(s.Received()), 0)
+	})
 }

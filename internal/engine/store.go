@@ -60,7 +60,7 @@ func (s *onRedis) Decide(ctx context.Context, limits *Limits, v Verb, event stri
 	}
 	defer r.Free()
 	s.pipeline.Do(ctx, timeout, r)
-	return decode(r, limits, v, 0)
+	return decode(r, limits, v)
 }
 
 // request returns a request for n units. Free the request after use.
@@ -70,12 +70,6 @@ func (s *onRedis) request(limits *Limits, v Verb, key string, n int64) (*pipelin
 		return nil, err
 	}
 	r := s.pipeline.NewRequest()
-	s.prepare(r, limits, v, key, now, n)
-	return r, nil
-}
-
-// prepare turns r into a request for n units.
-func (s *onRedis) prepare(r *pipeline.Request, limits *Limits, v Verb, key, now string, n int64) {
 	r.Script, r.Key, r.Verb, r.Time, r.Units, r.Rest = s.script, key, v.sent(), now, n, limits.argsFor(v)
 	if r.Reads = v == Peek; v == Allow || v == Count {
 		r.Group = limits.text
@@ -83,6 +77,7 @@ func (s *onRedis) prepare(r *pipeline.Request, limits *Limits, v Verb, key, now 
 			r.Merged = s.merged(v)
 		}
 	}
+	return r, nil
 }
 
 // merged returns the script verb for several attempts, of the verb v, that have been merged.
@@ -136,30 +131,13 @@ func (s *onRedis) decideAndRemember(ctx context.Context, timeout time.Duration, 
 	defer q.Free()
 	sent := time.Now()
 	s.pipeline.Do(ctx, timeout, q)
-	r, err := decode(q, limits, Allow, 0)
+	r, err := decode(q, limits, Allow)
 	if err != nil {
 		s.denials.Forget(key)
 		return r, err
 	}
 	s.denials.Remember(result, sent, r.Allowed, denials.Reply{At: r.At, Rows: slices.Clone(r.rows()[:3*len(limits.list)])})
 	return r, nil
-}
-
-// decideEach makes an attempt of one unit for each of the events at the given indices, or peeks at
-// them. If there are more than maxRound, it sends them in rounds. If an event occurs more than
-// once, its limits must be the same each time.
-func (s *onRedis) decideEach(ctx context.Context, limits func(i int) *Limits, v Verb, events []string, indices []int, replies []Reply, errs []error) {
-	timeout, err := s.pipeline.Connected(ctx, s.Timeout)
-	if err != nil {
-		for _, i := range indices {
-			errs[i] = err
-		}
-		return
-	}
-	e := &each{store: s, timeout: timeout, limits: limits, verb: v, rounds: s.pipeline.NewRounds(), events: events, replies: replies, errs: errs}
-	for round := range slices.Chunk(indices, maxRound) {
-		e.round(ctx, round)
-	}
 }
 
 // cachedDenial returns the Reply for a cached denial. Its waits are reduced by the age of the

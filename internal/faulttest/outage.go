@@ -611,11 +611,11 @@ func OneShardDown(t *testing.T, open Open) {
 		}
 	}
 	together := slices.Concat(of...)
-	for i, r := range l.AllowEach(t.Context(), together) {
-		if (r.Err == nil) == slices.Contains(of[0], together[i]) {
-			t.Errorf("%s, together with all others: %v", together[i], r.Err)
+	redistest.AtOnce(len(together), func(i int) {
+		if _, err := l.Allow(t.Context(), together[i]); (err == nil) == slices.Contains(of[0], together[i]) {
+			t.Errorf("%s, together with all others: %v", together[i], err)
 		}
-	}
+	})
 	if kinds := seen.Kinds(); !slices.Equal(kinds, []window.Kind{window.KindOutageBegan}) {
 		t.Errorf("reported %q", kinds)
 	}

@@ -81,25 +81,25 @@ func sharded(t *testing.T) window.Config {
 
 // AwaitGroups waits until the limiter's script calls are for several events. The limiter's client
 // must count them in calls. AwaitGroups makes attempts for events that no test uses.
-func AwaitGroups(t *testing.T, l eachLimiter, calls *redistest.Calls) {
+func AwaitGroups(t *testing.T, l allower, calls *redistest.Calls) {
 	t.Helper()
 	calls.AwaitSeveral(t, asker(t, l))
 }
 
-// An eachLimiter is a limiter that has AllowEach, such as a *window.Limiter.
-type eachLimiter interface {
-	AllowEach(ctx context.Context, events []string) []window.Result
+// An allower is a limiter, such as a *window.Limiter.
+type allower interface {
+	Allow(ctx context.Context, event string) (window.Decision, error)
 }
 
 // asker returns a function that makes an attempt for each of the events, all at once.
-func asker(t *testing.T, l eachLimiter) func(events []string) {
+func asker(t *testing.T, l allower) func(events []string) {
 	t.Helper()
 	return func(events []string) {
-		for i, r := range l.AllowEach(t.Context(), events) {
-			if r.Err != nil {
-				t.Fatalf("%s: %v", events[i], r.Err)
+		redistest.AtOnce(len(events), func(i int) {
+			if _, err := l.Allow(t.Context(), events[i]); err != nil {
+				t.Errorf("%s: %v", events[i], err)
 			}
-		}
+		})
 	}
 }
 
@@ -119,9 +119,10 @@ func useUp(t *testing.T, l *window.Limiter, proxy *redistest.Sharder) {
 	for range callers {
 		all.Go(func() {
 			mine := shuffled(events)
-			for i, r := range l.AllowEach(t.Context(), mine) {
-				count(t, &allowed[index[mine[i]]], r.Decision, r.Err)
-			}
+			redistest.AtOnce(len(mine), func(i int) {
+				d, err := l.Allow(t.Context(), mine[i])
+				count(t, &allowed[index[mine[i]]], d, err)
+			})
 		})
 		all.Go(func() {
 			for _, event := range shuffled(events) {
@@ -182,11 +183,12 @@ func OneNodeOfCluster(t *testing.T, open Open) {
 		}
 	}
 	for round := 0; round < sharedMax || calls.Marks.Load() == 0; round++ {
-		for i, r := range l.AllowEach(t.Context(), own) {
-			if r.Err != nil || r.Allowed != (round < sharedMax) || r.Usage[0].Used != int64(min(sharedMax, round+1)) {
-				t.Fatalf("round %d, %s: %+v", round, own[i], r)
+		redistest.AtOnce(len(own), func(i int) {
+			d, err := l.Allow(t.Context(), own[i])
+			if err != nil || d.Allowed != (round < sharedMax) || d.Usage[0].Used != int64(min(sharedMax, round+1)) {
+				t.Errorf("round %d, %s: %+v, %v", round, own[i], d, err)
 			}
-		}
+		})
 	}
 	if _, err := l.Allow(t.Context(), other); !errors.Is(err, window.ErrOutage) || !strings.Contains(err.Error(), "MOVED") {
 		t.Error(err)

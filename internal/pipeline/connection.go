@@ -34,7 +34,7 @@ type Connection struct {
 	uses    uses
 	queues  [Ranges]queue
 	masters masters
-	calls   sync.Pool // of unused *call with one request
+	calls   sync.Pool // of unused *call
 	batches sync.Pool // of unused *batch
 }
 

@@ -117,19 +117,13 @@ func learn(t *testing.T, l *line) {
 	mustCount(t, l, "before")
 }
 
-// askMany requests one unit of each event, all in one round.
+// askMany starts a caller for each event, and waits for the answers.
 func askMany(ctx context.Context, l *line, events []string) (callers []*caller) {
-	requests := make([]*Request, len(events))
-	for i, event := range events {
-		requests[i] = &Request{}
-		l.fill(requests[i], event)
+	for _, event := range events {
+		callers = append(callers, start(ctx, l, event))
 	}
-	began := time.Now()
-	l.NewRounds().Do(ctx, l.Timeout, requests)
-	for _, r := range requests {
-		c := &caller{took: time.Since(began)}
-		c.take(r)
-		callers = append(callers, c)
+	for _, c := range callers {
+		c.wait()
 	}
 	return callers
 }

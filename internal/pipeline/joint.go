@@ -107,7 +107,7 @@ func (r *Request) IsApart() bool {
 // mayWait reports whether a request that did not run may be sent again at the time now. A request
 // for several keys may only while a slot is moving, and only for a quarter of the timeout.
 func (r *Request) mayWait(now time.Duration) bool {
-	return !r.IsApart() || isTryAgain(r.cause) && (r.call.timeout < 0 || now-r.began <= r.call.timeout/4)
+	return !r.IsApart() || isTryAgain(r.cause) && (r.call.timeout < 0 || now-r.call.began <= r.call.timeout/4)
 }
 
 // proofs maps each pair of limiter names to the proofs that one server has the keys of both

@@ -79,12 +79,13 @@ func TestJointKeepsItsPlace(t *testing.T) {
 		synctest.Wait()
 		var requests []*Request
 		for _, event := range []string{"e", "free", "e"} {
-			r := &Request{}
+			r := a.NewRequest()
 			a.fill(r, event)
 			requests = append(requests, r)
 		}
 		j := together(a, b)
-		joint := &Request{Script: j.Script, Key: j.Key, Verb: j.Verb, Units: 1, Joint: j.Joint}
+		joint := a.NewRequest()
+		joint.Script, joint.Key, joint.Verb, joint.Units, joint.Joint = j.Script, j.Key, j.Verb, 1, j.Joint
 		before := len(s.Received())
 		askInOneBatch(t, s, a, []*Request{requests[0], requests[1], joint, requests[2]})
 		var calls [][]string

@@ -19,14 +19,13 @@ type part struct {
 }
 
 const (
-	maxMerged = 4096 // the most units in one part
-	maxParts  = 64   // the most parts in one script call; the gain from more would be small
-	maxOpen   = 4    // the most script calls that parts can join at a time
+	maxParts = 64 // the most parts in one script call; the gain from more would be small
+	maxOpen  = 4  // the most script calls that parts can join at a time
 )
 
 // add merges r into the part if possible, and reports whether it did. The part may be nil.
 func (p *part) add(r *Request) bool {
-	if p == nil || p.first.Merged == "" || r.Merged == "" || !r.fits(p.first) || p.units+r.Units > maxMerged {
+	if p == nil || p.first.Merged == "" || r.Merged == "" || !r.fits(p.first) {
 		return false
 	}
 	p.last.next, p.last = r, r
@@ -43,7 +42,7 @@ func (b *batch) merge() {
 		if len(b.requests) > 1 && b.byKey[r.Key].add(r) {
 			continue
 		}
-		b.parts = append(b.parts, part{first: r, last: r, units: r.Units, merged: r.Merged != "" && r.Units > 1})
+		b.parts = append(b.parts, part{first: r, last: r, units: r.Units})
 		if p := &b.parts[len(b.parts)-1]; len(b.requests) > 1 {
 			b.isLast(p, r.Key)
 			for _, key := range r.Joint.others() {

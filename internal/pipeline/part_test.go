@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -88,17 +89,17 @@ func TestOthersShareNoCall(t *testing.T) {
 			"group":    func(r *Request) { r.Group = "other units" },
 			"no group": func(r *Request) { r.Group = "" },
 		}
-		requests := []*Request{{}, {}}
+		requests := []*Request{l.NewRequest(), l.NewRequest()}
 		l.fill(requests[0], "a")
 		l.fill(requests[1], "b")
 		for name, change := range changes {
-			r := &Request{}
+			r := l.NewRequest()
 			l.fill(r, name)
 			change(r)
 			requests = append(requests, r)
 		}
 		for units := range int64(3) { // the first two merge
-			r := &Request{}
+			r := l.NewRequest()
 			l.fill(r, "one key")
 			if units == 2 {
 				r.Merged = ""
@@ -119,19 +120,18 @@ func TestOthersShareNoCall(t *testing.T) {
 	})
 }
 
-// askInOneBatch sends the requests in one batch, by making them arrive while all senders are
-// occupied.
+// askInOneBatch sends the requests in one batch, by making them arrive in order while all senders
+// are occupied.
 func askInOneBatch(t *testing.T, s *servertest.Server, l *line, requests []*Request) {
 	t.Helper()
 	occupySenders(t, s, l)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		l.NewRounds().Do(t.Context(), l.Timeout, requests)
-	}()
-	synctest.Wait()
+	var done sync.WaitGroup
+	for _, r := range requests {
+		done.Go(func() { l.Do(t.Context(), l.Timeout, r) })
+		synctest.Wait()
+	}
 	s.Release()
-	<-done
+	done.Wait()
 }
 
 // TestFailingEvent checks that if an event in a script call fails, its caller gets the string in

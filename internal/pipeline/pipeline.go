@@ -56,7 +56,7 @@ func New(conn *Connection, name string, report func(context.Context, Report)) *P
 }
 
 // NewRequest returns an empty request for one call of Do. Free the request after use.
-func (p *Pipeline) NewRequest() *Request { return &p.conn.singleCall().single }
+func (p *Pipeline) NewRequest() *Request { return &p.conn.newCall().request }
 
 // Do sends a request from NewRequest, and waits until the request has a Reply or an Err, the
 // timeout passes, or ctx is done. A negative timeout means no timeout. There must be a client: see
@@ -65,7 +65,7 @@ func (p *Pipeline) Do(ctx context.Context, timeout time.Duration, r *Request) {
 	c := r.call
 	r.Trace.SlotRange = p.Range(r.Key)
 	c.start(ctx, p, timeout)
-	if c.allows(r) {
+	if c.allows() {
 		r.lane.queue.put(r)
 	}
 	c.wait()

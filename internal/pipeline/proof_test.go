@@ -33,7 +33,7 @@ func TestProofOnlyForGroups(t *testing.T) {
 		}
 		requests := make([]*Request, 5)
 		for i := range requests {
-			requests[i] = &Request{}
+			requests[i] = l.NewRequest()
 			l.fill(requests[i], fmt.Sprint(i))
 			requests[i].Group = ""
 		}

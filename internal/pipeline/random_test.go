@@ -186,12 +186,8 @@ func (s *chaos) call(t *testing.T) {
 	s.callers.Go(func() {
 		defer cancel()
 		began := time.Now()
-		if len(events) == 1 {
-			s.tally.record(t, ctx, events[0], ask(ctx, s.line, events[0]))
-		} else {
-			for i, c := range askMany(ctx, s.line, events) {
-				s.tally.record(t, ctx, events[i], c)
-			}
+		for i, c := range askMany(ctx, s.line, events) {
+			s.tally.record(t, ctx, events[i], c)
 		}
 		if took := time.Since(began); took > within {
 			t.Errorf("%v instead of %v", took, within)

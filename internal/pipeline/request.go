@@ -7,7 +7,7 @@ import (
 
 // A Request asks for a script call for one key or, with a Joint, for several keys.
 type Request struct {
-	// The creator of the request sets these fields before Do. They do not change.
+	// The user of NewRequest sets these fields before Do. They do not change.
 
 	Script *Script
 	Key    string
@@ -18,10 +18,10 @@ type Request struct {
 	Reads  bool     // the request changes nothing, so it can always be repeated
 
 	// Requests of the same Group can share a script call if Script, Verb and Time are equal. All
-	// requests of a Group must have the same Rest. Requests for the same key are merged if they
-	// have Merged, the verb for the total of their Units, in order of arrival. Requests of one
-	// limiter for several keys share a call if one server has all keys. A request without a Group
-	// always has its own script call.
+	// requests of a Group must have the same Rest. Requests for one unit of the same key are merged
+	// if they have Merged, the verb for their total, in order of arrival. Requests of one limiter
+	// for several keys share a call if one server has all keys. A request without a Group always
+	// has its own script call.
 	Group  string
 	Merged string
 	OneKey bool // the script takes a single key, so requests for different keys do not share a call
@@ -34,8 +34,7 @@ type Request struct {
 	call  *call
 	slots *slotRange
 	lane  *lane
-	began time.Duration // when the call started; all times are relative to the creation of the Connection
-	probe bool          // this request is a probe of an open circuit breaker
+	probe bool // this request is a probe of an open circuit breaker
 
 	state atomic.Int32 // one of the states below
 
@@ -45,7 +44,7 @@ type Request struct {
 
 	// The sender sets batch and claimed before it moves the request to sent, and the other fields
 	// when the request is done. After that, the fields belong to the call, and after Do to the
-	// creator of the request. If the call leaves before the request is done, the call sets cause,
+	// user of the request. If the call leaves before the request is done, the call sets cause,
 	// and the sender sets nothing more.
 
 	batch   *batch
@@ -123,7 +122,7 @@ func (r *Request) arriveLate(err error, now time.Duration) {
 		return
 	}
 	for slots := range r.ranges {
-		if c.timeout < 0 || now-r.began <= c.timeout {
+		if c.timeout < 0 || now-c.began <= c.timeout {
 			slots.succeeded(c.ctx, now)
 		} else {
 			slots.probeSoon(now)
@@ -149,13 +148,13 @@ func (r *Request) ranges(yield func(*slotRange) bool) {
 // the probe of one breaker would be wasted while another breaker still blocks the request.
 func (r *Request) isAllowed() bool {
 	for slots := range r.ranges {
-		if !slots.isDue(r.began) {
+		if !slots.isDue(r.call.began) {
 			r.Err = slots.err()
 			return false
 		}
 	}
 	for slots := range r.ranges {
-		allowed, probe := slots.allows(r.began)
+		allowed, probe := slots.allows(r.call.began)
 		if r.probe = r.probe || probe; !allowed {
 			r.Err = slots.err()
 			return false
@@ -167,7 +166,7 @@ func (r *Request) isAllowed() bool {
 // failed counts a failure in the circuit breakers of the request.
 func (r *Request) failed(now time.Duration, cause error, together bool) {
 	for slots := range r.ranges {
-		slots.failed(r.call.ctx, r.began, now, cause, together)
+		slots.failed(r.call.ctx, r.call.began, now, cause, together)
 	}
 }
 

@@ -14,30 +14,27 @@ const (
 
 // retries holds a call's state for retries.
 type retries struct {
-	unrun   []*Request       // requests that did not run, to be sent again after the backoff
 	backoff time.Duration    // the next backoff
-	sentAt  time.Duration    // when the call last sent requests
-	slowest time.Duration    // the longest time until a request turned out not to have run
+	sentAt  time.Duration    // when the call last sent its request
+	slowest time.Duration    // the longest time until the request turned out not to have run
 	timer   *time.Timer      // created on first use
-	due     <-chan time.Time // receives when the backoff ends; nil while there is nothing to retry
+	due     <-chan time.Time // receives when the backoff ends; nil unless the request did not run and is to be sent again
 }
 
 // begin resets t for a call that starts at the time now.
 func (t *retries) begin(now time.Duration) {
-	t.unrun, t.backoff, t.sentAt, t.slowest = nil, minBackoff, now, 0
+	t.backoff, t.sentAt, t.slowest = minBackoff, now, 0
 }
 
-// retriesLater reports whether a request that did not run will be sent again. If so, it starts the
-// backoff. On a closed Connection, nothing is sent again.
-func (c *call) retriesLater(r *Request) bool {
-	t, now := &c.retries, r.doneAt
+// retriesLater reports whether the request, which did not run, will be sent again. If so, it starts
+// the backoff. On a closed Connection, nothing is sent again.
+func (c *call) retriesLater() bool {
+	r, t, now := &c.request, &c.retries, c.request.doneAt
 	t.slowest = max(t.slowest, now-t.sentAt)
 	if errors.Is(r.cause, errClosed) || now-c.began+t.backoff > maxRetryTime || !c.hasTime(now+t.backoff) || !r.mayWait(now+t.backoff) {
 		return false
 	}
-	if t.unrun = append(t.unrun, r); len(t.unrun) == 1 {
-		t.start()
-	}
+	t.start()
 	return true
 }
 
@@ -57,7 +54,7 @@ func (t *retries) start() {
 	t.due, t.backoff = t.timer.C, min(2*t.backoff, maxBackoff)
 }
 
-// begun reports whether there has been a backoff, because a request did not run.
+// begun reports whether there has been a backoff, because the request did not run.
 func (t *retries) begun() bool { return t.backoff > minBackoff }
 
 func (t *retries) stop() {
@@ -67,23 +64,14 @@ func (t *retries) stop() {
 	}
 }
 
-// take removes and returns the requests that wait for a retry.
-func (t *retries) take() []*Request {
-	unrun := t.unrun
-	t.unrun = nil
-	return unrun
-}
-
-// retry resends the requests that did not run. It settles those for which there is no time left, or
-// whose circuit breaker another request has opened.
+// retry resends the request, which did not run. It settles the request if there is no time left, or
+// if another request has opened the circuit breaker.
 func (c *call) retry() {
-	now := c.conn.elapsed()
+	r, now := &c.request, c.conn.elapsed()
 	c.retries.due, c.retries.sentAt = nil, now
-	for _, r := range c.retries.take() {
-		if r.slots.isOpen() || !c.hasTime(now) {
-			c.settle(r, now)
-		} else {
-			r.lane.queue.put(r)
-		}
+	if r.slots.isOpen() || !c.hasTime(now) {
+		c.settle(now)
+	} else {
+		r.lane.queue.put(r)
 	}
 }

@@ -76,6 +76,16 @@ func UnlessShort[T any](full, short T) T {
 	return full
 }
 
+// AtOnce calls do for each index below n, each in a goroutine of its own, and returns once all calls
+// have returned.
+func AtOnce(n int, do func(i int)) {
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { do(i) })
+	}
+	all.Wait()
+}
+
 // Share returns how many of n calls a random history makes: all of them if SLIDEGATE_LONG is set,
 // as in make matrix, a tenth with go test -short, and otherwise a third.
 func Share(n int) int {
