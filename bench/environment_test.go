@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -110,24 +111,37 @@ func TestBusy(t *testing.T) {
 
 // TestEarlier checks that earlier.sh measures an earlier revision in the same passes and leaves
 // nothing behind. It uses the last revision, and the last revision that had a different
-// constructor.
+// constructor. That one has neither pace nor inflight.
 func TestEarlier(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it builds the library twice")
 	}
-	for _, revision := range []string{"HEAD", removed("func NewOn(") + "^"} {
+	old := []string{"window, hot", "window, go-redis, hot", "window", "window, in memory", "ar1", "login"}
+	all := slices.Concat(old, []string{"pace", "inflight", "inflight, full"})
+	for revision, names := range map[string][]string{"HEAD": all, removed("func NewOn(") + "^": old} {
 		if err := exec.Command("git", "rev-parse", "--verify", revision).Run(); err != nil {
 			t.Skip("the sources are in no repository, or in one without history: ", err)
 		}
-		before := must(os.ReadDir("."))
-		cmd := exec.Command("./earlier.sh", revision, "-redis", redistest.Start(t).Addr(), "-passes", "1", "-callers", "4", "-rows", "^window", "hot")
+		files := must(os.ReadDir("."))
+		cmd := exec.Command("./earlier.sh", revision, "-redis", redistest.Start(t).Addr(), "-passes", "1", "-rounds", "1", "-span", "1s", "-memory", "0", "-callers", "4",
+			"-rows", "^(window|ar1|pace|login|inflight)", "hot", "throughput", "inflight")
 		text, err := cmd.CombinedOutput()
-		if err != nil || !strings.Contains(string(text), "| window, hot / window before, hot |") {
+		if err != nil {
 			t.Errorf("error %v, printed %s", err, text)
 		}
-		if after := must(os.ReadDir(".")); len(after) != len(before) {
-			t.Errorf("files %v, and %v before", after, before)
+		for _, name := range names {
+			earlier, hot := strings.CutSuffix(name, ", hot")
+			earlier += before
+			if hot {
+				earlier += ", hot"
+			}
+			if !strings.Contains(string(text), "| "+name+" / "+earlier+" |") {
+				t.Errorf("no ratio of %s to %s at %s in %s", name, earlier, revision, text)
+			}
+		}
+		if after := must(os.ReadDir(".")); len(after) != len(files) {
+			t.Errorf("files %v, and %v before", after, files)
 		}
 	}
 }

@@ -75,11 +75,16 @@ func (b bench) inflight(ctx context.Context, res *result) (err error) {
 // leaseRows returns the rows of the first inflight table. Each decision takes a lease and releases
 // it.
 func leaseRows(client rueidis.Client) []contender {
-	free := contender{allows: true, keys: 1, commands: map[string]int{"evalsha": 2}, ask: leasing(client)}
-	free.name, free.like = "inflight", "TryAcquire and Release, Max: 1000; nobody else holds a lease"
-	full := free
-	full.name, full.like, full.hot = "inflight, full", fmt.Sprintf("the same on one event; others hold %d leases", others), true
-	full.before = func(ctx context.Context, event string) error { return hold(ctx, client, event, others) }
+	free := func(name string, of ask) contender {
+		like := "TryAcquire and Release, Max: 1000; nobody else holds a lease"
+		return contender{name: name, like: like, allows: true, keys: 1, commands: map[string]int{"evalsha": 2}, ask: of}
+	}
+	full := func(name string, of ask) contender {
+		c := free(name, of)
+		c.like, c.hot = fmt.Sprintf("the same on one event; others hold %d leases", others), true
+		c.before = func(ctx context.Context, event string) error { return hold(ctx, client, event, others) }
+		return c
+	}
 	rival := contender{allows: true, commands: map[string]int{"evalsha": 1, "zrem": 1}, ask: sortedSet(client)}
 	rival.name, rival.like = "sorted set", "a script that many write themselves, and ZREM; nobody else holds a place"
 	rivalFull := rival
@@ -93,7 +98,9 @@ func leaseRows(client rueidis.Client) []contender {
 		}
 		return nil
 	}
-	return []contender{oneLimit.row("window", windowMaker(client)), free, full, rival, rivalFull}
+	return slices.Concat([]contender{oneLimit.row("window", windowMaker(client))},
+		both(free, "inflight", client, leasing, earlier.inflight), both(full, "inflight, full", client, leasing, earlier.inflight),
+		[]contender{rival, rivalFull})
 }
 
 // leasing takes a lease with TryAcquire and releases it.

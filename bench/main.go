@@ -42,6 +42,8 @@
 //	./earlier.sh REVISION -rows '^window( before)?(, 3 limits)?$' -memory 0 server
 //	# how long the server makes other clients wait, compared with an earlier revision
 //	./earlier.sh REVISION -ping -callers 64,256,1024 -passes 15 -rows '^window( before)?$' throughput
+//	# every package compared with an earlier revision: in memory, ar1, pace, login and inflight
+//	./earlier.sh REVISION -passes 15 -rows '^(window(, in memory)?|ar1|pace|login|inflight(, full)?)( before)?$' throughput inflight
 //	# INCREX compared with INCR and window, on a server that supports it
 //	go run . -rows '^(window|fixed window, INCR(EX)?)(, denied)?$' server
 //	# what a pace turn costs, compared with a window decision

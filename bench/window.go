@@ -29,15 +29,35 @@ func goRedisMaker(client redis.UniversalClient) maker {
 	}
 }
 
-// earlier creates the limiters of an earlier revision. Only earlier.sh sets it.
+// localName is the name of the rows for window in memory.
+const localName = "window, in memory"
+
+// localMaker returns a maker that creates window limiters in memory.
+func localMaker(rueidis.Client) maker {
+	return func(limits []string, now func() time.Time) ask {
+		return asking(must(window.NewLocal(window.Config{Name: "login", Limits: parse(limits), Now: now})))
+	}
+}
+
+// earlier creates the limiters of an earlier revision. Only earlier.sh sets it. A field is nil if
+// that revision does not have the package.
 var earlier struct {
-	window    func(client rueidis.Client) maker
-	onGoRedis func(client redis.UniversalClient) maker
-	login     func(client rueidis.Client) ask
+	window, local, ar1, pace func(client rueidis.Client) maker
+	onGoRedis                func(client redis.UniversalClient) maker
+	login, inflight          func(client rueidis.Client) ask
 }
 
 // before is the suffix of the names of the earlier revision's rows.
 const before = " before"
+
+// both returns the row for a limiter and, if there is one, for that of an earlier revision.
+func both[C, L any](row func(name string, of L) contender, name string, client C, of, old func(C) L) []contender {
+	rows := []contender{row(name, of(client))}
+	if old != nil {
+		rows = append(rows, row(name+before, old(client)))
+	}
+	return rows
+}
 
 // windows returns the window rows of the server part.
 func windows(client rueidis.Client) (rows []contender) {

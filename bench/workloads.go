@@ -44,29 +44,23 @@ func (w workload) allow() []string { return append([]string{"allow", "", "1"}, w
 // windows returns the rows for window, for its script and, if there is one, for an earlier
 // revision.
 func (w workload) windows(client rueidis.Client) []contender {
-	rows := []contender{w.row("window", windowMaker(client)), w.script(client)}
-	if earlier.window != nil {
-		rows = append(rows, w.row("window"+before, earlier.window(client)))
-	}
-	return rows
+	return append(both(w.row, "window", client, windowMaker, earlier.window), w.script(client))
 }
 
 // onGoRedis returns the rows for window on the go-redis client that the other libraries use.
 func (w workload) onGoRedis(theirs redis.UniversalClient) []contender {
-	rows := []contender{w.row(goRedisName, goRedisMaker(theirs))}
-	if earlier.onGoRedis != nil {
-		rows = append(rows, w.row(goRedisName+before, earlier.onGoRedis(theirs)))
-	}
-	return rows
+	return both(w.row, goRedisName, theirs, goRedisMaker, earlier.onGoRedis)
 }
 
-// logins returns the rows for a login guard.
-func logins(client rueidis.Client) []contender {
-	rows := []contender{loginRow(loginName, loggingIn(client))}
-	if earlier.login != nil {
-		rows = append(rows, loginRow(loginName+before, earlier.login(client)))
+// locals returns the rows for window in memory, if there is an earlier revision to compare with.
+func locals() []contender {
+	if earlier.local == nil {
+		return nil
 	}
-	return rows
+	row := func(name string, of maker) contender {
+		return contender{name: name, like: hotAllowed.limits[0], allows: true, commands: map[string]int{}, ask: of(hotAllowed.limits, nil)}
+	}
+	return both(row, localName, nil, localMaker, earlier.local)
 }
 
 // script returns the row for window.lua, called through rueidis.Lua.Exec.
@@ -86,7 +80,8 @@ func throughputRows(client rueidis.Client, theirs redis.UniversalClient) []conte
 	rated, others := redisRate(theirs), libraries(theirs)
 	return slices.Concat(oneLimit.windows(client), oneLimit.onGoRedis(theirs), []contender{bare(client), rated[0]},
 		threeLimits.windows(client), threeLimits.onGoRedis(theirs), []contender{rated[2]}, oneDenied.windows(client),
-		[]contender{oneLimit.row("ar1", levelMaker(client)), oneLimit.row("pace", paceMaker(client))}, logins(client), []contender{others[0], others[2]})
+		both(oneLimit.row, "ar1", client, levelMaker, earlier.ar1), both(oneLimit.row, "pace", client, paceMaker, earlier.pace),
+		both(loginRow, loginName, client, loggingIn, earlier.login), locals(), []contender{others[0], others[2]})
 }
 
 // hotRows returns the rows of the hot part.
@@ -106,7 +101,10 @@ func pairs() (all []pair) {
 			all = append(all, pair{goRedisName + w.name, other + w.name})
 		}
 	}
-	return append(all, pair{loginName, loginName + before}, pair{"window", constant}, pair{"window" + threeLimits.name, rate},
+	for _, name := range []string{"ar1", "pace", loginName, localName, "inflight", "inflight, full"} {
+		all = append(all, pair{name, name + before})
+	}
+	return append(all, pair{"window", constant}, pair{"window" + threeLimits.name, rate},
 		pair{"ar1", rate}, pair{"pace", "window"}, pair{"window.lua", rate}, pair{constant, rate},
 		pair{"inflight", "window"}, pair{"inflight, full", "window"}, pair{"inflight", "sorted set"}, pair{"inflight, full", "sorted set, full"})
 }
