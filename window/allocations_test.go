@@ -1,6 +1,7 @@
 package window_test
 
 import (
+	"runtime"
 	"testing"
 
 	"github.com/redis/rueidis"
@@ -28,5 +29,28 @@ func TestAllocations(t *testing.T) {
 	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1000000/1h", "1000000/1d")}))
 	if n := testing.AllocsPerRun(1000, func() { must(local.Allow(t.Context(), "198.51.100.7")) }); n > 1 {
 		t.Errorf("%v allocations in a decision in memory", n)
+	}
+}
+
+// heapPerLimiter is the most bytes that a limiter may take before its first call.
+const heapPerLimiter = 20_000
+
+// TestHeapOfLimiters checks how much memory a limiter takes before its first call, so that a
+// service can hold one for each tenant. With -v, it prints the bytes and the objects.
+func TestHeapOfLimiters(t *testing.T) {
+	const n = 1000
+	conn, limiters := window.On(redistest.Client(t)), make([]*window.Limiter, n)
+	cfg := window.Config{Name: "tenant", Limits: parsed("5/1h")}
+	must(window.New(conn, cfg)) // what all limiters of the connection share
+	before := memStats()
+	for i := range limiters {
+		limiters[i] = must(window.New(conn, cfg))
+	}
+	after := memStats()
+	bytes, objects := (int64(after.HeapAlloc)-int64(before.HeapAlloc))/n, (int64(after.HeapObjects)-int64(before.HeapObjects))/n
+	runtime.KeepAlive(limiters)
+	t.Logf("%d bytes in %d objects", bytes, objects)
+	if bytes > heapPerLimiter {
+		t.Errorf("a limiter takes %d bytes", bytes)
 	}
 }

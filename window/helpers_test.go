@@ -242,9 +242,11 @@ func holds(t *testing.T, l window.Limit, log []allowedAttempt) {
 }
 
 // heap returns the bytes in use on the heap.
-func heap() int {
+func heap() int { return int(memStats().HeapAlloc) }
+
+// memStats returns the statistics of the memory after a garbage collection.
+func memStats() (m runtime.MemStats) {
 	runtime.GC()
-	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return int(m.HeapAlloc)
+	return m
 }
