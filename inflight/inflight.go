@@ -61,11 +61,6 @@ type Config struct {
 	// as a host name. If it is empty, no holder is stored.
 	Holder string
 
-	// Track lets waiters notice immediately that a place is free: the client keeps a copy of the
-	// key, and Redis notifies the client of changes. Track requires a client that supports this,
-	// and an ACL rule: see docs/keys.md. Without Track, waiters ask every 50 ms.
-	Track bool
-
 	Secret []byte `json:"-"`
 
 	// Timeout bounds how long one call waits for Redis in total; 0 means 250 ms. It can be at most
@@ -111,7 +106,6 @@ type core struct {
 	ttl      time.Duration
 	maxHold  time.Duration
 	holder   string
-	track    bool
 	fallback *Limiter
 	observe  func(context.Context, window.Observation) // may be nil
 	onDenied func(context.Context, window.Denial)      // may be nil
@@ -176,9 +170,6 @@ func New(conn *window.Connection, cfg Config) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Track && !(*pipeline.Connection)(conn).Tracks() {
-		return nil, fmt.Errorf("slidegate: limiter %q has Track, but its client does not track keys; leave it out, or use rueidis", cfg.Name)
-	}
 	return newLimiter(e, &onRedis{e}, cfg)
 }
 
@@ -188,9 +179,6 @@ func New(conn *window.Connection, cfg Config) (*Limiter, error) {
 func NewLocal(cfg Config) (*Limiter, error) {
 	if cfg.Fallback != nil {
 		return nil, outage.Needless(cfg.Name)
-	}
-	if cfg.Track {
-		return nil, fmt.Errorf("slidegate: limiter %q is in memory and has Track, which it never needs; leave it out", cfg.Name)
 	}
 	e, err := engine.NewLocal(cfg.engine(), cfg.limits(), nil)
 	if err != nil {
@@ -212,7 +200,7 @@ func newLimiter(e *engine.Limiter, s store, cfg Config) (*Limiter, error) {
 		}
 	}
 	c := &core{
-		store: s, ttl: cfg.ttl(), maxHold: cmp.Or(cfg.MaxHold, defaultHold), holder: cfg.Holder, track: cfg.Track,
+		store: s, ttl: cfg.ttl(), maxHold: cmp.Or(cfg.MaxHold, defaultHold), holder: cfg.Holder,
 		fallback: cfg.Fallback, observe: cfg.Observe, onDenied: cfg.OnDenied,
 		lines: lines{of: map[string]*line{}},
 	}

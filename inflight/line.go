@@ -13,10 +13,8 @@ import (
 )
 
 const (
-	asksEvery  = 50 * time.Millisecond
-	looksEvery = 2 * time.Millisecond // how often to look at the client's copy
-	perScore   = 20 * time.Microsecond
-	yields     = 3 * time.Millisecond // head start for other processes after a place was released in this one
+	asksEvery = 50 * time.Millisecond
+	yields    = 3 * time.Millisecond // head start for other processes after a place was released in this one
 )
 
 // lines holds this process's waiters, by event.
@@ -63,12 +61,7 @@ func (s *lines) take(ctx context.Context, l *Limiter, event string, n int64, w *
 		if lease != nil || err != nil {
 			return lease, d, err
 		}
-		if l.track && !d.Degraded {
-			err = w.watch(ctx, l, event, n, d.At)
-		} else {
-			err = w.sleep(ctx, asksEvery)
-		}
-		if err != nil {
+		if w.sleep(ctx, asksEvery) != nil {
 			return nil, d, l.leftBy(ctx)
 		}
 	}
@@ -85,40 +78,6 @@ func (w *waiter) sleep(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 	}
 	return ctx.Err()
-}
-
-// watch waits until n units seem to be free according to the client's copy of the key. A lease that
-// is not renewed ends without a change to the key, so watch compares the end of each lease with the
-// Redis clock. That clock read at when watch was called.
-func (w *waiter) watch(ctx context.Context, l *Limiter, event string, n int64, at time.Time) error {
-	began := time.Now()
-	for {
-		c, err := l.engine.Scores(ctx, event, l.ttl)
-		if err != nil || !c.Known {
-			return w.sleep(ctx, asksEvery)
-		}
-		if used := held(c.Scores, at.Add(time.Since(began)).UnixMicro()); used+n <= l.max || l.keeper.isClosed() {
-			return nil
-		}
-		look := looksEvery
-		if !c.Hit { // the key changed; reading a large key takes Redis some time
-			look += time.Duration(len(c.Scores)) * perScore
-		}
-		if err := w.sleep(ctx, look); err != nil {
-			return err
-		}
-	}
-}
-
-// held returns how many units are held at the time now, in µs, according to the scores in a copy of
-// a record. The positive scores are the ends of the units.
-func held(scores []float64, now int64) (units int64) {
-	for _, end := range scores {
-		if end > float64(now) {
-			units++
-		}
-	}
-	return units
 }
 
 // errLeft is in the error of a wait whose caller gave up.

@@ -86,6 +86,7 @@ func (l *Limiter) changeOverride(ctx context.Context, verb, event string, rest .
 	if err := l.engine.Check(ctx, engine.Some, event, 1); err != nil {
 		return false, err
 	}
+	defer l.engine.ForgetDenial(event)
 	defer l.overrides.due.Store(true)
 	reply, err := l.overrides.call(ctx, verb, slices.Concat([]string{l.engine.Tag(event)}, rest))
 	return err == nil && reply.Integers[0] > 0, err

@@ -15,7 +15,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/slidegate/slidegate/internal/pipeline"
 	"github.com/slidegate/slidegate/window"
@@ -63,11 +62,6 @@ func (f failing) Send(_ context.Context, calls []*pipeline.ScriptCall) {
 
 // Load returns f.err.
 func (f failing) Load(context.Context, string) (string, error) { return "", f.err }
-
-// Get returns f.err. It is used for reads through the client's cache.
-func (f failing) Get(context.Context, pipeline.Read, string, time.Duration) (pipeline.Copy, error) {
-	return pipeline.Copy{}, f.err
-}
 
 // Close does nothing.
 func (failing) Close() {}

@@ -77,7 +77,7 @@ func calls(t *testing.T, conn *window.Connection) map[string]func() error {
 	w := must(window.New(conn, window.Config{Name: "w", Limits: perHour, DenialCache: 100}))
 	a := must(ar1.New(conn, ar1.Config{Name: "a", Limits: []ar1.Limit{{Max: 5, Per: time.Hour}}}))
 	p := must(pace.New(conn, pace.Config{Name: "p", Limits: perHour}))
-	i := must(inflight.New(conn, inflight.Config{Name: "i", Max: 1, Track: true}))
+	i := must(inflight.New(conn, inflight.Config{Name: "i", Max: 1}))
 	g := must(login.New(conn, login.Config{Name: "g", Secret: []byte("0123456789abcdef")}))
 	return map[string]func() error{
 		"window":    func() error { _, err := w.Allow(ctx, "e"); return err },

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"strings"
-	"time"
 
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
@@ -46,15 +45,4 @@ func (l *Limiter) Call(ctx context.Context, c Call) (reply CallReply, err error)
 	}
 	s.pipeline.Do(ctx, timeout, r)
 	return CallReply{r.Reply, r.Texts, r.First, r.Trace}, l.Wrap(r.Err)
-}
-
-// Scores returns the scores in the event's sorted set. The client caches them for at most ttl.
-func (l *Limiter) Scores(ctx context.Context, event string, ttl time.Duration) (pipeline.Copy, error) {
-	s := l.store.(*onRedis)
-	timeout, err := s.pipeline.Connected(ctx, s.Timeout)
-	if err != nil {
-		return pipeline.Copy{}, l.Wrap(err)
-	}
-	c, err := s.pipeline.Get(ctx, pipeline.ReadScores, s.Key(event), timeout, ttl)
-	return c, l.Wrap(err)
 }

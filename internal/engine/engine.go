@@ -122,9 +122,6 @@ func New(conn *pipeline.Connection, cfg Config, limits []Limit) (*Limiter, error
 	if cfg.MaxEvents != 0 {
 		return nil, fmt.Errorf("slidegate: limiter %q is on Redis and has a MaxEvents; bound Redis with maxmemory, and leave it out", cfg.Name)
 	}
-	if cfg.DenialCache > 0 && !conn.Tracks() {
-		return nil, fmt.Errorf("slidegate: limiter %q has a DenialCache, but its client does not track keys; leave it out, or use rueidis", cfg.Name)
-	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = DefaultTimeout
 	}
@@ -266,6 +263,9 @@ func (l *Limiter) Refund(ctx context.Context, event string, c Counted) error {
 func (l *Limiter) Reset(ctx context.Context, event string) error {
 	return l.Wrap(l.store.Reset(ctx, event))
 }
+
+// ForgetDenial makes the denial cache of a limiter on Redis forget the event.
+func (l *Limiter) ForgetDenial(event string) { l.store.(*onRedis).denials.Forget(l.Key(event)) }
 
 // Inspect returns the state of event, as the integers of the script's reply to the verb inspect.
 func (l *Limiter) Inspect(ctx context.Context, event string) ([]int64, error) {

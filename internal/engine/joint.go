@@ -49,38 +49,33 @@ func (j *Joint) Decide(ctx context.Context) (replies []JointReply, decided bool)
 		return nil, false
 	}
 	replies = make([]JointReply, len(j.asks))
-	timeout, cached, err := j.lookUp(ctx, replies)
-	if cached {
+	if j.lookUp(replies) {
 		return replies, true
 	}
-	if err == nil {
-		r := j.request()
-		defer r.Free()
-		j.stores[0].pipeline.Do(ctx, timeout, r)
-		if r.IsApart() {
-			j.stores[0].pipeline.SetApart()
-			return nil, false
-		}
-		err = j.decode(r, replies)
+	r := j.request()
+	defer r.Free()
+	j.stores[0].pipeline.Do(ctx, j.timeout(), r)
+	if r.IsApart() {
+		j.stores[0].pipeline.SetApart()
+		return nil, false
 	}
-	j.fail(replies, err)
+	j.fail(replies, j.decode(r, replies))
 	return replies, true
 }
 
-// lookUp looks for a denial in the limiters' denial caches. It also returns the timeout for the
-// script call: what remains of the shortest timeout among the limiters.
-func (j *Joint) lookUp(ctx context.Context, replies []JointReply) (timeout time.Duration, cached bool, err error) {
-	timeout = j.timeout()
-	began := time.Now()
+// lookUp looks for a denial in the limiters' denial caches. If it finds one, it sets the reply to
+// that ask and returns true.
+func (j *Joint) lookUp(replies []JointReply) bool {
 	for i, s := range j.stores {
-		if replies[i].Reply, err = s.remembered(ctx, timeout, j.asks[i].limits, j.keys[i], j.asks[i].N); err != nil || replies[i].Reply != nil {
-			return timeout, err == nil, err
+		if s.denials == nil {
+			continue
+		}
+		if r, denied := s.cachedDenial(j.asks[i].limits, j.keys[i], j.asks[i].N, time.Now()); denied {
+			replies[i].Reply = &r
+			return true
 		}
 	}
-	if timeout >= 0 {
-		timeout = max(1, timeout-time.Since(began))
-	}
-	return timeout, false, nil
+	return false
 }
 
 // request returns the request for all keys. Its last arguments are the number of keys and, for each
@@ -139,11 +134,8 @@ func (j *Joint) width() (n int) {
 func (j *Joint) fail(replies []JointReply, err error) {
 	for i, a := range j.asks {
 		r := &replies[i]
-		if r.Err = a.Wrap(cmp.Or(r.Err, err)); err != nil && j.stores[i].denials != nil {
+		if r.Err = a.Wrap(cmp.Or(r.Err, err)); err != nil {
 			j.stores[i].denials.Forget(j.keys[i])
-		}
-		if r.Reply == nil && r.Err != nil {
-			r.Reply = &Reply{}
 		}
 	}
 }

@@ -2,8 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -33,7 +31,7 @@ func newOnRedis(conn *pipeline.Connection, l *core) *onRedis {
 	s := &onRedis{core: l, script: pipeline.NewScript(l.Script)}
 	s.pipeline = pipeline.New(conn, l.Name, s.report)
 	if l.DenialCache > 0 {
-		s.denials = denials.New(l.DenialCache, s.get, func(ctx context.Context) { s.report(ctx, pipeline.Report{Kind: CacheOff}) })
+		s.denials = denials.New(l.DenialCache)
 	}
 	return s
 }
@@ -50,17 +48,25 @@ func (s *onRedis) Decide(ctx context.Context, limits *Limits, v Verb, event stri
 	if err != nil {
 		return Reply{}, err
 	}
-	key := s.Key(event)
-	if s.denials != nil && v == Allow {
-		return s.decideWithCache(ctx, timeout, limits, key, n)
+	key, caches := s.Key(event), s.denials != nil && v == Allow
+	var began time.Time
+	if caches {
+		began = time.Now()
+		if r, denied := s.cachedDenial(limits, key, n, began); denied {
+			return r, nil
+		}
 	}
-	r, err := s.request(limits, v, key, n)
+	q, err := s.request(limits, v, key, n)
 	if err != nil {
 		return Reply{}, err
 	}
-	defer r.Free()
-	s.pipeline.Do(ctx, timeout, r)
-	return decode(r, limits, v)
+	defer q.Free()
+	s.pipeline.Do(ctx, timeout, q)
+	r, err := decode(q, limits, v)
+	if caches {
+		s.remember(limits, key, n, began, &r, err)
+	}
+	return r, err
 }
 
 // request returns a request for n units. Free the request after use.
@@ -91,77 +97,35 @@ func (s *onRedis) merged(v Verb) string {
 	return verbEach
 }
 
-// decideWithCache returns a denial from the denial cache if there is one. Otherwise it sends a
-// request.
-func (s *onRedis) decideWithCache(ctx context.Context, timeout time.Duration, limits *Limits, key string, n int64) (Reply, error) {
-	began := time.Now()
-	result, err := s.denials.Lookup(ctx, key, denials.Request{Units: n, Limits: limits.text}, timeout)
-	if err != nil {
-		return Reply{Trace: pipeline.Trace{SlotRange: s.pipeline.Range(key)}}, err
+// cachedDenial returns the reply that the denial cache holds for a request for n units, if that is
+// known to be denied. Its waits are reduced by the age of the denial.
+func (s *onRedis) cachedDenial(limits *Limits, key string, n int64, now time.Time) (r Reply, denied bool) {
+	cached, age, denied := s.denials.Lookup(key, denials.Request{Units: n, Limits: limits.text}, now)
+	if !denied {
+		return r, false
 	}
-	if result.Denied {
-		return s.cachedDenial(key, result), nil
-	}
-	if timeout >= 0 {
-		timeout = max(1, timeout-time.Since(began))
-	}
-	return s.decideAndRemember(ctx, timeout, limits, result, key, n)
-}
-
-// remembered returns the denial that the denial cache holds for key, or nil if there is none.
-func (s *onRedis) remembered(ctx context.Context, timeout time.Duration, limits *Limits, key string, n int64) (*Reply, error) {
-	if s.denials == nil {
-		return nil, nil
-	}
-	result, err := s.denials.Lookup(ctx, key, denials.Request{Units: n, Limits: limits.text}, timeout)
-	if err != nil || !result.Denied {
-		return nil, err
-	}
-	r := s.cachedDenial(key, result)
-	return &r, nil
-}
-
-// decideAndRemember sends a request, and adds the reply to the denial cache. The result is that of
-// the preceding lookup.
-func (s *onRedis) decideAndRemember(ctx context.Context, timeout time.Duration, limits *Limits, result denials.Result, key string, n int64) (Reply, error) {
-	q, err := s.request(limits, Allow, key, n)
-	if err != nil {
-		return Reply{}, err
-	}
-	defer q.Free()
-	sent := time.Now()
-	s.pipeline.Do(ctx, timeout, q)
-	r, err := decode(q, limits, Allow)
-	if err != nil {
-		s.denials.Forget(key)
-		return r, err
-	}
-	s.denials.Remember(result, sent, r.Allowed, denials.Reply{At: r.At, Rows: slices.Clone(r.rows()[:3*len(limits.list)])})
-	return r, nil
-}
-
-// cachedDenial returns the Reply for a cached denial. Its waits are reduced by the age of the
-// denial.
-func (s *onRedis) cachedDenial(key string, result denials.Result) Reply {
-	r := Reply{Key: key, At: s.Clock.Unit(s.Clock.Time(result.Reply.At).Add(result.Age)), Remembered: true}
+	r = Reply{Key: key, At: s.Clock.Unit(s.Clock.Time(cached.At).Add(age)), Remembered: true}
 	if s.Notify != nil { // otherwise nothing reads the trace
 		r.Trace.SlotRange = s.pipeline.Range(key)
 	}
-	r.setRows(result.Reply.Rows)
-	for i := range len(result.Reply.Rows) / 3 {
-		row, ms := r.Row(i), result.Age.Milliseconds()
+	r.setRows(cached.Rows)
+	for i := range limits.list {
+		row, ms := r.Row(i), age.Milliseconds()
 		row[1], row[2] = max(0, row[1]-ms), max(0, row[2]-ms)
 	}
-	return r
+	return r, true
 }
 
-// get returns the value of key. The denial cache calls it.
-func (s *onRedis) get(ctx context.Context, key string, timeout, ttl time.Duration) (value string, hit bool, err error) {
-	c, err := s.pipeline.Get(ctx, pipeline.ReadValue, key, timeout, ttl)
-	if errors.Is(err, pipeline.ErrLeft) {
-		err = fmt.Errorf("%w: %w", denials.ErrLeft, ctx.Err())
+// remember caches the reply to a request that was sent after began, if that is a denial. An error
+// removes the key from the cache.
+func (s *onRedis) remember(limits *Limits, key string, n int64, began time.Time, r *Reply, err error) {
+	switch {
+	case err != nil:
+		s.denials.Forget(key)
+	case !r.Allowed:
+		reply := denials.Reply{At: r.At, Rows: slices.Clone(r.rows()[:3*len(limits.list)])}
+		s.denials.Remember(key, denials.Request{Units: n, Limits: limits.text}, began, reply)
 	}
-	return c.Value, c.Hit, err
 }
 
 // scriptTime returns the time to send to the script. It returns "" if the configuration has no
@@ -185,13 +149,10 @@ func (s *onRedis) Reset(ctx context.Context, event string) error {
 	return s.change(ctx, verbReset, event, 1, s.own.args)
 }
 
-// change sends a request that can invalidate a cached denial. It removes the denial from the cache
-// itself, because the notification from Redis arrives a little later.
+// change sends a request that can give back units, and then makes the denial cache forget the event.
 func (s *onRedis) change(ctx context.Context, verb, event string, n int64, args []string) error {
 	key := s.Key(event)
-	if s.denials != nil {
-		defer s.denials.Forget(key)
-	}
+	defer s.denials.Forget(key)
 	_, err := s.call(ctx, verb, key, n, args)
 	return err
 }

@@ -71,8 +71,7 @@ func (t *gathered) undoRequest(undos []Undo) *pipeline.Request {
 	return r
 }
 
-// undone returns the error for each event. It also removes the events' denials from the caches,
-// because the notification from Redis arrives a little later.
+// undone returns the error for each event. It also makes the denial caches forget the events.
 func (t *gathered) undone(r *pipeline.Request) []error {
 	errs := make([]error, len(t.asks))
 	if r.Err == nil && len(r.Reply) != len(errs) {
@@ -80,9 +79,7 @@ func (t *gathered) undone(r *pipeline.Request) []error {
 	}
 	for i, a := range t.asks {
 		errs[i] = a.Wrap(cmp.Or(r.ErrOf(t.keys[i]), r.TextOf(t.keys[i], i)))
-		if t.stores[i].denials != nil {
-			t.stores[i].denials.Forget(t.keys[i])
-		}
+		t.stores[i].denials.Forget(t.keys[i])
 	}
 	return errs
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 )
 
 // A Client sends script calls to Redis. It never resends a call that may have run.
@@ -33,34 +32,6 @@ type Cluster interface {
 type Share struct {
 	First, Last int
 	Master      string // the ID of the master
-}
-
-// A Tracker is a Client that supports client-side caching: Redis notifies it when a key that it has
-// cached changes. The denial cache needs a Tracker, and so does the option Track of package
-// inflight.
-type Tracker interface {
-	// Get returns a copy of the contents of key, which is empty if the key does not exist. The
-	// client caches the copy for at most ttl. The error is errNoCopy if the client could not get a
-	// copy, but a script call may still succeed.
-	Get(ctx context.Context, read Read, key string, ttl time.Duration) (Copy, error)
-}
-
-// A Read is a command whose reply a Tracker caches.
-type Read int
-
-// The commands that a Tracker supports.
-const (
-	ReadValue  Read = iota // GET
-	ReadScores             // ZRANGE of all members, WITHSCORES
-)
-
-// A Copy contains the contents of a key: a Value or Scores.
-type Copy struct {
-	Value  string
-	Scores []float64
-
-	Hit   bool // the copy came from the client's cache, not from Redis
-	Known bool // false if there is no reply
 }
 
 // A ScriptCall is one call of a script. A Client sends the Command with the Script, the number of

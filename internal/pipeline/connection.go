@@ -41,7 +41,6 @@ type Connection struct {
 // connected holds a client.
 type connected struct {
 	Client
-	tracker Tracker // the same client; nil if it is not a Tracker
 	cluster Cluster // the same client; nil if it is not a Cluster
 }
 
@@ -122,17 +121,9 @@ func (c *Connection) elapsed() time.Duration { return time.Since(c.made) }
 
 // use sets the client, so that limiters can use the Connection.
 func (c *Connection) use(client Client) {
-	tracker, _ := client.(Tracker)
 	cluster, _ := client.(Cluster)
-	c.up.Store(&connected{client, tracker, cluster})
+	c.up.Store(&connected{client, cluster})
 	close(c.ready)
-}
-
-// Tracks reports whether the client is a Tracker, or will be one: a client that is still being
-// dialed always is.
-func (c *Connection) Tracks() bool {
-	up := c.up.Load()
-	return up == nil || up.tracker != nil
 }
 
 // run calls dial until there is a client, or ctx is done. It calls tried after each dial.

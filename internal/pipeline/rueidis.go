@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/redis/rueidis"
 )
@@ -122,33 +121,6 @@ func shareOf(m rueidis.RedisMessage) (Share, error) {
 	}
 	id, err := master[2].ToString()
 	return Share{int(first), int(last), id}, err
-}
-
-// Get returns a copy of the contents of key.
-func (r *rueidisClient) Get(ctx context.Context, read Read, key string, ttl time.Duration) (c Copy, err error) {
-	if r.closed.Load() {
-		return c, &UnsentError{errClosed, ReasonClosed}
-	}
-	var result rueidis.RedisResult
-	if read == ReadScores {
-		result = r.DoCache(ctx, r.B().Zrange().Key(key).Min("0").Max("-1").Withscores().Cache(), ttl)
-		var all []rueidis.ZScore
-		all, err = result.AsZScores()
-		for _, of := range all {
-			c.Scores = append(c.Scores, of.Score)
-		}
-	} else {
-		result = r.DoCache(ctx, r.B().Get().Key(key).Cache(), ttl)
-		c.Value, err = result.ToString()
-	}
-	if rueidis.IsRedisNil(err) {
-		err = nil
-	}
-	if errors.Is(err, rueidis.ErrDoCacheAborted) { // the slot is moving, or the connection broke
-		err = errNoCopy
-	}
-	c.Hit = result.IsCacheHit()
-	return c, translate(err)
 }
 
 // translate converts a rueidis error to an error as Client specifies.

@@ -30,7 +30,6 @@ type Server struct {
 	counters map[string]*Counter
 	ran      []Command // script calls that were executed, in order
 	received []Command // all script calls that were received
-	gets     int
 	keys     Keys
 	marks    map[string]string // of probe.lua
 	proofs   []int             // how many keys each call of probe.lua has marked
@@ -44,9 +43,9 @@ type Server struct {
 	conns    map[*serverConn]struct{}
 }
 
-// A Command is a script call or a GET. Calls of probe.lua are not Commands.
+// A Command is a script call. Calls of probe.lua are not Commands.
 type Command struct {
-	Name   string // EVAL, EVALSHA, SCRIPT or GET
+	Name   string // EVAL, EVALSHA or SCRIPT
 	Script string // the script's source or hash
 	Key    string
 	Verb   string
@@ -219,14 +218,14 @@ func (s *Server) Received() []Command {
 func (s *Server) ClearCalls() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ran, s.received, s.gets = nil, nil, 0
+	s.ran, s.received = nil, nil
 }
 
-// Asked returns the number of GETs and script calls.
+// Asked returns the number of script calls that were received.
 func (s *Server) Asked() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.gets + len(s.received)
+	return len(s.received)
 }
 
 // Counter returns a copy of the counter for key.
@@ -262,7 +261,7 @@ func (s *Server) dial(_ context.Context, _ string, d *net.Dialer, _ *tls.Config)
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: err}
 	}
 	theirs, ours := net.Pipe()
-	c := &serverConn{Conn: ours, server: s, closed: make(chan struct{}), tracked: map[string]bool{}}
+	c := &serverConn{Conn: ours, server: s, closed: make(chan struct{})}
 	s.mu.Lock()
 	s.conns[c] = struct{}{}
 	s.mu.Unlock()
@@ -311,12 +310,10 @@ type serverConn struct {
 	server *Server
 	closed chan struct{} // closed when no more commands arrive
 
-	get      Command // the GET in the current transaction
-	finished bool    // no more commands are executed
+	finished bool // no more commands are executed
 
 	writing sync.Mutex
-	silent  bool            // nothing is sent any more
-	tracked map[string]bool // keys that the client has cached; guarded by server.mu
+	silent  bool // nothing is sent any more
 }
 
 // start starts to read commands as they arrive, and to execute them in order.
@@ -384,14 +381,7 @@ func (c *serverConn) execute(args []string) {
 		} else {
 			c.perform(newCommand(args))
 		}
-	case "PTTL":
-		c.send("+QUEUED")
-	case "GET":
-		c.get = newCommand(args)
-		c.send("+QUEUED")
-	case "EXEC":
-		c.perform(c.get)
-	default: // CLIENT, MULTI
+	default: // CLIENT
 		c.send("+OK")
 	}
 }
@@ -409,8 +399,6 @@ func (s *Server) slots() []string {
 
 func newCommand(args []string) Command {
 	switch args[0] {
-	case "GET":
-		return Command{Name: "GET", Key: args[1]}
 	case "SCRIPT":
 		return Command{Name: "SCRIPT", Script: args[2]}
 	}
@@ -489,12 +477,12 @@ func (c *serverConn) perform(cmd Command) {
 	case f.Cut:
 		_ = c.Close()
 	case f.Lose:
-		c.server.run(c, cmd)
+		c.server.run(cmd)
 		_ = c.Close()
 	case f.Reply != "":
 		c.send(f.Reply)
 	default:
-		c.send(c.server.run(c, cmd)...)
+		c.send(c.server.run(cmd)...)
 	}
 }
 
@@ -510,7 +498,7 @@ func (s *Server) receive(args []string) {
 func (s *Server) actionOf(cmd Command) Action {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.actions) > 0 && cmd.Name != "GET" {
+	if len(s.actions) > 0 {
 		f := s.actions[0]
 		s.actions = s.actions[1:]
 		return f
@@ -521,15 +509,11 @@ func (s *Server) actionOf(cmd Command) Action {
 	return s.choose(cmd)
 }
 
-// run executes a command from the client of c, and returns the lines of the reply.
-func (s *Server) run(c *serverConn, cmd Command) []string {
+// run executes a command, and returns the lines of the reply.
+func (s *Server) run(cmd Command) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case cmd.Name == "GET":
-		s.gets++
-		c.tracked[cmd.Key] = true
-		return s.get(cmd.Key)
 	case cmd.Name == "EVALSHA" && s.known != nil && !s.known[cmd.Script]:
 		return []string{"-NOSCRIPT No matching script."}
 	case cmd.Name != "EVALSHA" && s.known != nil:
@@ -553,35 +537,12 @@ func (s *Server) run(c *serverConn, cmd Command) []string {
 	return reply
 }
 
-// get returns the reply to PTTL and GET in a transaction.
-func (s *Server) get(key string) []string {
-	if k := s.counters[key]; k != nil && k.Used > 0 {
-		return []string{"*2", ":100000", bulk(fmt.Sprint(k.Used))}
-	}
-	return []string{"*2", ":-2", "_"}
-}
-
-// count executes a script call for one key. If the key's value changes, it notifies the clients
-// that have cached the value.
+// count executes a script call for one key.
 func (s *Server) count(cmd Command) []int64 {
 	k := s.counters[cmd.Key]
 	if k == nil {
 		k = &Counter{}
 		s.counters[cmd.Key] = k
 	}
-	before := k.Used
-	integers := k.execute(cmd)
-	if k.Used != before {
-		s.invalidate(cmd.Key)
-	}
-	return integers
-}
-
-func (s *Server) invalidate(key string) {
-	for c := range s.conns {
-		if c.tracked[key] {
-			delete(c.tracked, key)
-			c.send(">2", bulk("invalidate"), "*1", bulk(key))
-		}
-	}
+	return k.execute(cmd)
 }
