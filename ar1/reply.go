@@ -38,8 +38,9 @@ func (l *Limiter) finish(ctx context.Context, v engine.Verb, event string, n int
 	if l.observe != nil {
 		l.observe(ctx, Observation{
 			Limiter: l.engine.Name, Plan: l.plan, Kind: window.Kind(engine.KindOf(v, d.Allowed, err)), Units: n, Decision: d, Took: time.Since(began), Full: reply.Full,
-			InRedis: trace.InRedis, Merged: trace.Merged, Batch: trace.Batch, Remembered: reply.Remembered, SlotRange: trace.SlotRange,
-			Reason: window.Reason(trace.Failure.Reason()), Err: trace.Failure.Err(),
+			InRedis: trace.InRedis,
+			Trace:   window.Trace{Merged: trace.Merged, Batch: trace.Batch, Remembered: reply.Remembered, SlotRange: trace.SlotRange},
+			Reason:  window.Reason(trace.Failure.Reason()), Err: trace.Failure.Err(),
 		})
 	}
 	if err == nil {

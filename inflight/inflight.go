@@ -244,7 +244,7 @@ func (cfg *Config) engine() engine.Config {
 	if cfg.Observe != nil {
 		c.Notify = func(ctx context.Context, r pipeline.Report) {
 			cfg.Observe(ctx, window.Observation{
-				Limiter: cfg.Name, Kind: window.Kind(r.Kind), SlotRange: r.SlotRange, RangesOut: r.Out,
+				Limiter: cfg.Name, Kind: window.Kind(r.Kind),
 				Reason: window.Reason(r.Failure.Reason()), Err: r.Failure.Err(),
 			})
 		}
@@ -415,7 +415,7 @@ func (l *Limiter) report(ctx context.Context, n int64, lease *Lease, d decided, 
 	l.observe(ctx, window.Observation{
 		Limiter: l.engine.Name, Kind: window.Kind(engine.KindOf(engine.Allow, lease != nil, err)), Units: n, Took: time.Since(began),
 		Decision: window.Decision{Allowed: lease != nil, RetryAfter: d.RetryAfter, At: d.At, Degraded: d.Degraded, Cause: d.Cause},
-		InRedis:  d.trace.InRedis, Batch: d.trace.Batch, SlotRange: d.trace.SlotRange,
+		InRedis:  d.trace.InRedis, Trace: window.Trace{Batch: d.trace.Batch, SlotRange: d.trace.SlotRange},
 		Reason: window.Reason(failure.Reason()), Err: failure.Err(),
 	})
 }

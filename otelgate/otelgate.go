@@ -106,7 +106,6 @@ func (o *observer) observe(ctx context.Context, seen window.Observation) {
 	case window.KindOutageBegan:
 		o.outages.Add(ctx, 1, s.add...)
 		o.active.Add(ctx, 1, s.add...)
-	case window.KindOutageChanged: // the outage continues
 	case window.KindOutageEnded:
 		o.active.Add(ctx, -1, s.add...)
 	case window.KindCacheOff:
@@ -128,9 +127,9 @@ func (o *observer) decided(ctx context.Context, seen *window.Observation, s *opt
 	o.duration.Record(ctx, seen.Took.Seconds(), s.recordDecision...)
 	if seen.InRedis > 0 {
 		o.redis.Record(ctx, seen.InRedis.Seconds(), s.record...)
-		o.batch.Record(ctx, int64(seen.Batch), s.record...)
+		o.batch.Record(ctx, int64(seen.Trace.Batch), s.record...)
 	}
-	if seen.Merged {
+	if seen.Trace.Merged {
 		o.merged.Add(ctx, 1, s.add...)
 	}
 	if seen.Full {

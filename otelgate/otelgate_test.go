@@ -80,7 +80,7 @@ func TestDecisions(t *testing.T) {
 	for range 3 {
 		must(l.Allow(t.Context(), "f"))
 	}
-	b.observe(t.Context(), window.Observation{Limiter: l.Name(), Kind: window.KindAllowed, Units: 1, InRedis: time.Millisecond, Batch: 1, Merged: true})
+	b.observe(t.Context(), window.Observation{Limiter: l.Name(), Kind: window.KindAllowed, Units: 1, InRedis: time.Millisecond, Trace: window.Trace{Batch: 1, Merged: true}})
 
 	cfg.DenialCache, cfg.MaxEvents = 0, 1
 	local := must(window.NewLocal(cfg))

@@ -55,7 +55,7 @@ func sourceOf(o *window.Observation) string {
 		return byOverride
 	case o.Decision.Degraded:
 		return byFallback
-	case o.Remembered:
+	case o.Trace.Remembered:
 		return byDenialCache
 	case o.InRedis > 0:
 		return byRedis

@@ -185,7 +185,7 @@ func (cfg Config) engine() engine.Config {
 	if cfg.Observe != nil {
 		c.Notify = func(ctx context.Context, r pipeline.Report) {
 			cfg.Observe(ctx, window.Observation{
-				Limiter: cfg.Name, Kind: window.Kind(r.Kind), SlotRange: r.SlotRange, RangesOut: r.Out,
+				Limiter: cfg.Name, Kind: window.Kind(r.Kind),
 				Reason: window.Reason(r.Failure.Reason()), Err: r.Failure.Err(),
 			})
 		}
@@ -430,7 +430,7 @@ func (l *Limiter) report(ctx context.Context, n int64, r Reservation, trace pipe
 	l.observe(ctx, window.Observation{
 		Limiter: l.engine.Name, Kind: window.Kind(engine.KindOf(engine.Allow, r.OK, err)), Units: n, Took: time.Since(began),
 		Decision: window.Decision{Allowed: r.OK && err == nil, RetryAfter: r.Delay, At: r.At, Degraded: r.Degraded, Cause: r.Cause},
-		InRedis:  trace.InRedis, Merged: trace.Merged, Batch: trace.Batch, SlotRange: trace.SlotRange,
+		InRedis:  trace.InRedis, Trace: window.Trace{Merged: trace.Merged, Batch: trace.Batch, SlotRange: trace.SlotRange},
 		Reason: window.Reason(failure.Reason()), Err: failure.Err(),
 	})
 }

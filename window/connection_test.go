@@ -128,7 +128,7 @@ func TestDialCluster(t *testing.T) {
 	nodes := redistest.ClusterOptions(t).InitAddress
 	var ranges []int
 	l := must(window.New(dial(t, "redis://"+nodes[0]+"?addr="+nodes[1]), window.Config{Name: redistest.Key(t), Limits: parsed("1/1h"), Timeout: time.Minute, Observe: func(_ context.Context, o window.Observation) {
-		ranges = append(ranges, o.SlotRange)
+		ranges = append(ranges, o.Trace.SlotRange)
 	}}))
 	for _, event := range many(50) {
 		if d := must(l.Allow(t.Context(), event)); !d.Allowed {

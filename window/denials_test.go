@@ -360,7 +360,7 @@ func TestOwnChangesUnderLoad(t *testing.T) {
 		cfg := window.Config{Name: redistest.Key(t), Limits: parsed("2/1h", "3/2h"), Timeout: 10 * time.Second}
 		other := must(window.New(window.On(admin), cfg))
 		cfg.DenialCache, cfg.Observe = 10, func(_ context.Context, o window.Observation) {
-			if o.Remembered {
+			if o.Trace.Remembered {
 				remembered.Add(1)
 			}
 		}

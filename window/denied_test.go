@@ -91,7 +91,7 @@ func TestOnDeniedHides(t *testing.T) {
 		limiters["redis"] = must(window.New(window.On(redistest.Client(t)), cfg))
 		cfg.Name, cfg.DenialCache = cfg.Name+"-cached", 10
 		cfg.Observe = func(_ context.Context, o window.Observation) {
-			if o.Remembered {
+			if o.Trace.Remembered {
 				remembered++
 			}
 		}

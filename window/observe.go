@@ -18,22 +18,25 @@ type Observation struct {
 	Took     time.Duration // from call to answer, of an attempt or a peek
 
 	// Reason and Err say why Redis did not answer. They are set for KindOutage and KindUncertain,
-	// for a Degraded decision, and when an outage starts or spreads. For KindOverridesUnread, they
+	// for a Degraded decision, and when an outage starts. For KindOverridesUnread, they
 	// say why the overrides could not be read. Otherwise they are zero.
 	Reason Reason // such as ReasonTimeout; "" for overrides whose key holds a foreign value
 	Err    error  // says what to do, and matches ErrOutage or ErrUncertain if there is a Reason; it contains no event
 
-	RangesOut int // for an outage: how many of the 64 slot ranges are out; a server that is not a cluster is one range
-
 	Full bool // the event was new, and there was no room for it in memory: see Config.MaxEvents
 
-	// The following fields describe the Redis call of an attempt or a peek. If nothing was sent,
-	// all except SlotRange are zero.
-	InRedis    time.Duration // from sending to reply, for the whole pipeline of the request; 0 if the caller gave up earlier
-	Merged     bool          // this attempt shared its script call with other attempts on the event
-	Batch      int           // number of requests in the pipeline, including this one: 1 to 128; 0 if the caller gave up earlier
-	Remembered bool          // the denial cache answered
-	SlotRange  int           // index of the range of hash slots, 0 to 63; for an outage, of the range that changed last; 0 if the server is not a cluster
+	InRedis time.Duration // from sending an attempt or a peek to its reply; 0 if nothing was sent, or if the caller gave up earlier
+	Trace   Trace         // how an attempt or a peek was answered
+}
+
+// Trace describes how this version of the library answered an attempt or a peek, for diagnosis. Its
+// fields can change in any version. If nothing was sent, all except Remembered and SlotRange are
+// zero.
+type Trace struct {
+	Merged     bool // this attempt shared its script call with other attempts on the event
+	Batch      int  // number of requests in the pipeline, including this one: 1 to 128; 0 if the caller gave up before the reply
+	Remembered bool // the denial cache answered
+	SlotRange  int  // index of the range of hash slots, 0 to 63; 0 if the server is not a cluster
 }
 
 // Kind says what an Observation reports. Its text can be used as a label.
@@ -52,9 +55,8 @@ const (
 	KindPeeked    Kind = engine.Peeked    // PeekN: it counts nothing
 	KindCharged   Kind = engine.Charged   // Charge, or a Settle that charged missing units: all units were counted
 
-	KindOutageBegan   Kind = engine.OutageBegan   // three calls in a row failed in one slot range, or there is no connection yet
-	KindOutageChanged Kind = engine.OutageChanged // another slot range failed, or one recovered: see RangesOut
-	KindOutageEnded   Kind = engine.OutageEnded   // no slot range has been out for a second
+	KindOutageBegan Kind = engine.OutageBegan // three calls in a row failed in one range of hash slots, or there is no connection yet
+	KindOutageEnded Kind = engine.OutageEnded // no range of hash slots has been out for a second
 
 	KindCacheOff Kind = engine.CacheOff // reported once: the client caches no values, so DenialCache has no effect
 
@@ -76,7 +78,7 @@ const (
 	ReasonReadOnly Reason = pipeline.ReasonReadOnly // the server is a replica; temporary during a failover
 	ReasonLua      Reason = pipeline.ReasonLua      // the server runs no Lua, or the script failed
 
-	ReasonTimeout     Reason = pipeline.ReasonTimeout     // no reply within Config.Timeout, or shortly before the caller's deadline
+	ReasonTimeout     Reason = pipeline.ReasonTimeout     // no reply within Config.Timeout, to this call or to earlier ones
 	ReasonRefused     Reason = pipeline.ReasonRefused     // no connection: refused, unreachable, unknown host, or not established yet
 	ReasonClosed      Reason = pipeline.ReasonClosed      // a connection broke, or the client is closed
 	ReasonNoReplicas  Reason = pipeline.ReasonNoReplicas  // fewer replicas than min-replicas-to-write

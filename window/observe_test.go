@@ -96,11 +96,11 @@ func TestObserveHow(t *testing.T) {
 		must(l.Allow(ctx, "e"))
 	}
 	last, slot := seen[7], keys.Slot(must(l.Inspect(ctx, "e")).Key)
-	if last.Kind != window.KindDenied || !last.Remembered || last.InRedis != 0 {
+	if last.Kind != window.KindDenied || !last.Trace.Remembered || last.InRedis != 0 {
 		t.Errorf("not from the cache: %+v", last)
 	}
 	for i, o := range seen {
-		if sent := o.InRedis > 0 && o.InRedis <= o.Took; sent == o.Remembered || sent != (o.Batch == 1) || o.Merged || o.SlotRange != slot/256 {
+		if sent := o.InRedis > 0 && o.InRedis <= o.Took; sent == o.Trace.Remembered || sent != (o.Trace.Batch == 1) || o.Trace.Merged || o.Trace.SlotRange != slot/256 {
 			t.Errorf("attempt %d: %+v", i, o)
 		}
 	}
@@ -115,8 +115,8 @@ func TestObserveBatch(t *testing.T) {
 	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), Timeout: time.Minute, Observe: func(_ context.Context, o window.Observation) {
 		mu.Lock()
 		defer mu.Unlock()
-		perSize[o.Batch]++
-		if all++; o.Merged {
+		perSize[o.Trace.Batch]++
+		if all++; o.Trace.Merged {
 			merged++
 		}
 	}}

@@ -67,8 +67,9 @@ func (l *Limiter) report(ctx context.Context, d *Decision, v engine.Verb, n int6
 	if l.observe != nil {
 		l.observe(ctx, Observation{
 			Limiter: l.engine.Name, Plan: l.plan, Kind: Kind(engine.KindOf(v, d.Allowed, err)), Units: n, Decision: *d, Took: time.Since(began), Full: reply.Full,
-			InRedis: reply.Trace.InRedis, Merged: reply.Trace.Merged, Batch: reply.Trace.Batch, Remembered: reply.Remembered, SlotRange: reply.Trace.SlotRange,
-			Reason: Reason(reply.Trace.Failure.Reason()), Err: reply.Trace.Failure.Err(),
+			InRedis: reply.Trace.InRedis,
+			Trace:   Trace{Merged: reply.Trace.Merged, Batch: reply.Trace.Batch, Remembered: reply.Remembered, SlotRange: reply.Trace.SlotRange},
+			Reason:  Reason(reply.Trace.Failure.Reason()), Err: reply.Trace.Failure.Err(),
 		})
 	}
 }

@@ -72,11 +72,10 @@ type Config struct {
 	Now func() time.Time `json:"-"`
 
 	// Timeout bounds how long one call waits for Redis in total. 0 means 250 ms. If Timeout is
-	// negative, only the call's context ends the wait. If the context has an earlier deadline, the
-	// call checks shortly before it (by a tenth of the remaining time, but at least 1 ms and at
-	// most 20 ms) whether Redis has been silent for 5 ms plus 4 times the usual reply time. If so,
-	// the call fails, and the Fallback decides. Otherwise the deadline just ends the context, as if
-	// the caller had given up. https://github.com/slidegate/slidegate/blob/main/docs/outages.md
+	// negative, only the call's context ends the wait. A context with an earlier deadline ends a
+	// call as if the caller had given up. But once Redis has not replied to any call for the
+	// Timeout, further calls fail before their deadlines, so that the Fallback can decide.
+	// https://github.com/slidegate/slidegate/blob/main/docs/outages.md
 	Timeout time.Duration
 
 	// Fallback decides while Redis cannot answer. It typically comes from NewLocal, and has no
@@ -111,8 +110,8 @@ type Config struct {
 	// counting them, instead of denying them.
 	AllowWhenFull bool
 
-	// Observe is called after each attempt and each peek, and when an outage starts, changes or
-	// ends. It receives the context of the call, except at the end of an outage: that is reported a
+	// Observe is called after each attempt and each peek, and when an outage starts or ends. It
+	// receives the context of the call, except at the end of an outage: that is reported a
 	// second later, from a separate goroutine, with a context that has only the call's values.
 	// Observe is also called, with context.Background, when overrides can no longer be read, and
 	// when they can be read again. The Fallback does not call Observe. Observe must be safe for

@@ -132,7 +132,7 @@ func TestWithDenialCache(t *testing.T) {
 	remembered := 0
 	l := must(window.New(window.On(redistest.Client(t)), window.Config{
 		Name: redistest.Key(t), Limits: parsed("1/1h"), DenialCache: 10, Observe: func(_ context.Context, o window.Observation) {
-			if o.Remembered {
+			if o.Trace.Remembered {
 				remembered++
 			}
 		},

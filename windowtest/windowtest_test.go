@@ -80,7 +80,7 @@ func calls(t *testing.T, conn *window.Connection) map[string]func() error {
 	i := must(inflight.New(conn, inflight.Config{Name: "i", Max: 1}))
 	g := must(login.New(conn, login.Config{Name: "g", Secret: []byte("0123456789abcdef")}))
 	return map[string]func() error{
-		"window":    func() error { _, err := w.Allow(ctx, "e"); return err },
+		"window": func() error { _, err := w.Allow(ctx, "e"); return err },
 		"AllowAll": func() error {
 			_, err := window.AllowAll(ctx, window.Check{Limiter: w, Event: "e"}, window.Check{Limiter: w, Event: "f"})
 			return err

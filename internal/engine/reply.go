@@ -111,7 +111,7 @@ func Full(allow bool, limits []Limit, at, n int64) Reply {
 var ErrFull = errors.New("nothing was counted, because memory already holds MaxEvents events; raise it")
 
 // fewLimits is how many rows a Reply can hold without allocating.
-const fewLimits = 5
+const fewLimits = 4
 
 // Row returns three numbers for limit i: the units used, the time until the limit would allow the
 // same request once more, and the time until the limit is as if it had never been used. Times are
@@ -169,9 +169,8 @@ const (
 	Charged   = "charged"
 	CacheOff  = "denial cache off"
 
-	OutageBegan   = pipeline.OutageBegan
-	OutageChanged = pipeline.OutageChanged
-	OutageEnded   = pipeline.OutageEnded
+	OutageBegan = pipeline.OutageBegan
+	OutageEnded = pipeline.OutageEnded
 )
 
 // KindOf returns the kind of observation for a request with the verb v.

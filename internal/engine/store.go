@@ -29,7 +29,7 @@ type onRedis struct {
 
 func newOnRedis(conn *pipeline.Connection, l *core) *onRedis {
 	s := &onRedis{core: l, script: pipeline.NewScript(l.Script)}
-	s.pipeline = pipeline.New(conn, l.Name, s.report)
+	s.pipeline = pipeline.New(conn, l.Name, l.Notify)
 	if l.DenialCache > 0 {
 		s.denials = denials.New(l.DenialCache)
 	}

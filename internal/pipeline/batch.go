@@ -73,9 +73,8 @@ func (b *batch) load() {
 // claim removes the requests whose callers have left. From this point on, the remaining requests
 // may run.
 func (b *batch) claim() {
-	now := b.conn.elapsed()
 	b.requests = slices.DeleteFunc(b.requests, func(r *Request) bool {
-		r.batch, r.claimed = b, now
+		r.batch = b
 		return !r.state.CompareAndSwap(queued, sent)
 	})
 }
@@ -86,10 +85,10 @@ func (b *batch) send() {
 		return
 	}
 	began := b.conn.elapsed()
-	b.queue.silence.begin(began)
+	b.queue.silence.sent(began)
 	b.conn.client().Send(b, b.pending)
 	now := b.conn.elapsed()
-	b.queue.silence.end(began, now, slices.ContainsFunc(b.pending, (*ScriptCall).isAnswered))
+	b.queue.silence.ended(began, slices.ContainsFunc(b.pending, (*ScriptCall).isAnswered))
 	for _, c := range b.pending {
 		c.again = false
 		c.trace.InRedis += now - began

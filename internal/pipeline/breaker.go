@@ -19,9 +19,8 @@ const (
 	failuresInARow = 3
 
 	// sameCut is how long after a failure a request may start and still count as part of that
-	// failure, if its connection breaks or its caller had little time. A client has several
-	// connections. If all of them break at once, it may notice a broken connection only when it
-	// uses it.
+	// failure, if its connection breaks. A client has several connections. If all of them break at
+	// once, it may notice a broken connection only when it uses it.
 	sameCut = 100 * time.Millisecond
 
 	// RecoveryDelay is the time from when a breaker opens until the first probe, and the time
@@ -35,15 +34,16 @@ const (
 
 // breaker is one limiter's circuit breaker for a slot range.
 type breaker struct {
-	name        string       // of the limiter
+	name        string // of the limiter
+	slotRange   int
+	outage      *outage      // of the limiter
 	failures    atomic.Int32 // consecutive failures
 	until       atomic.Int64 // the earliest time for the next probe; 0 while the breaker is closed
 	lastSuccess atomic.Int64 // when a request last succeeded, to a precision of successResolution
 	lastFailure atomic.Int64
 	failure     atomic.Pointer[Failure] // the error that callers get while the breaker is open
 
-	mu     sync.Mutex                                 // held while the state changes, or a failed probe is reported
-	notify func(ctx context.Context, failed *Failure) // failed is nil if the breaker has closed
+	mu sync.Mutex // held while the state changes, or a failed probe is reported
 }
 
 // allows reports whether a request may be sent at the given time, and whether that request is a
@@ -95,7 +95,7 @@ func (b *breaker) record(ctx context.Context, began, now time.Duration, err erro
 	case errors.Is(err, ErrOnPurpose):
 	case !certain && ctx.Err() != nil && !IsExpired(err):
 	default:
-		b.failed(ctx, began, now, err, !certain && !waitedInFull(err))
+		b.failed(ctx, began, now, err, !certain && !IsExpired(err))
 	}
 }
 
@@ -112,16 +112,15 @@ func (b *breaker) succeeded(ctx context.Context, now time.Duration) {
 }
 
 // failed counts a failure. It ignores a request that started before the last success, because that
-// request proves nothing new. If together is true, the connection broke, or the caller could wait
-// only a short time. Such a request is also ignored if it started before the last failure or within
-// sameCut after it: several connections that break at once, or a short stall of Redis, count as one
-// failure.
-func (b *breaker) failed(ctx context.Context, began, now time.Duration, err error, together bool) {
+// request proves nothing new. If cut is true, the connection broke. Such a request is also ignored
+// if it started before the last failure or within sameCut after it: several connections that break
+// at once count as one failure.
+func (b *breaker) failed(ctx context.Context, began, now time.Duration, err error, cut bool) {
 	last := b.lastFailure.Load()
-	if int64(began) < b.lastSuccess.Load() || together && last != 0 && int64(began) < last+int64(sameCut) {
+	if int64(began) < b.lastSuccess.Load() || cut && last != 0 && int64(began) < last+int64(sameCut) {
 		return
 	}
-	if !b.lastFailure.CompareAndSwap(last, int64(now)) && together {
+	if !b.lastFailure.CompareAndSwap(last, int64(now)) && cut {
 		return // another request was first
 	}
 	until := int64(now + RecoveryDelay)
@@ -141,12 +140,12 @@ func (b *breaker) stays(ctx context.Context) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.isOpen() {
-		b.notify(ctx, b.failure.Load())
+		b.outage.changed(ctx, b.slotRange, b.failure.Load())
 	}
 }
 
 // set opens the breaker if until is not 0, and closes it otherwise. If that changes its state, set
-// calls notify.
+// reports it.
 func (b *breaker) set(ctx context.Context, until int64, cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -160,5 +159,5 @@ func (b *breaker) set(ctx context.Context, until int64, cause error) {
 		b.failure.Store(failure)
 	}
 	b.until.Store(until)
-	b.notify(ctx, failure)
+	b.outage.changed(ctx, b.slotRange, failure)
 }

@@ -3,27 +3,27 @@ package pipeline
 import (
 	"context"
 	"errors"
-	"runtime"
+	"fmt"
+	"math"
 	"time"
 )
 
 // A call represents a caller that waits for its request. The caller can leave at any time.
 type call struct {
-	conn     *Connection
-	pipeline *Pipeline
-	ctx      context.Context
-	timeout  time.Duration // no timeout if negative
-	patience patience
-	request  Request
-	done     chan *Request // receives the request when its batch is done, and nil when the timeout has passed
+	conn    *Connection
+	request Request
+	ctx     context.Context
+	timeout time.Duration // no timeout if negative
+	done    chan bool     // receives true when the request's batch is done, and false when the time in end has come
 
+	began   time.Duration
 	waiting bool          // the request has not been settled
-	crowd   int64         // number of callers that were waiting when this call started, including this one
-	began   time.Duration // when the call started; all times are relative to the creation of the Connection
+	probes  bool          // the call finds out whether Redis replies again
 	end     time.Duration // when the caller will leave, as far as is known
-	timer   *time.Timer   // sends nil to done at the time in end
+	early   bool          // end is shortly before the context's deadline, because that comes before the timeout
+	timer   *time.Timer   // sends false to done
 	timed   bool          // the timer is running, or may have fired
-	left    bool          // the caller has left its request, which a sender may still hold
+	left    bool          // the caller has left, and a sender may still hold the request
 
 	retries retries
 }
@@ -33,7 +33,7 @@ func (c *Connection) newCall() *call {
 	if of, _ := c.calls.Get().(*call); of != nil {
 		return of
 	}
-	of := &call{conn: c, done: make(chan *Request, 2)}
+	of := &call{conn: c, done: make(chan bool, 2)}
 	of.request.call = of
 	return of
 }
@@ -43,64 +43,90 @@ func (c *call) free() {
 	if c.left || c.timed {
 		return
 	}
-	c.ctx, c.pipeline, c.request = nil, nil, Request{call: c}
+	c.ctx, c.request = nil, Request{call: c}
 	c.conn.calls.Put(c)
 }
 
-// start starts the call, and computes when its caller will leave. The slot range of the request
-// must be set.
-func (c *call) start(ctx context.Context, p *Pipeline, timeout time.Duration) {
-	c.ctx, c.pipeline, c.timeout, c.began = ctx, p, timeout, c.conn.elapsed()
-	c.retries.begin(c.began)
-	c.crowd = c.conn.callers.Add(1)
-	var least, silent time.Duration
-	if _, dated := ctx.Deadline(); dated {
-		s := &p.laneOf(c.request.Trace.SlotRange).queue.silence
-		least, silent = s.least(), s.lasts(c.began)
+// While Redis hangs, requests whose callers have left accumulate. A slot range that has
+// maxAbandoned such requests gets no more once Redis has been silent for hangTime, even if the
+// timeout is longer.
+const (
+	maxAbandoned = 4096
+	hangTime     = 500 * time.Millisecond
+)
+
+// isRefused reports whether the request is not sent, because Redis has been silent for too long. That
+// is a failure, and isRefused sets the error. But if nothing is in flight that was sent within that
+// time, the call probes whether Redis replies again.
+func (c *call) isRefused() bool {
+	r, silent := &c.request, c.silent(c.began)
+	c.probes = r.probe || silent > 0
+	if r.probe || silent == 0 || !r.lane.queue.silence.mayEnd(c.began, c.maxSilence()) {
+		return false
 	}
-	c.endBy(newPatience(ctx, timeout, least, silent))
+	cause := &UnsentError{fmt.Errorf("no reply to earlier requests within %v", Rounded(silent)), ReasonTimeout}
+	r.failed(c.began, cause)
+	r.Err = failureOf(r.name(), ErrOutage, cause)
+	return true
 }
 
-// endBy sets when the caller will leave, and starts the timer, unless the context ends the wait.
-func (c *call) endBy(p patience) {
-	c.patience, c.end = p, c.began+p.left
-	if c.timed = p.timed; !p.timed {
-		return
+// silent returns for how long Redis has been silent at the time now, if that is a failure, and
+// otherwise 0.
+func (c *call) silent(now time.Duration) time.Duration {
+	lasts, most := c.request.lane.queue.silence.lasts(now), c.maxSilence()
+	if most < 0 || lasts < most {
+		return 0
 	}
-	if left := c.end - c.conn.elapsed(); c.timer == nil {
-		c.timer = time.AfterFunc(left, func() { c.done <- nil })
-	} else {
+	return lasts
+}
+
+// maxSilence returns how long Redis may be silent: for the timeout or, if very many callers have
+// left, for hangTime. It is negative if there is no bound.
+func (c *call) maxSilence() time.Duration {
+	if (c.timeout < 0 || c.timeout > hangTime) && c.request.slots.abandoned.Load() >= maxAbandoned {
+		return hangTime
+	}
+	return c.timeout
+}
+
+// setEnd computes when the caller will leave: when the timeout has passed, or a tenth before the
+// context's deadline if that comes first. A call that probes Redis really leaves then, so that
+// there is time left to decide without Redis. Otherwise only the context ends a wait before the
+// timeout: clients that choose their deadlines must not make the Fallback decide while Redis is
+// healthy.
+func (c *call) setEnd() {
+	left := c.timeout
+	if left < 0 {
+		left = math.MaxInt64 / 2
+	}
+	c.early = false
+	if deadline, dated := c.ctx.Deadline(); dated {
+		if until := time.Until(deadline); until < left {
+			left, c.early = until-until/10, true
+		}
+	}
+	c.end, c.timed = c.began+left, c.probes
+	if !c.early {
+		c.timed = c.timeout >= 0
+	}
+	switch {
+	case !c.timed:
+	case c.timer == nil:
+		c.timer = time.AfterFunc(left, func() { c.done <- false })
+	default:
 		c.timer.Reset(left)
 	}
 }
 
-// allows reports whether the request may be queued. If not, it sets the error of the request.
-func (c *call) allows() bool {
-	r, p := &c.request, c.pipeline
-	r.slots, r.lane = &p.ranges[r.Trace.SlotRange], p.laneOf(r.Trace.SlotRange)
-	switch {
-	case !r.isAllowed():
-	case r.slots.abandoned.Load() >= maxAbandoned && r.lane.queue.isSilent(c.began, maxSilence, maxAbandoned):
-		r.failed(c.began, errTooMany.Cause, true)
-		r.Err = errTooMany
-	default:
-		c.waiting = true
-	}
-	return c.waiting
-}
-
-// wait waits until the request is settled, the timeout passes, or the context is done.
+// wait waits until the request is settled, the time has passed, or the context is done.
 func (c *call) wait() {
 	for c.waiting {
 		select {
-		case r := <-c.done:
-			switch {
-			case r != nil:
+		case isDone := <-c.done:
+			if isDone {
 				c.receive()
-			case c.patience.early && !c.isFailing():
-				c.endBy(c.patience.later(c.timeout))
-			default:
-				c.leave(c.patience.expired())
+			} else {
+				c.leave(c.expired())
 			}
 		case <-c.retries.due:
 			c.retry()
@@ -112,31 +138,18 @@ func (c *call) wait() {
 		c.timed = false
 	}
 	c.retries.stop()
-	c.conn.callers.Add(-1)
 }
 
-// causeOfEnd returns why the caller leaves when its context is done. If the deadline has passed
-// while Redis is silent, that is a failure, even if the timer fired late or found that other
-// callers had got replies.
+func (c *call) expired() *expired { return &expired{after: c.end - c.began, early: c.early} }
+
+// causeOfEnd returns why the caller leaves when its context is done. If the deadline has passed, that
+// is a failure if the call is a probe, whose timer is late, or if Redis has been silent for too long.
 func (c *call) causeOfEnd() error {
 	err := c.ctx.Err()
-	if c.patience.least > 0 && err == context.DeadlineExceeded {
-		if c.patience = c.patience.atDeadline(); c.isFailing() {
-			return c.patience.expired()
-		}
+	if c.early && err == context.DeadlineExceeded && (c.probes || c.silent(c.conn.elapsed()) > 0) {
+		return c.expired()
 	}
 	return err
-}
-
-// isFailing reports whether Redis has failed, given that the caller's patience has ended and the
-// reply is missing. That is so if the request did not run when it was sent before, or if Redis has
-// been silent for too long. isFailing first yields to other goroutines: in a busy process, a reply
-// may have arrived that has not been noticed yet.
-func (c *call) isFailing() bool {
-	runtime.Gosched()
-	now := c.conn.elapsed()
-	least := c.patience.leastWhen(now - c.began)
-	return c.retries.begun() || c.request.isUnanswered(now, least)
 }
 
 // receive handles the outcome of the request. It retries a request that certainly did not run, if
@@ -168,12 +181,12 @@ func (c *call) settle(now time.Duration) {
 	}
 }
 
-// leave settles the request if it is not settled yet. A request that no sender has taken was
-// certainly not sent. If it was sent before but did not run, its error states why.
+// leave settles the request although its outcome is not known. A request that no sender has taken
+// was certainly not sent. If it was sent before but did not run, its error states why.
 func (c *call) leave(cause error) {
 	r, now := &c.request, c.conn.elapsed()
 	switch {
-	case c.retries.due != nil: // it did not run, and waits to be sent again
+	case c.retries.take():
 		c.settle(now)
 	case r.state.CompareAndSwap(queued, left):
 		c.left = true
@@ -181,11 +194,9 @@ func (c *call) leave(cause error) {
 		c.settleUnsent(now, cause)
 	case r.state.CompareAndSwap(sent, left):
 		c.abandon(now, cause)
-	default: // its outcome has just arrived
-		for r := range c.done {
-			if r != nil {
-				break
-			}
+	default: // the outcome has just arrived
+		for isDone := false; !isDone; {
+			isDone = <-c.done
 		}
 		r.state.Store(idle)
 		c.settle(now)
@@ -211,8 +222,8 @@ func (c *call) settleUnsent(now time.Duration, cause error) {
 		c.settle(now)
 	case errors.As(cause, &late):
 		c.waiting = false
-		r.failed(now, cause, late.early)
-		r.Err = failureOf(r.name(), ErrOutage, &expired{late.after, late.early, late.over, true})
+		r.failed(now, cause)
+		r.Err = failureOf(r.name(), ErrOutage, &expired{late.after, late.early, true})
 	default:
 		c.waiting = false
 		if r.Err = NotSent(cause); r.probe {

@@ -29,7 +29,6 @@ type Connection struct {
 	err    error // of the last dial; nil if that succeeded or there was none
 
 	losses  atomic.Int64 // number of script calls that got no reply
-	callers atomic.Int64 // number of waiting callers
 	proofs  proofs
 	uses    uses
 	queues  [Ranges]queue
@@ -141,17 +140,20 @@ func (c *Connection) run(ctx context.Context, tried func()) {
 	}
 }
 
-// awaitTry waits until the first dial has ended, but no longer than a call would wait for Redis. It
-// returns what is left of the timeout, or an error if it stopped waiting.
+// awaitTry waits until the first dial has ended, but not after the dial has lasted for the timeout.
+// It returns what is left of the timeout, or an error if it stopped waiting.
 func (c *Connection) awaitTry(ctx context.Context, timeout time.Duration) (left time.Duration, err error) {
-	p := newPatience(ctx, timeout, slowness*assumedUsual, c.elapsed())
-	over, stop := p.timer()
-	defer stop()
+	var over <-chan time.Time
+	if timeout >= 0 {
+		timer := time.NewTimer(timeout - c.elapsed())
+		defer timer.Stop()
+		over = timer.C
+	}
 	began := time.Now()
 	select {
 	case <-c.tried:
 	case <-over:
-		return timeout, &expired{after: p.left, early: p.early, unsent: true}
+		return timeout, &expired{after: timeout, unsent: true}
 	case <-ctx.Done():
 		return timeout, NotSent(ctx.Err())
 	}

@@ -94,25 +94,25 @@ func TestFirstDial(t *testing.T) {
 	}
 }
 
-// TestDeadlineInTheFirstDial checks that a caller with a deadline waits for the first dial until
-// shortly before the deadline, and that its error wraps the context's error. A caller whose
-// deadline is too close simply gives up.
+// TestDeadlineInTheFirstDial checks that a caller whose deadline comes early gives up, unless the
+// first dial has lasted for the timeout: then there is an outage, and nobody waits.
 func TestDeadlineInTheFirstDial(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, _ *servertest.Server) {
 		l, results := dialling(t)
-		soon, cancelSoon := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancelSoon()
-		late, cancelLate := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		defer cancelLate()
-		hasty, patient := connect(soon, l, time.Second), connect(late, l, time.Second)
-		servertest.Pass(300 * time.Millisecond)
-		synctest.Wait()
-		wantEqual(t, "hasty: took", hasty.took, 50*time.Millisecond)
-		wantError(t, "hasty", hasty.err, ErrLeft)
-		wantEqual(t, "patient: took", patient.took, 280*time.Millisecond)
-		wantError(t, "patient", patient.err, ErrOutage)
-		wantError(t, "patient", patient.err, context.DeadlineExceeded)
-		wantEqual(t, "reports", l.log.read(), []string{"280ms: outage began 0"})
+		for _, test := range []struct {
+			name string
+			took time.Duration
+			err  error
+		}{{"early", 300 * time.Millisecond, ErrLeft}, {"in time", 100 * time.Millisecond, ErrOutage}, {"later", 0, ErrOutage}} {
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			got := connect(ctx, l, 400*time.Millisecond)
+			servertest.Pass(test.took)
+			synctest.Wait()
+			wantEqual(t, test.name+": took", got.took, test.took)
+			wantError(t, test.name, got.err, test.err)
+			cancel()
+		}
+		wantEqual(t, "reports", l.log.read(), []string{"400ms: outage began"})
 		results <- dialled{err: errors.New("refused")}
 	})
 }

@@ -68,7 +68,7 @@ func testTimeouts(t *testing.T, l *line) {
 	}{
 		{"cancelled", leaves, 200 * time.Millisecond, context.Canceled},
 		{"no deadline", t.Context(), time.Second, ErrUncertain},
-		{"a deadline before the Timeout", soon, 280 * time.Millisecond, context.DeadlineExceeded},
+		{"a deadline before the Timeout", soon, 300 * time.Millisecond, context.DeadlineExceeded},
 		{"a deadline after the Timeout", late, time.Second, ErrUncertain},
 	}
 	var started []*caller
@@ -84,7 +84,7 @@ func testTimeouts(t *testing.T, l *line) {
 }
 
 // TestOwnContextEndsCallsWithoutTimeout checks that with a negative Timeout, only the context ends
-// a call, shortly before the deadline.
+// a call.
 func TestOwnContextEndsCallsWithoutTimeout(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t), func(l *line) { l.Timeout = -1 })
@@ -93,7 +93,7 @@ func TestOwnContextEndsCallsWithoutTimeout(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		got := ask(ctx, l, "a")
-		wantEqual(t, "with one", got.took, 3*time.Second-maxMargin)
+		wantEqual(t, "with one", got.took, 3*time.Second)
 		wantError(t, "with one", got.err, ErrUncertain)
 	})
 }
@@ -140,7 +140,7 @@ func TestDeadlineAffectsNobodyElse(t *testing.T) {
 func TestLeaversAreCertainlyNotSent(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t), func(l *line) { l.Timeout = -1 })
-		learn(t, l)
+		mustCount(t, l, "before")
 		occupiers := occupySenders(t, s, l)
 		l.Timeout = 400 * time.Millisecond
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -156,7 +156,7 @@ func TestLeaversAreCertainlyNotSent(t *testing.T) {
 			wantCause error
 			wantText  string
 		}{
-			{a, 90 * time.Millisecond, context.DeadlineExceeded, "it was not sent within 90ms, shortly before the deadline"},
+			{a, 100 * time.Millisecond, context.DeadlineExceeded, "nothing was sent"},
 			{b, 200 * time.Millisecond, context.Canceled, "nothing was sent"},
 			{c, 400 * time.Millisecond, ErrOutage, "it was not sent within 400ms, the timeout"},
 		} {
@@ -172,8 +172,8 @@ func TestLeaversAreCertainlyNotSent(t *testing.T) {
 			wantError(t, "an occupier", o.wait().err, nil)
 		}
 		synctest.Wait()
-		wantEqual(t, "executed", s.Executed(), 2+maxSenders)
-		wantEqual(t, "received", len(s.Received()), 2+maxSenders)
+		wantEqual(t, "executed", s.Executed(), 1+maxSenders)
+		wantEqual(t, "received", len(s.Received()), 1+maxSenders)
 	})
 }
 
@@ -182,7 +182,7 @@ func TestLeaversAreCertainlyNotSent(t *testing.T) {
 func TestWhatDidNotRunStaysCertain(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t), func(l *line) { l.Timeout = -1 })
-		learn(t, l)
+		mustCount(t, l, "before")
 		s.Next(servertest.Refusal("LOADING the data set"))
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
@@ -195,10 +195,10 @@ func TestWhatDidNotRunStaysCertain(t *testing.T) {
 		for _, c := range []*caller{paused, repeated} {
 			wantError(t, "it did not run", c.wait().err, ErrOutage)
 		}
-		wantEqual(t, "took", repeated.took, 90*time.Millisecond)
+		wantEqual(t, "took", repeated.took, 100*time.Millisecond)
 		s.Release()
 		synctest.Wait()
-		wantEqual(t, "executed", s.Executed(), 2+maxSenders)
+		wantEqual(t, "executed", s.Executed(), 1+maxSenders)
 	})
 }
 

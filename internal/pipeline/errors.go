@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -147,4 +148,35 @@ func explain(err error, key string, reads bool) error {
 		return failureOf(key, ErrOutage, err)
 	}
 	return failureOf(key, ErrUncertain, err)
+}
+
+// expired is the cause of a failure if a caller's time has passed.
+type expired struct {
+	after  time.Duration
+	early  bool // the deadline of the context is near, or has passed; otherwise the timeout has passed
+	unsent bool
+}
+
+func (e *expired) Error() string {
+	what, why := "no reply", "the timeout"
+	if e.unsent {
+		what = "it was not sent"
+	}
+	if e.early {
+		why = "close to the deadline of the context"
+	}
+	return fmt.Sprintf("%s within %v, %s", what, Rounded(e.after), why)
+}
+
+// Is reports whether target is context.DeadlineExceeded and the context's deadline is the cause.
+func (e *expired) Is(target error) bool { return e.early && target == context.DeadlineExceeded }
+
+// Timeout returns true, as it does for the timeout errors of package net.
+func (e *expired) Timeout() bool { return true }
+
+// IsExpired reports whether err means that a caller's time has passed, and not that the caller
+// left.
+func IsExpired(err error) bool {
+	var e *expired
+	return errors.As(err, &e)
 }

@@ -50,7 +50,6 @@ func TestReasonOf(t *testing.T) {
 		{context.DeadlineExceeded, ReasonTimeout},
 		{&expired{}, ReasonTimeout},
 		{&breakerOpen{&expired{}}, ReasonTimeout},
-		{errTooMany.Cause, ReasonTimeout},
 		{context.Canceled, ReasonOther},
 		{errors.New("what?"), ReasonOther},
 	} {

@@ -36,7 +36,7 @@ func (r *Request) groups() bool {
 	if r.Joint != nil {
 		return r.lane.pipeline.conn.up.Load().cluster == nil
 	}
-	return r.lane.pipeline.proof.holds()
+	return r.lane.pipeline.use().proof.holds()
 }
 
 // units returns the number of arguments for the units of the request.
@@ -72,7 +72,7 @@ func (p *Pipeline) Joins(other *Pipeline) bool {
 	case p.conn.up.Load().cluster != nil:
 		return true
 	case p.name == other.name:
-		return p.proof.holds()
+		return p.use().proof.holds()
 	}
 	holds := true
 	for _, proof := range p.conn.proofs.about(p.name, other.name) { // without a break, since holds starts the proofs that are due

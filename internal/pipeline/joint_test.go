@@ -23,8 +23,7 @@ func onTwoLines(t *testing.T, test func(t *testing.T, s *servertest.Server, a, b
 
 // together returns a request for the event "e" of both limiters.
 func together(a, b *line) *Request {
-	r := a.NewRequest()
-	a.fill(r, "e")
+	r := a.request("e")
 	r.Group, r.Merged = "", ""
 	r.Joint = &Joint{Keys: []string{a.Key("e"), "other:{e}"}, Units: []string{"1", "1"}, Others: []*Pipeline{b.Pipeline}}
 	return r
@@ -77,17 +76,9 @@ func TestJointKeepsItsPlace(t *testing.T) {
 	onTwoLines(t, func(t *testing.T, s *servertest.Server, a, b *line) {
 		askTogether(t, s, a, []string{"x", "y"}) // starts a proof
 		synctest.Wait()
-		var requests []*Request
-		for _, event := range []string{"e", "free", "e"} {
-			r := a.NewRequest()
-			a.fill(r, event)
-			requests = append(requests, r)
-		}
-		j := together(a, b)
-		joint := a.NewRequest()
-		joint.Script, joint.Key, joint.Verb, joint.Units, joint.Joint = j.Script, j.Key, j.Verb, 1, j.Joint
+		joint, last := together(a, b), a.request("e")
 		before := len(s.Received())
-		askInOneBatch(t, s, a, []*Request{requests[0], requests[1], joint, requests[2]})
+		askInOneBatch(t, s, a, []*Request{a.request("e"), a.request("free"), joint, last})
 		var calls [][]string
 		for _, c := range s.Received()[before+maxSenders:] {
 			keys := []string{c.Key}
@@ -98,7 +89,7 @@ func TestJointKeepsItsPlace(t *testing.T) {
 		}
 		wantEqual(t, "calls", calls, [][]string{{a.Key("e")}, {a.Key("free")}, joint.Joint.Keys, {a.Key("e")}})
 		wantEqual(t, "reply", joint.Reply, []int64{2, 1})
-		wantEqual(t, "reply after it", requests[2].Reply, []int64{3})
+		wantEqual(t, "reply after it", last.Reply, []int64{3})
 	})
 }
 
@@ -114,12 +105,12 @@ func TestJointFailsForAll(t *testing.T) {
 			wantEqual(t, "key", r.Err.(*Failure).Key, "test:{e}, other:{e}") //nolint:errorlint,forcetypeassert // that is what Do sets
 			r.Free()
 		}
-		wantEqual(t, "reports", append(a.log.read(), b.log.read()...), []string{"0s: outage began 0", "0s: outage began 0"})
+		wantEqual(t, "reports", append(a.log.read(), b.log.read()...), []string{"0s: outage began", "0s: outage began"})
 		s.Always(servertest.Action{})
 		servertest.Pass(RecoveryDelay)
 		mustCount(t, a, "alone")
 		sent, r := len(s.Received()), together(a, b)
-		b.ranges[0].allows(b.conn.elapsed()) // another probe is in flight
+		b.slots(0).allows(b.conn.elapsed()) // another probe is in flight
 		a.Do(t.Context(), a.Timeout, r)
 		wantError(t, "held back", r.Err, ErrOutage)
 		wantEqual(t, "sent", len(s.Received()), sent)
@@ -127,7 +118,7 @@ func TestJointFailsForAll(t *testing.T) {
 		r = together(a, b)
 		a.Do(t.Context(), a.Timeout, r)
 		wantError(t, "probe", r.Err, nil)
-		wantEqual(t, "open", b.ranges[0].isOpen(), false)
+		wantEqual(t, "open", b.slots(0).isOpen(), false)
 	})
 }
 
@@ -148,7 +139,7 @@ func TestJointRefused(t *testing.T) {
 			if took := time.Since(began); took > most || took < most/2 {
 				t.Errorf("%s: took %v", reply, took)
 			}
-			wantEqual(t, "failures", a.ranges[0].failures.Load()+b.ranges[0].failures.Load(), 0)
+			wantEqual(t, "failures", a.slots(0).failures.Load()+b.slots(0).failures.Load(), 0)
 		})
 	}
 }
@@ -184,7 +175,7 @@ func TestJointProbesTogether(t *testing.T) {
 			servertest.Pass(10 * time.Millisecond)
 		}
 		wantEqual(t, "after", time.Since(began), RecoveryDelay)
-		wantEqual(t, "open", a.ranges[0].isOpen() || b.ranges[0].isOpen(), false)
+		wantEqual(t, "open", a.slots(0).isOpen() || b.slots(0).isOpen(), false)
 	})
 }
 

@@ -2,25 +2,22 @@ package pipeline
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 )
 
-// A Report is an event that a limiter reports in addition to its decisions, usually one of an
-// outage. An outage starts when a first slot range goes out, and ends when no slot range has been
-// out for a second.
+// A Report says that an outage of a limiter starts or ends. An outage starts when a first slot range
+// goes out, and ends when no slot range has been out for a second.
 type Report struct {
-	Kind      string   // in an outage: OutageBegan, OutageChanged or OutageEnded
-	SlotRange int      // the slot range that went out or came back last
-	Out       int      // how many slot ranges are out
-	Failure   *Failure // why the range went out; nil if it came back
+	Kind    string   // OutageBegan or OutageEnded
+	Failure *Failure // why the outage started; nil if it ended
 }
 
-// The kinds of a Report on an outage.
+// The kinds of a Report.
 const (
-	OutageBegan   = "outage began"
-	OutageChanged = "outage changed"
-	OutageEnded   = "outage ended"
+	OutageBegan = "outage began"
+	OutageEnded = "outage ended"
 )
 
 const (
@@ -36,10 +33,10 @@ const (
 
 // outage tracks which of a limiter's slot ranges are out.
 type outage struct {
-	report func(context.Context, Report)
+	report func(context.Context, Report) // may be nil
 
 	mu     sync.Mutex        // held during report, so that observers see reports in order
-	failed [Ranges]time.Time // when each slot range that is out last failed; zero if it is not out
+	failed map[int]time.Time // when each slot range that is out last failed
 	lasts  bool              // the start of an outage has been reported, but not its end
 	ending *time.Timer
 }
@@ -48,32 +45,26 @@ type outage struct {
 func (o *outage) changed(ctx context.Context, slotRange int, failure *Failure) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	before := o.out()
+	before := len(o.failed)
 	o.note(slotRange, failure != nil)
-	after := o.out()
-	if after == before {
-		return
-	}
-	kind := OutageChanged
-	if !o.lasts {
-		kind, o.lasts = OutageBegan, true
-	}
-	if o.ending != nil {
+	switch {
+	case failure == nil && before > 0 && len(o.failed) == 0:
+		o.endLater(context.WithoutCancel(ctx))
+	case failure != nil && !o.lasts:
+		o.lasts = true
+		o.notify(ctx, OutageBegan, failure)
+	case failure != nil && o.ending != nil:
 		o.ending.Stop()
 	}
-	if after == 0 {
-		o.endLater(context.WithoutCancel(ctx), slotRange)
-	}
-	o.report(ctx, Report{kind, slotRange, after, failure})
 }
 
 // connected records that there is now a client, and ends the outage immediately.
 func (o *outage) connected(ctx context.Context) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.note(0, false); o.lasts && o.out() == 0 {
+	if o.note(0, false); o.lasts && len(o.failed) == 0 {
 		o.lasts = false
-		o.report(ctx, Report{OutageEnded, 0, 0, nil})
+		o.notify(ctx, OutageEnded, nil)
 	}
 }
 
@@ -82,36 +73,32 @@ func (o *outage) connected(ctx context.Context) {
 func (o *outage) note(slotRange int, failed bool) {
 	now := time.Now()
 	if failed {
+		if o.failed == nil {
+			o.failed = map[int]time.Time{}
+		}
 		o.failed[slotRange] = now
 		return
 	}
-	o.failed[slotRange] = time.Time{}
-	for i, at := range o.failed {
-		if now.Sub(at) > idleTime {
-			o.failed[i] = time.Time{}
-		}
-	}
+	delete(o.failed, slotRange)
+	maps.DeleteFunc(o.failed, func(_ int, at time.Time) bool { return now.Sub(at) > idleTime })
 }
 
-// out returns how many slot ranges are out.
-func (o *outage) out() (n int) {
-	for _, at := range o.failed {
-		if !at.IsZero() {
-			n++
-		}
+// notify reports that an outage starts or ends.
+func (o *outage) notify(ctx context.Context, kind string, failure *Failure) {
+	if o.report != nil {
+		o.report(ctx, Report{kind, failure})
 	}
-	return n
 }
 
 // endLater ends the outage after calmTime, unless a slot range goes out before that.
-func (o *outage) endLater(ctx context.Context, slotRange int) {
+func (o *outage) endLater(ctx context.Context) {
 	var timer *time.Timer
 	timer = time.AfterFunc(calmTime, func() {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		if o.ending == timer && o.out() == 0 {
+		if o.ending == timer && len(o.failed) == 0 {
 			o.lasts = false
-			o.report(ctx, Report{OutageEnded, slotRange, 0, nil})
+			o.notify(ctx, OutageEnded, nil)
 		}
 	})
 	o.ending = timer

@@ -89,23 +89,16 @@ func TestOthersShareNoCall(t *testing.T) {
 			"group":    func(r *Request) { r.Group = "other units" },
 			"no group": func(r *Request) { r.Group = "" },
 		}
-		requests := []*Request{l.NewRequest(), l.NewRequest()}
-		l.fill(requests[0], "a")
-		l.fill(requests[1], "b")
+		requests := []*Request{l.request("a"), l.request("b")}
 		for name, change := range changes {
-			r := l.NewRequest()
-			l.fill(r, name)
+			r := l.request(name)
 			change(r)
 			requests = append(requests, r)
 		}
-		for units := range int64(3) { // the first two merge
-			r := l.NewRequest()
-			l.fill(r, "one key")
-			if units == 2 {
-				r.Merged = ""
-			}
-			requests = append(requests, r)
+		for range 3 { // the first two merge
+			requests = append(requests, l.request("one key"))
 		}
+		requests[len(requests)-1].Merged = ""
 		askInOneBatch(t, s, l, requests)
 		var together []string
 		byKey := map[string][]int64{}
@@ -120,18 +113,18 @@ func TestOthersShareNoCall(t *testing.T) {
 	})
 }
 
-// askInOneBatch sends the requests in one batch, by making them arrive in order while all senders
+// askInOneBatch sends the requests in one batch, in order, by making them arrive while all senders
 // are occupied.
 func askInOneBatch(t *testing.T, s *servertest.Server, l *line, requests []*Request) {
 	t.Helper()
 	occupySenders(t, s, l)
-	var done sync.WaitGroup
+	var callers sync.WaitGroup
 	for _, r := range requests {
-		done.Go(func() { l.Do(t.Context(), l.Timeout, r) })
+		callers.Go(func() { l.Do(t.Context(), l.Timeout, r) })
 		synctest.Wait()
 	}
 	s.Release()
-	done.Wait()
+	callers.Wait()
 }
 
 // TestFailingEvent checks that if an event in a script call fails, its caller gets the string in

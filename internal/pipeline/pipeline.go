@@ -10,7 +10,6 @@ package pipeline
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -18,16 +17,22 @@ import (
 )
 
 // A Pipeline sends the script calls of one limiter. Limiters on the same Connection share its
-// queues, and therefore batches. Each limiter has its own circuit breakers and lanes.
+// queues, and therefore batches. Each limiter has its own circuit breakers and lanes. They are
+// created when they are first used, because a service can have many limiters.
 type Pipeline struct {
 	conn         *Connection
 	name         string // of the limiter; the limiter's keys start with it
-	outage       outage
-	ranges       [Ranges]slotRange
-	lanes        [Ranges]lane // of the queues with the same indices
-	proof        proof
+	report       func(context.Context, Report)
 	apart        atomic.Int64 // until this time, keys are not sent together with keys of other limiters
 	disconnected atomic.Bool  // the last request found no client
+	used         atomic.Pointer[used]
+}
+
+// used is the state of a Pipeline that has been used.
+type used struct {
+	outage outage
+	proof  proof
+	ranges [Ranges]atomic.Pointer[slotRange]
 }
 
 // Ranges is the number of slot ranges. Each range is a sixty-fourth of the hash slots. A server
@@ -38,22 +43,40 @@ const Ranges = 64
 type slotRange struct {
 	breaker
 	abandoned atomic.Int32 // requests in flight whose callers have left
+	lane      lane         // of the queue with the same index
 
 	_ [64]byte // keeps neighbours off the same cache line
 }
 
-// New returns a Pipeline on conn for the limiter with the given name. The Pipeline calls report
-// when an outage starts, changes or ends, with the context of the call that noticed the change.
+// New returns a Pipeline on conn for the limiter with the given name. The Pipeline calls report,
+// unless it is nil, when an outage starts or ends, with the context of the call that noticed it.
 func New(conn *Connection, name string, report func(context.Context, Report)) *Pipeline {
-	p := &Pipeline{conn: conn, name: name, outage: outage{report: report}}
-	p.proof.conn, p.proof.names = conn, []string{name}
-	for i := range p.ranges {
-		p.lanes[i].pipeline, p.lanes[i].queue = p, &conn.queues[i]
-		p.ranges[i].name = name
-		p.ranges[i].notify = func(ctx context.Context, opened *Failure) { p.outage.changed(ctx, i, opened) }
-	}
-	return p
+	return &Pipeline{conn: conn, name: name, report: report}
 }
+
+// use returns the state of the Pipeline. The first call creates it.
+func (p *Pipeline) use() *used {
+	if u := p.used.Load(); u != nil {
+		return u
+	}
+	p.used.CompareAndSwap(nil, &used{outage: outage{report: p.report}, proof: proof{conn: p.conn, names: []string{p.name}}})
+	return p.used.Load()
+}
+
+// slots returns the limiter's state for slotRange. The first call creates it.
+func (p *Pipeline) slots(i int) *slotRange {
+	u := p.use()
+	if s := u.ranges[i].Load(); s != nil {
+		return s
+	}
+	s := &slotRange{breaker: breaker{name: p.name, slotRange: i, outage: &u.outage}}
+	s.lane = lane{pipeline: p, queue: &p.conn.queues[i]}
+	u.ranges[i].CompareAndSwap(nil, s)
+	return u.ranges[i].Load()
+}
+
+// laneOf returns the limiter's lane for slotRange.
+func (p *Pipeline) laneOf(slotRange int) *lane { return &p.slots(p.conn.queueOf(slotRange)).lane }
 
 // NewRequest returns an empty request for one call of Do. Free the request after use.
 func (p *Pipeline) NewRequest() *Request { return &p.conn.newCall().request }
@@ -63,11 +86,16 @@ func (p *Pipeline) NewRequest() *Request { return &p.conn.newCall().request }
 // Connected.
 func (p *Pipeline) Do(ctx context.Context, timeout time.Duration, r *Request) {
 	c := r.call
+	c.ctx, c.timeout, c.began = ctx, timeout, p.conn.elapsed()
 	r.Trace.SlotRange = p.Range(r.Key)
-	c.start(ctx, p, timeout)
-	if c.allows() {
-		r.lane.queue.put(r)
+	r.slots, r.lane = p.slots(r.Trace.SlotRange), p.laneOf(r.Trace.SlotRange)
+	if !r.isAllowed() || c.isRefused() {
+		return
 	}
+	c.setEnd()
+	c.retries.begin(c.began)
+	c.waiting = true
+	r.lane.queue.put(r)
 	c.wait()
 }
 
@@ -101,9 +129,9 @@ func (p *Pipeline) setDisconnected(ctx context.Context, failure *Failure) {
 		return
 	}
 	if now {
-		p.outage.changed(ctx, 0, failure)
+		p.use().outage.changed(ctx, 0, failure)
 	} else {
-		p.outage.connected(ctx)
+		p.use().outage.connected(ctx)
 	}
 }
 
@@ -114,17 +142,3 @@ func (p *Pipeline) Range(key string) int {
 	}
 	return keys.Slot(key) * Ranges / keys.Slots
 }
-
-// errTooMany is the error for requests that are not sent because too many requests whose callers
-// have left are still in flight.
-var errTooMany = &Failure{Counted: ErrOutage, Cause: &UnsentError{fmt.Errorf("%d requests are in flight whose callers have left", maxAbandoned), ReasonTimeout}}
-
-// While Redis hangs, requests whose callers have left accumulate. Once a slot range has
-// maxAbandoned such requests, and Redis has been silent for maxSilence, no more requests are sent.
-const (
-	maxAbandoned = 4096
-	maxSilence   = 100 * time.Millisecond
-)
-
-// laneOf returns the limiter's lane for slotRange.
-func (p *Pipeline) laneOf(slotRange int) *lane { return &p.lanes[p.conn.queueOf(slotRange)] }

@@ -97,7 +97,7 @@ func (c *ScriptCall) noteLoss(conn *Connection) {
 	case !errors.As(c.err, new(*ReplyError)):
 		conn.losses.Add(1)
 	case c.parts > 1 && refusesKeys(c.err):
-		c.first.lane.pipeline.proof.refuted()
+		c.first.lane.pipeline.use().proof.refuted()
 	}
 }
 

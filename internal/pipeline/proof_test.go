@@ -33,8 +33,7 @@ func TestProofOnlyForGroups(t *testing.T) {
 		}
 		requests := make([]*Request, 5)
 		for i := range requests {
-			requests[i] = l.NewRequest()
-			l.fill(requests[i], fmt.Sprint(i))
+			requests[i] = l.request(fmt.Sprint(i))
 			requests[i].Group = ""
 		}
 		askInOneBatch(t, s, l, requests)
@@ -155,13 +154,13 @@ func TestErrorVoidsProof(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))
 		s.SetKeys(servertest.AllKeys)
-		l.proof.holds()
+		l.use().proof.holds()
 		(&ScriptCall{err: io.EOF}).noteLoss(l.conn)
 		synctest.Wait()
-		wantEqual(t, "proved", l.proof.holds(), false)
+		wantEqual(t, "proved", l.use().proof.holds(), false)
 		servertest.Pass(minProofPause)
-		l.proof.holds()
+		l.use().proof.holds()
 		synctest.Wait()
-		wantEqual(t, "proved later", l.proof.holds(), true)
+		wantEqual(t, "proved later", l.use().proof.holds(), true)
 	})
 }

@@ -42,15 +42,14 @@ type Request struct {
 
 	next *Request // the next request in the same part, in order of arrival
 
-	// The sender sets batch and claimed before it moves the request to sent, and the other fields
-	// when the request is done. After that, the fields belong to the call, and after Do to the
-	// user of the request. If the call leaves before the request is done, the call sets cause,
+	// The sender sets batch before it moves the request to sent, and the other fields when the
+	// request is done. After that, the fields belong to the call, and after Do to the user of the
+	// request. If the call leaves before the request is done, the call sets cause,
 	// and the sender sets nothing more.
 
-	batch   *batch
-	claimed time.Duration
-	doneAt  time.Duration
-	cause   error // why there is no Reply
+	batch  *batch
+	doneAt time.Duration
+	cause  error // why there is no Reply
 
 	Reply []int64        // the script's reply for the key, shared by all merged requests
 	Texts map[int]string // if InText: strings in the Reply, by their indices
@@ -100,18 +99,6 @@ func (r *Request) fits(other *Request) bool {
 	return r.Group != "" && r.Group == other.Group && r.Verb == other.Verb && r.Time == other.Time && r.Script.same(other.Script)
 }
 
-// isUnanswered reports whether no request in the queue has got a reply for the time least, or this
-// request has got none for slowReply times as long.
-func (r *Request) isUnanswered(now, least time.Duration) bool {
-	switch state := r.state.Load(); {
-	case state == sent && now-r.claimed >= slowReply*least:
-		return true
-	case state == sent || state == queued:
-		return r.lane.queue.isSilent(now, least, r.call.crowd)
-	}
-	return false
-}
-
 // arriveLate records the outcome of a request whose caller has left. A reply within the timeout is
 // a success, even if the caller had less time. A reply after the timeout only brings the next probe
 // forward, to find out whether replies arrive in time again.
@@ -137,7 +124,7 @@ func (r *Request) ranges(yield func(*slotRange) bool) {
 		return
 	}
 	for _, p := range r.Joint.Others {
-		if !yield(&p.ranges[r.Trace.SlotRange]) {
+		if !yield(p.slots(r.Trace.SlotRange)) {
 			return
 		}
 	}
@@ -164,9 +151,9 @@ func (r *Request) isAllowed() bool {
 }
 
 // failed counts a failure in the circuit breakers of the request.
-func (r *Request) failed(now time.Duration, cause error, together bool) {
+func (r *Request) failed(now time.Duration, cause error) {
 	for slots := range r.ranges {
-		slots.failed(r.call.ctx, r.call.began, now, cause, together)
+		slots.failed(r.call.ctx, r.call.began, now, cause, false)
 	}
 }
 
@@ -178,6 +165,6 @@ func (r *Request) deliver(trace Trace, reply []int64, first int64, err error, no
 	}
 	trace.SlotRange = r.Trace.SlotRange
 	r.Reply, r.First, r.Trace, r.cause, r.doneAt = reply, first, trace, err, now
-	call.done <- r
+	call.done <- true
 	return true
 }

@@ -14,32 +14,35 @@ const (
 
 // retries holds a call's state for retries.
 type retries struct {
+	pending bool             // the request did not run, and will be sent again after the backoff
 	backoff time.Duration    // the next backoff
-	sentAt  time.Duration    // when the call last sent its request
+	sentAt  time.Duration    // when the call last sent the request
 	slowest time.Duration    // the longest time until the request turned out not to have run
 	timer   *time.Timer      // created on first use
-	due     <-chan time.Time // receives when the backoff ends; nil unless the request did not run and is to be sent again
+	due     <-chan time.Time // receives when the backoff ends; nil while there is nothing to retry
 }
 
 // begin resets t for a call that starts at the time now.
 func (t *retries) begin(now time.Duration) {
-	t.backoff, t.sentAt, t.slowest = minBackoff, now, 0
+	t.pending, t.backoff, t.sentAt, t.slowest = false, minBackoff, now, 0
 }
 
 // retriesLater reports whether the request, which did not run, will be sent again. If so, it starts
 // the backoff. On a closed Connection, nothing is sent again.
 func (c *call) retriesLater() bool {
-	r, t, now := &c.request, &c.retries, c.request.doneAt
-	t.slowest = max(t.slowest, now-t.sentAt)
-	if errors.Is(r.cause, errClosed) || now-c.began+t.backoff > maxRetryTime || !c.hasTime(now+t.backoff) || !r.mayWait(now+t.backoff) {
+	t, r := &c.retries, &c.request
+	again := r.doneAt + t.backoff
+	t.slowest = max(t.slowest, r.doneAt-t.sentAt)
+	if errors.Is(r.cause, errClosed) || again-c.began > maxRetryTime || !c.hasTime(again) || !r.mayWait(again) {
 		return false
 	}
+	t.pending = true
 	t.start()
 	return true
 }
 
 // hasTime reports whether a retry that starts at the time at can be expected to end before the
-// timeout. If a retry got no reply, an outcome that is now certain would become uncertain.
+// caller leaves. If a retry got no reply, an outcome that is now certain would become uncertain.
 func (c *call) hasTime(at time.Duration) bool {
 	return c.end-at >= max(min((c.end-c.began)/4, maxBackoff), 2*c.retries.slowest)
 }
@@ -54,9 +57,6 @@ func (t *retries) start() {
 	t.due, t.backoff = t.timer.C, min(2*t.backoff, maxBackoff)
 }
 
-// begun reports whether there has been a backoff, because the request did not run.
-func (t *retries) begun() bool { return t.backoff > minBackoff }
-
 func (t *retries) stop() {
 	if t.due != nil {
 		t.timer.Stop()
@@ -64,11 +64,18 @@ func (t *retries) stop() {
 	}
 }
 
-// retry resends the request, which did not run. It settles the request if there is no time left, or
-// if another request has opened the circuit breaker.
+// take reports whether the request waits for a retry, and cancels the retry.
+func (t *retries) take() bool {
+	pending := t.pending
+	t.pending = false
+	return pending
+}
+
+// retry sends the request again. If there is no time left, or another request has opened the
+// circuit breaker, it settles the request instead.
 func (c *call) retry() {
 	r, now := &c.request, c.conn.elapsed()
-	c.retries.due, c.retries.sentAt = nil, now
+	c.retries.due, c.retries.sentAt, c.retries.pending = nil, now, false
 	if r.slots.isOpen() || !c.hasTime(now) {
 		c.settle(now)
 	} else {

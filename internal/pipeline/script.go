@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/slidegate/slidegate/lua"
@@ -14,12 +15,19 @@ type Script struct {
 	known  atomic.Pointer[string] // the hash; nil in FIPS mode, until a server has computed it
 }
 
+// scripts holds each *Script by its source, so that limiters share it.
+var scripts sync.Map
+
 // NewScript returns the script with the given source.
 func NewScript(source string) *Script {
+	if known, ok := scripts.Load(source); ok {
+		return known.(*Script) //nolint:forcetypeassert // scripts holds nothing else
+	}
 	s := &Script{source: source}
 	if hash := lua.Hash(source); hash != "" {
 		s.known.Store(&hash)
 	}
+	scripts.Store(source, s)
 	return s
 }
 

@@ -2,54 +2,43 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
-// TestSilence checks when a server counts as silent, and how long a silence must last to count as a
-// failure. The first reply is not a sample of how long replies take, and a reply after a stall has
-// little weight.
+// TestSilence checks when a silence begins and ends, and whether a batch sent in the last 50 ms can
+// end it.
 func TestSilence(t *testing.T) {
 	const ms = time.Millisecond
 	s := &silence{}
 	for _, step := range []struct {
-		began, ended time.Duration
-		replied      bool
-		want         time.Duration
+		name   string
+		change func()
+		now    time.Duration
+		lasts  time.Duration
+		mayEnd bool
 	}{
-		{0, time.Minute, true, slowness * assumedUsual},
-		{0, 4 * ms, true, 16 * ms},
-		{0, time.Hour, false, 16 * ms},
-		{0, 12 * ms, true, 20 * ms},
-		{0, time.Hour, true, slowness * (5*ms + (5*ms+minPatience)/8)},
-	} {
-		s.begin(step.began)
-		s.end(step.began, step.ended, step.replied)
-		wantEqual(t, "least", s.least(), step.want)
-	}
-	for range 50 {
-		s.begin(0)
-		s.end(0, ms, true)
-	}
-	wantEqual(t, "least", s.least(), minPatience)
-
-	s.begin(1000 * ms)
-	s.begin(1010 * ms)
-	for _, step := range []struct {
-		change      func()
-		now, silent time.Duration
-	}{
-		{func() {}, 1030 * ms, 30 * ms},
-		{func() { s.end(1010*ms, 1031*ms, true) }, 1040 * ms, 9 * ms},
-		{func() { s.end(1000*ms, 1041*ms, false) }, 1050 * ms, 0},
-		{func() { s.begin(1060 * ms) }, 1062 * ms, 2 * ms},
+		{"nothing is sent", func() {}, 5 * ms, 0, false},
+		{"two batches are sent", func() { s.sent(10 * ms); s.sent(20 * ms) }, 30 * ms, 20 * ms, true},
+		{"the first one's connection breaks", func() { s.ended(10*ms, false) }, 69 * ms, 59 * ms, true},
+		{"the second one is old", func() {}, 70 * ms, 60 * ms, false},
+		{"a reply", func() { s.ended(20*ms, true) }, 80 * ms, 0, false},
+		{"another two", func() { s.sent(160 * ms); s.sent(170 * ms) }, 180 * ms, 20 * ms, true},
+		{"a reply to the second", func() { s.ended(170*ms, true) }, 190 * ms, 0, false},
+		{"a third one", func() { s.sent(200 * ms) }, 210 * ms, 10 * ms, true},
+		{"the first one's connection breaks", func() { s.ended(160*ms, false) }, 220 * ms, 20 * ms, true},
+		{"all connections break", func() { s.ended(200*ms, false) }, 230 * ms, 30 * ms, false},
 	} {
 		step.change()
-		wantEqual(t, "silent", s.lasts(step.now), step.silent)
+		wantEqual(t, step.name+": lasts", s.lasts(step.now), step.lasts)
+		wantEqual(t, step.name+": may end", s.mayEnd(step.now, 50*ms), step.mayEnd)
 	}
 }
 
@@ -58,7 +47,7 @@ func TestSilence(t *testing.T) {
 func TestBusyIsNotSilent(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))
-		learn(t, l)
+		mustCount(t, l, "before")
 		s.Always(servertest.Action{Delay: 2 * time.Millisecond})
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
@@ -75,54 +64,88 @@ func TestBusyIsNotSilent(t *testing.T) {
 			wantError(t, "late", c.err, context.DeadlineExceeded)
 			wantEqual(t, "took", c.took, 20*time.Millisecond)
 		}
-		wantEqual(t, "failures", l.ranges[0].failures.Load(), 0)
+		wantEqual(t, "failures", l.slots(0).failures.Load(), 0)
 		if late == 0 {
 			t.Error("weak test: no caller was late")
 		}
 	})
 }
 
-// TestSilenceAmongReplies checks that a request whose reply is missing counts as a failure, even if
-// other requests in its queue get their replies.
-func TestSilenceAmongReplies(t *testing.T) {
-	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
-		l := newLine(t, s.Client(t, servertest.AlwaysPipelining(false)))
-		learn(t, l)
-		bad := l.Key("bad")
-		s.Choose(func(c servertest.Command) servertest.Action { return servertest.Action{Hang: c.Key == bad} })
+// callWhileHung makes n calls at the given interval, each with a deadline of 100 ms, on a server
+// that has replied once and then hangs. It calls after after each of them.
+func callWhileHung(t *testing.T, s *servertest.Server, l *line, n int, interval time.Duration, after func()) (callers []*caller) {
+	t.Helper()
+	mustCount(t, l, "before")
+	s.Always(servertest.Action{Hang: true})
+	for range n {
+		next := time.After(interval)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
-		hung := arrive(ctx, l, "bad")
-		for i := range 99 {
-			short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-			ask(short, l, fmt.Sprint("good ", i))
-			cancel()
-			servertest.Pass(time.Millisecond)
+		callers = append(callers, ask(ctx, l, "e"))
+		cancel()
+		after()
+		<-next
+	}
+	return callers
+}
+
+// TestSilenceIsFound checks that only the first of some callers whose deadlines come before the
+// timeout gets the error of its context when Redis hangs. Once the silence has lasted for the
+// timeout, all others get an outage in time, also if connections break.
+func TestSilenceIsFound(t *testing.T) {
+	for _, interval := range []time.Duration{100 * time.Millisecond, 300 * time.Millisecond, time.Second, 3 * time.Second} {
+		for _, cuts := range []bool{false, true} {
+			servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+				l := newLine(t, s.Client(t), func(l *line) { l.Timeout = 250 * time.Millisecond })
+				for i, c := range callWhileHung(t, s, l, 8, interval, func() {
+					if cuts {
+						s.Cut()
+						synctest.Wait()
+					}
+				}) {
+					young := time.Duration(i)*interval < l.Timeout
+					if young != errors.Is(c.err, context.DeadlineExceeded) && c.took == 100*time.Millisecond || !young && c.took > 90*time.Millisecond || !IsOutage(c.err) {
+						t.Errorf("every %v, cuts %v, call %d: %v after %v", interval, cuts, i, c.err, c.took)
+					}
+				}
+				if !l.slots(0).isOpen() {
+					t.Error("the breaker is closed")
+				}
+			})
 		}
-		wantError(t, "bad", hung.wait().err, ErrUncertain)
-		wantEqual(t, "took", hung.took, 90*time.Millisecond)
-		wantEqual(t, "failures", l.ranges[0].failures.Load(), 1)
+	}
+}
+
+// TestSilenceWithoutTimeout checks that no silence ends a call that has no timeout.
+func TestSilenceWithoutTimeout(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := newLine(t, s.Client(t), func(l *line) { l.Timeout = -1 })
+		for _, c := range callWhileHung(t, s, l, 8, time.Hour, func() {}) {
+			wantError(t, "hung", c.err, context.DeadlineExceeded)
+			wantEqual(t, "took", c.took, 100*time.Millisecond)
+		}
+		wantEqual(t, "failures", l.slots(0).failures.Load(), 0)
 	})
 }
 
-// TestSilenceFoundLate checks that a caller that finds shortly before its deadline that Redis is
-// not silent checks again at the deadline. If the timeout passes before the deadline, it ends the
-// wait.
-func TestSilenceFoundLate(t *testing.T) {
-	for timeout, want := range map[time.Duration]time.Duration{time.Second: 40 * time.Millisecond, 38 * time.Millisecond: 38 * time.Millisecond} {
-		servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
-			l := newLine(t, s.Client(t), func(l *line) { l.Timeout = timeout })
-			learn(t, l)
-			ctx, cancel := context.WithTimeout(t.Context(), 40*time.Millisecond)
-			defer cancel()
-			s.Always(servertest.Action{Delay: 34 * time.Millisecond})
-			arrive(t.Context(), l, "answered")
-			s.Always(servertest.Action{Hang: true})
-			hung := arrive(ctx, l, "hung")
-			wantError(t, "hung", hung.wait().err, ErrUncertain)
-			wantEqual(t, "took", hung.took, want)
-			synctest.Wait()
-			wantEqual(t, "failures", l.ranges[0].failures.Load(), 1)
-		})
-	}
+// TestSilenceOfOneConnection checks that if one of the client's connections hangs, calls on the
+// others are still sent, however few they are.
+func TestSilenceOfOneConnection(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := newLine(t, s.Client(t, func(o *rueidis.ClientOption) { o.PipelineMultiplex = 2 }), func(l *line) { l.Timeout = 250 * time.Millisecond })
+		bad := l.Key("bad")
+		s.Choose(func(c servertest.Command) servertest.Action { return servertest.Action{Hang: c.Key == bad} })
+		arrive(t.Context(), l, "bad")
+		answered := 0
+		for i := range 20 {
+			servertest.Pass(300 * time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			if ask(ctx, l, fmt.Sprint("good ", i)).err == nil {
+				answered++
+			}
+			cancel()
+		}
+		if answered < 5 {
+			t.Errorf("%d of 20 were answered", answered)
+		}
+	})
 }

@@ -46,7 +46,7 @@ func (p *Proxy) redisState() string {
 		return "none"
 	case !p.connected():
 		return "connecting"
-	case slices.ContainsFunc(p.budgets, func(b *budget) bool { return b.outages.Load() > 0 }):
+	case slices.ContainsFunc(p.budgets, func(b *budget) bool { return b.out.Load() }):
 		return "out"
 	}
 	return "up"

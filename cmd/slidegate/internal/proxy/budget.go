@@ -20,8 +20,8 @@ type budget struct {
 	limiter *window.Limiter // in Redis or in memory
 	local   *window.Limiter // in this instance's memory
 
-	outages           atomic.Int64 // how many parts of Redis are out
-	usedBeforeConnect atomic.Bool  // requests have arrived before there was a connection
+	out               atomic.Bool // there is an outage
+	usedBeforeConnect atomic.Bool // requests have arrived before there was a connection
 }
 
 // denialCacheSize is how many denied events an instance caches per route.
@@ -43,12 +43,12 @@ func (p *Proxy) newBudget(rt Route) (b *budget, err error) {
 	return b, err
 }
 
-// outageCount returns how many parts of Redis are out. Before the first connection, it returns 1.
+// outageCount returns 1 in an outage and before the first connection, and 0 otherwise.
 func (b *budget) outageCount() float64 {
-	if !b.p.connected() {
+	if b.out.Load() || !b.p.connected() {
 		return 1
 	}
-	return float64(b.outages.Load())
+	return 0
 }
 
 // observe records what an observation reveals about Redis.
@@ -60,12 +60,11 @@ func (b *budget) observe(_ context.Context, o window.Observation) {
 	b.p.metrics.observe(b.Pattern, o)
 	switch o.Kind { //nolint:exhaustive // the other kinds are for metrics
 	case window.KindOutageBegan:
-		b.outages.Store(int64(o.RangesOut))
+		b.out.Store(true)
 		b.p.history.began(b.Pattern, time.Now())
 		b.p.logThrottled("Redis does not answer", "route", b.Pattern, "err", o.Err)
-	case window.KindOutageChanged:
-		b.outages.Store(int64(o.RangesOut))
 	case window.KindOutageEnded:
+		b.out.Store(false)
 		b.p.history.ended(b.Pattern, time.Now())
 	case window.KindCacheOff:
 		b.p.cfg.Log.Warn("every denial takes a call to Redis, because Redis does not report changes", "route", b.Pattern)

@@ -124,14 +124,14 @@ func TestOutage(t *testing.T) {
 			s.Resume(t)
 			before = i.counted("/", allowed, byRedis)
 			i.await(t, "Redis to decide again", func() bool { return status(t, i.url) == 200 && i.counted("/", allowed, byRedis) > before })
-			if n := testutil.ToFloat64(i.metrics.outages.WithLabelValues("/")); n != 1 || i.health(t) != (health{"ok", "up"}) {
-				t.Errorf("%v outages, %v", n, i.health(t))
-			}
-			i.wantRedis(t, 1, 0)
 			i.await(t, "the end of the only outage", func() bool {
 				past := i.history.newestFirst()
 				return len(past) == 1 && past[0].Ended != nil && !past[0].Ended.Before(past[0].Began)
 			})
+			if n := testutil.ToFloat64(i.metrics.outages.WithLabelValues("/")); n != 1 || i.health(t) != (health{"ok", "up"}) {
+				t.Errorf("%v outages, %v", n, i.health(t))
+			}
+			i.wantRedis(t, 1, 0)
 			if n := i.log.count("Redis does not answer"); n != 1 {
 				t.Errorf("the log explains %d outages\n%s", n, i.log)
 			}

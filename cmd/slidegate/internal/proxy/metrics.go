@@ -99,12 +99,11 @@ func (m *metrics) initRoute(rt Route, shared bool) {
 	}
 }
 
-// registerOutages registers a route's gauge of outages. now returns how many parts of Redis are
-// out.
+// registerOutages registers a route's gauge of outages. now returns 1 in an outage, and 0 otherwise.
 func (m *metrics) registerOutages(pattern string, now func() float64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "slidegate", Name: "outages", ConstLabels: prometheus.Labels{"route": pattern},
-		Help: "Parts of Redis that are out now: at most 1 for a server, 64 for a cluster. 1 until the first connection.",
+		Help: "1 while Redis, or a part of a cluster, does not answer, and until the first connection; otherwise 0.",
 	}, now))
 }
 
@@ -130,7 +129,7 @@ func (m *metrics) observe(pattern string, o window.Observation) {
 		m.outages.WithLabelValues(pattern).Inc()
 	case window.KindAllowed, window.KindDenied, window.KindOutage, window.KindUncertain:
 		m.seconds.WithLabelValues(pattern, string(o.Kind)).Observe(o.Took.Seconds())
-	case window.KindOutageChanged, window.KindOutageEnded, window.KindRefused, window.KindPeeked, window.KindCacheOff,
+	case window.KindOutageEnded, window.KindRefused, window.KindPeeked, window.KindCacheOff,
 		window.KindOverridesUnread, window.KindOverridesRead: // does not concern Redis
 	}
 }
