@@ -32,7 +32,6 @@ type core struct {
 	own    *Limits // the limits passed to New or NewLocal
 	store  Store
 	bound  func(maxEvents int) // bounds a limiter in memory; otherwise nil
-	tagger *keys.Tagger        // nil without a Secret
 	prefix string              // the start of each key
 	suffix string
 }
@@ -166,7 +165,7 @@ func (l *Limiter) BoundBy(bound func(maxEvents int)) { l.bound = bound }
 
 func newLimiter(cfg Config, limits []Limit) *Limiter {
 	own := newLimits(limits, cfg.CountDenied)
-	return &Limiter{&core{Config: cfg, own: own, tagger: keys.NewTagger(cfg.Secret), prefix: cfg.Name + ":{", suffix: "}:" + cfg.Kind}, own}
+	return &Limiter{&core{Config: cfg, own: own, prefix: cfg.Name + ":{", suffix: "}:" + cfg.Kind}, own}
 }
 
 // Made reports whether the limiter was created with New, NewLocal or With.
@@ -197,7 +196,7 @@ func (l *Limiter) Same(other *Limiter) bool {
 func (l *core) Key(event string) string { return l.prefix + l.Tag(event) + l.suffix }
 
 // Tag returns the hash tag of an event.
-func (l *core) Tag(event string) string { return l.tagger.Tag(event) }
+func (l *core) Tag(event string) string { return keys.Tag(l.Secret, event) }
 
 // Shown returns the event in the form that lists of denials show: the event itself or, if its key
 // contains a hash instead, that hash. The key is the event's key, or "" if it has not been computed
@@ -207,7 +206,7 @@ func (l *core) Shown(event, key string) (text string, hashed bool) {
 		return event, false
 	}
 	if key == "" {
-		return keys.Tag(l.Secret, event), true
+		return l.Tag(event), true
 	}
 	return key[len(l.prefix) : len(key)-len(l.suffix)], true
 }
