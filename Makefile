@@ -93,9 +93,9 @@ test:
 full:
 	$(GO) test -vet=off -count=1 -timeout 15m -p $(if $(filter 1,$(JOBS)),$(P),3) $(OTHERS)
 
-# The two tests whose outcome depends most on the version of go-redis, on its newest version.
+# The three tests whose outcome depends most on the version of go-redis, on its newest version.
 newest:
-	@.ci/with $(lastword $(GO_REDIS)) github.com/redis/go-redis/v9 -- $(GO) test -vet=off -count=1 -timeout 5m -run '^Test(Hooks|BrokenTogether)$$' ./goredisgate
+	@.ci/with $(lastword $(GO_REDIS)) github.com/redis/go-redis/v9 -- $(GO) test -vet=off -count=1 -timeout 5m -run '^Test(Hooks|BrokenTogether|SentOnce)$$' ./goredisgate
 
 # The tests of goredisgate and cluster_test, on each of GO_REDIS.
 go-redis:

@@ -78,9 +78,6 @@ import (
 // their counts would start over.
 func On(client redis.UniversalClient) *window.Connection {
 	c, err := clientOf(client)
-	if err == nil && repeats() {
-		err = errRepeats
-	}
 	if err != nil {
 		return (*window.Connection)(pipeline.Refused(err))
 	}
