@@ -13,12 +13,11 @@
 // # Which events are listed
 //
 // A List counts up to 4,096 events at once, with the Space-Saving algorithm (Metwally, Agrawal, El
-// Abbadi: Efficient Computation of Frequent and Top-k Elements in Data Streams, 2005). A randomly
-// seeded hash assigns each event to one of 32 shards. A new event in a full shard replaces the
-// event that has the least weight. It inherits that weight for later comparisons, because its own
-// earlier denials may have weighed as much before it was listed. An event that causes more than one
-// in a thousand of all denials is therefore always counted, however many other events are denied
-// once.
+// Abbadi: Efficient Computation of Frequent and Top-k Elements in Data Streams, 2005). A new event
+// in a full List replaces the event that has the least weight. It inherits that weight for later
+// comparisons, because its own earlier denials may have weighed as much before it was listed. An
+// event that causes more than one in 4,096 of all denials is therefore always counted, however many
+// other events are denied once.
 //
 // The weight of a denial halves in about ten minutes. This is implemented as forward decay
 // (Cormode, Shkapenyuk, Srivastava, Xu: Forward Decay, 2009): new denials weigh more, and old
@@ -33,7 +32,6 @@ package mostdenied
 
 import (
 	"context"
-	"hash/maphash"
 	"math"
 	"strings"
 	"sync"
@@ -44,8 +42,7 @@ import (
 )
 
 const (
-	shards   = 32
-	perShard = 128              // most events in a shard
+	places   = 4096             // most events in a List
 	average  = 15 * time.Minute // the time in which the weight of a denial decays to 1/e
 	listed   = time.Hour        // how long an event is listed after its last denial
 	clockAge = time.Second / 2  // how old the time of a denial can be
@@ -54,24 +51,16 @@ const (
 
 // List counts denials by event. Create one with New. It is safe for concurrent use.
 type List struct {
-	seed   maphash.Seed
-	shards [shards]shard
-}
-
-// A shard is the part of a List that holds some of the events.
-type shard struct {
 	mu     sync.Mutex
 	denied int64
-	events []event
-	places map[subject]int // indices in events
+	events []*event // a heap: no event has less weight than its parent, so the first has the least
+	known  map[subject]*event
 
 	due      atomic.Bool // the next denial reads the clock and sets this to false
 	timer    *time.Timer // sets due, clockAge after the clock was read
 	now      time.Time   // when the clock was last read
 	scale    float64     // the weight of a denial now
 	landmark time.Time   // when the weight of a new denial was 1
-
-	_ [64]byte // keeps shards from sharing a cache line
 }
 
 // subject identifies an event together with its limiter.
@@ -88,81 +77,98 @@ type event struct {
 	since, last time.Time
 	weight      float64
 	inherited   float64 // the part of weight that may belong to other events
+	place       int     // index in List.events
 }
 
 // New returns an empty List.
 func New() *List {
-	l := &List{seed: maphash.MakeSeed()}
-	for i := range l.shards {
-		s := &l.shards[i]
-		s.places = map[subject]int{}
-		s.due.Store(true)
-		s.timer = time.AfterFunc(clockAge, func() { s.due.Store(true) })
-		s.timer.Stop()
-	}
+	l := &List{known: map[subject]*event{}}
+	l.due.Store(true)
+	l.timer = time.AfterFunc(clockAge, func() { l.due.Store(true) })
+	l.timer.Stop()
 	return l
 }
 
 // Count counts a denial. Set it as OnDenied of a limiter. Count ignores the context, and d.At,
 // which is the time on the clock that decided.
 func (l *List) Count(_ context.Context, d window.Denial) {
-	s := &l.shards[maphash.String(l.seed, d.Event)%shards]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.due.Load() {
-		s.due.Store(false)
-		s.tick(time.Now())
-		s.timer.Reset(clockAge)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.due.Load() {
+		l.due.Store(false)
+		l.tick(time.Now())
+		l.timer.Reset(clockAge)
 	}
-	s.denied++
-	e := s.event(d)
+	l.denied++
+	e := l.event(d)
 	e.denied++
-	e.weight += s.scale
-	e.last, e.limit, e.override, e.retryAfter = s.now, d.Limit, d.Override, d.RetryAfter
+	e.weight += l.scale
+	e.last, e.limit, e.override, e.retryAfter = l.now, d.Limit, d.Override, d.RetryAfter
+	l.sink(e)
 }
 
 // tick sets the time. It is not called for each denial, because reading the clock takes longer than
 // the rest of Count.
-func (s *shard) tick(now time.Time) {
-	if s.denied == 0 {
-		s.landmark = now
+func (l *List) tick(now time.Time) {
+	if l.denied == 0 {
+		l.landmark = now
 	}
-	s.now, s.scale = now, math.Exp(float64(now.Sub(s.landmark))/float64(average))
-	if s.scale > maxScale { // after about five days
-		for i := range s.events {
-			s.events[i].weight /= s.scale
-			s.events[i].inherited /= s.scale
+	l.now, l.scale = now, math.Exp(float64(now.Sub(l.landmark))/float64(average))
+	if l.scale > maxScale { // after about five days
+		for _, e := range l.events {
+			e.weight /= l.scale
+			e.inherited /= l.scale
 		}
-		s.landmark, s.scale = now, 1
+		l.landmark, l.scale = now, 1
 	}
 }
 
-// event returns the event of the denial d. If the event is new and the shard is full, it replaces
+// event returns the event of the denial d. If the event is new and the List is full, it replaces
 // the event that has the least weight.
-func (s *shard) event(d window.Denial) *event {
-	if i, known := s.places[subject{d.Limiter, d.Event}]; known {
-		return &s.events[i]
+func (l *List) event(d window.Denial) *event {
+	e := l.known[subject{d.Limiter, d.Event}]
+	if e != nil {
+		return e
 	}
-	e := event{subject: subject{d.Limiter, strings.Clone(d.Event)}, hashed: d.Hashed, since: s.now}
-	i := len(s.events)
-	if i < perShard {
-		s.events = append(s.events, e)
+	if len(l.events) < places {
+		e = &event{}
+		l.add(e)
 	} else {
-		i = s.least()
-		delete(s.places, s.events[i].subject)
-		e.weight, e.inherited = s.events[i].weight, s.events[i].weight
-		s.events[i] = e
+		e = l.events[0]
+		delete(l.known, e.subject)
+		*e = event{weight: e.weight, inherited: e.weight}
 	}
-	s.places[e.subject] = i
-	return &s.events[i]
+	e.subject, e.hashed, e.since = subject{d.Limiter, strings.Clone(d.Event)}, d.Hashed, l.now
+	l.known[e.subject] = e
+	return e
 }
 
-// least returns the index of the event that has the least weight.
-func (s *shard) least() (least int) {
-	for i := range s.events {
-		if s.events[i].weight < s.events[least].weight {
-			least = i
-		}
+// add adds an event without weight to the heap. All events on its way to the first place move down.
+func (l *List) add(e *event) {
+	l.events = append(l.events, e)
+	at := len(l.events) - 1
+	for ; at > 0; at = (at - 1) / 2 {
+		l.put(l.events[(at-1)/2], at)
 	}
-	return least
+	l.put(e, 0)
 }
+
+// sink moves an event, whose weight has grown, down the heap.
+func (l *List) sink(e *event) {
+	at := e.place
+	for {
+		child := 2*at + 1
+		if child+1 < len(l.events) && l.events[child+1].weight < l.events[child].weight {
+			child++
+		}
+		if child >= len(l.events) || l.events[child].weight >= e.weight {
+			break
+		}
+		l.put(l.events[child], at)
+		at = child
+	}
+	l.put(e, at)
+}
+
+// put sets the place of an event in the heap.
+func (l *List) put(e *event, at int) { l.events[at], e.place = e, at }

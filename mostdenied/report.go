@@ -47,37 +47,39 @@ type Entry struct {
 // Report returns the events with the highest rates of denials, highest first. Times are in UTC, on
 // this process's clock, and accurate to about a second.
 func (l *List) Report() Report {
-	r, now := Report{Most: []Entry{}}, time.Now()
-	for i := range l.shards {
-		l.shards[i].report(&r, now)
-	}
-	r.Events = len(r.Most)
-	slices.SortFunc(r.Most, func(a, b Entry) int {
-		return cmp.Or(cmp.Compare(b.PerMinute, a.PerMinute), cmp.Compare(a.Limiter, b.Limiter), cmp.Compare(a.Event, b.Event))
+	denied, events, scale := l.current(time.Now())
+	slices.SortFunc(events, func(a, b event) int {
+		return cmp.Or(cmp.Compare(b.own(), a.own()), cmp.Compare(a.limiter, b.limiter), cmp.Compare(a.event, b.event))
 	})
-	r.Most = r.Most[:min(len(r.Most), reported)]
+	r := Report{Denied: denied, Events: len(events), Most: []Entry{}}
+	for _, e := range events[:min(len(events), reported)] {
+		r.Most = append(r.Most, e.report(scale))
+	}
 	return r
 }
 
-// report adds the shard's events to r.
-func (s *shard) report(r *Report, now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r.Denied += s.denied
-	scale := math.Exp(float64(now.Sub(s.landmark))/float64(average)) * average.Minutes()
-	for _, e := range s.events {
+// current returns the number of all denials, copies of the events that are listed at the given
+// time, and the total weight of denials at a steady rate of one per minute.
+func (l *List) current(now time.Time) (denied int64, events []event, scale float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.events {
 		if now.Sub(e.last) <= listed {
-			r.Most = append(r.Most, e.report(scale))
+			events = append(events, *e)
 		}
 	}
+	return l.denied, events, math.Exp(float64(now.Sub(l.landmark))/float64(average)) * average.Minutes()
 }
+
+// own returns the part of the weight that certainly belongs to the event.
+func (e *event) own() float64 { return e.weight - e.inherited }
 
 // report converts the event to an Entry. scale is the total weight of denials at a steady rate of
 // one per minute.
 func (e *event) report(scale float64) Entry {
 	return Entry{
 		Limiter: e.limiter, Event: e.event, Hashed: e.hashed, Limit: limitText(e.limit), Override: e.override, Denied: e.denied,
-		PerMinute: math.Round(1000*(e.weight-e.inherited)/scale) / 1000,
+		PerMinute: math.Round(1000*e.own()/scale) / 1000,
 		Since:     e.since.UTC(), Last: e.last.UTC(), Until: e.last.Add(e.retryAfter).UTC(),
 	}
 }
