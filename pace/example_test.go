@@ -50,7 +50,7 @@ func ExampleLimiter_Reserve() {
 		fmt.Println("job", job, "after", r.Delay)
 		if job == 1 {
 			_ = limiter.Pause(ctx, "example.com", 10*time.Minute)
-			due, err := limiter.Due(ctx, "example.com", r)
+			due, err := limiter.Due(ctx, r)
 			fmt.Println("now it is due after", due, err)
 		}
 	}

@@ -171,7 +171,7 @@ func (a *account) attempt(i int, l *pace.Limiter) {
 	if a.knows(err) && err == nil && r.OK {
 		e := a.tell(&a.booked, told{at: r.At, began: began, ended: time.Now()})
 		if i%3 == 1 {
-			err := l.Cancel(a.Context(), a.event, r)
+			err := l.Cancel(a.Context(), r)
 			if e.back = !a.knows(err) || err == nil; e.back {
 				a.count(&a.back)
 			}

@@ -185,7 +185,7 @@ func (h *history) ask(r *request) {
 	var err error
 	switch l := h.limiters[r.by]; {
 	case r.of != nil:
-		r.due.after, err = l.Due(h.Context(), "e", r.of.Reservation)
+		r.due.after, err = l.Due(h.Context(), r.of.Reservation)
 		if r.due.missed = errors.Is(err, pace.ErrMissed); r.due.missed {
 			err = nil
 		}
@@ -426,7 +426,7 @@ func (h *history) cancel(most int) {
 	}
 	h.cancelled += len(all)
 	together(all, func(e *logged) {
-		if err := h.limiters[e.by].Cancel(h.Context(), "e", e.Reservation); err != nil {
+		if err := h.limiters[e.by].Cancel(h.Context(), e.Reservation); err != nil {
 			h.Error(err)
 		}
 	})

@@ -13,24 +13,23 @@ import (
 
 // Snapshot is the full state of an event, for diagnosis.
 type Snapshot struct {
-	Event       string       // as passed to Inspect
-	Key         string       // the key in Redis
-	At          time.Time    // the time of the snapshot, in UTC, on the clock of the turns
-	Newest      time.Time    // the newest turn ever booked, even if it was cancelled; zero if it is no longer known
-	PausedUntil time.Time    // when the last pause ends or ended; zero if there was none
-	Next        time.Time    // the turn that one more unit would get, even if that is beyond MaxAhead
-	Limits      []LimitState // in the order of Config.Limits
+	Event       string    // as passed to Inspect
+	Key         string    // the key in Redis
+	At          time.Time // the time of the snapshot, in UTC, on the clock of the turns
+	Newest      time.Time // the newest turn ever booked, even if it was cancelled; zero if it is no longer known
+	PausedUntil time.Time // when the last pause ends or ended; zero if there was none
+	Next        time.Time // the turn that one more unit would get, even if that is beyond MaxAhead
+
+	// Limits holds, in the order of Config.Limits, the turns that count under each limit: those less
+	// than Per before the newest turn, or less than Per before At if that is later. Earlier turns can
+	// no longer delay a new one. RetryAfter is how long it takes until this limit alone allows one
+	// more unit. Turns after At are still to come.
+	Limits []window.LimitState
 
 	// Others are the turns of the event that count under limits of other callers, in order of Per,
 	// as in window.Snapshot. In memory, Others is empty.
-	Others []LimitState
+	Others []window.LimitState
 }
-
-// LimitState holds the turns that count under one limit: those less than Per before the newest
-// turn, or less than Per before now if now is later. Earlier turns can no longer delay a new one.
-// RetryAfter is how long it takes until this limit alone allows one more unit. Buckets holds the
-// turns. Turns after Snapshot.At are still to come.
-type LimitState = window.LimitState
 
 // Inspect returns every turn that counts, for diagnosis. It writes nothing, and never asks the
 // Fallback. Inspect returns the same errors as WaitN, except ErrUncertain.
@@ -57,13 +56,13 @@ func (l *Limiter) snapshot(reply []int64) (Snapshot, error) {
 	for i, limit := range l.limits {
 		u := window.Usage{Limit: limit, Used: rows[i][0], Remaining: max(0, limit.Max-rows[i][0])}
 		u.RetryAfter, u.ResetAfter = milliseconds(rows[i][1]), milliseconds(rows[i][2])
-		s.Limits = append(s.Limits, LimitState{Usage: u, Buckets: newBuckets(rows[i])})
+		s.Limits = append(s.Limits, window.LimitState{Usage: u, Buckets: newBuckets(rows[i])})
 	}
 	for _, row := range rows[len(l.limits):] {
 		u := window.Usage{Limit: window.Limit{Per: milliseconds(row[0])}, Used: row[1], ResetAfter: milliseconds(row[2])}
-		s.Others = append(s.Others, LimitState{Usage: u, Buckets: newBuckets(row)})
+		s.Others = append(s.Others, window.LimitState{Usage: u, Buckets: newBuckets(row)})
 	}
-	slices.SortFunc(s.Others, func(a, b LimitState) int { return cmp.Compare(a.Limit.Per, b.Limit.Per) })
+	slices.SortFunc(s.Others, func(a, b window.LimitState) int { return cmp.Compare(a.Limit.Per, b.Limit.Per) })
 	return s, nil
 }
 

@@ -227,7 +227,7 @@ func (l *line) giveBack() {
 		r := l.unwanted[0].Reservation
 		l.givingBack++
 		l.call(func(ctx context.Context) {
-			_ = l.limiter.cancel(ctx, l.event, r)
+			_ = l.limiter.cancel(ctx, r)
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.givingBack--
@@ -338,7 +338,7 @@ func (l *line) bookFor(ctx context.Context, want units, first []*waiter, ahead i
 	defer l.mu.Unlock()
 	l.booking, l.refused = units{}, refusal{}
 	l.hear(b.state, b.arrived, b.degraded)
-	for _, r := range b.reservations(want.n) {
+	for _, r := range b.reservations(l.event, want.n) {
 		l.insert(b.turn(r))
 	}
 	l.move()

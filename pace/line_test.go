@@ -2,6 +2,7 @@ package pace_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -199,11 +200,33 @@ func TestPause(t *testing.T) {
 			}
 		}
 		want := 5*turn + time.Second - 3*turn/2
-		equal(t, "due", must(f.limiter.Due(t.Context(), "e", r)), want)
+		equal(t, "due", must(f.limiter.Due(t.Context(), r)), want)
 		equal(t, "turns", f.times(), []time.Duration{0, turn, 2*turn + time.Second, 3*turn + time.Second, 4*turn + time.Second})
 		<-time.After(turn)
-		equal(t, "due at its turn", must(f.limiter.Due(t.Context(), "e", r)), 0)
+		equal(t, "due at its turn", must(f.limiter.Due(t.Context(), r)), 0)
 		equal(t, "the next one", must(f.limiter.Reserve(t.Context(), "e")).Delay, turn)
+	})
+}
+
+// TestStoredReservation checks that a job queue can store a Reservation as JSON, and pass it to Due
+// and Cancel: a pause after it was booked postpones it, one before does not.
+func TestStoredReservation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := must(pace.NewLocal(pace.Config{Name: "api", Limits: parsed("2/1s")}))
+		pace.PauseElsewhere(l, "e", time.Second)
+		text := must(json.Marshal(must(l.ReserveN(t.Context(), "e", 2))))
+		equal(t, "JSON", string(text), `{"OK":true,"Delay":1000000000,"At":"2000-01-01T00:00:01Z","Event":"e","Degraded":false,"N":2,"Shift":1000}`)
+		var r pace.Reservation
+		if err := json.Unmarshal(text, &r); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "due", must(l.Due(t.Context(), r)), time.Second)
+		pace.PauseElsewhere(l, "e", 5*time.Second)
+		equal(t, "due after a pause", must(l.Due(t.Context(), r)), 5*time.Second)
+		if err := l.Cancel(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "units after Cancel", must(l.Inspect(t.Context(), "e")).Limits[0].Used, 0)
 	})
 }
 
@@ -244,15 +267,15 @@ func TestMissed(t *testing.T) {
 		l := must(pace.NewLocal(pace.Config{Name: "api", Limits: parsed("1/1s")}))
 		r := must(l.Reserve(t.Context(), "e"))
 		<-time.After(time.Second)
-		equal(t, "due a second ago", must(l.Due(t.Context(), "e", r)), 0)
+		equal(t, "due a second ago", must(l.Due(t.Context(), r)), 0)
 		<-time.After(time.Millisecond)
-		if _, err := l.Due(t.Context(), "e", r); !errors.Is(err, pace.ErrMissed) {
+		if _, err := l.Due(t.Context(), r); !errors.Is(err, pace.ErrMissed) {
 			t.Error(err)
 		}
 		r = must(l.Reserve(t.Context(), "e"))
 		<-time.After(time.Millisecond)
 		pace.PauseElsewhere(l, "e", time.Second)
-		if _, err := l.Due(t.Context(), "e", r); !errors.Is(err, pace.ErrMissed) {
+		if _, err := l.Due(t.Context(), r); !errors.Is(err, pace.ErrMissed) {
 			t.Error(err)
 		}
 	})

@@ -171,8 +171,8 @@ func (r *record) moved(at, shift int64) (turn int64, certain bool) {
 	return turn, shift == r.shift || turn >= r.end
 }
 
-func (m *local) cancel(_ context.Context, event string, v Reservation) error {
-	return m.change(event, func(r *record, _ int64) (changed bool) {
+func (m *local) cancel(_ context.Context, v Reservation) error {
+	return m.change(v.Event, func(r *record, _ int64) (changed bool) {
 		turn, certain := r.moved(v.At.UnixMilli(), v.Shift)
 		for i := 0; i < len(r.sections) && certain; i++ {
 			s := &r.sections[i]

@@ -102,7 +102,7 @@ type store interface {
 	// be more than ahead ms from now.
 	book(ctx context.Context, event string, k, n, ahead int64) (booking, error)
 	// cancel gives back the units of the reserved turn.
-	cancel(ctx context.Context, event string, r Reservation) error
+	cancel(ctx context.Context, r Reservation) error
 	// pause postpones all turns that are still to come, so that none comes before now + d ms.
 	pause(ctx context.Context, event string, d int64) (state, error)
 	// ask returns by how much pauses have shifted turns.
@@ -288,10 +288,10 @@ func (l *Limiter) ReserveN(ctx context.Context, event string, n int64) (r Reserv
 	}
 	began := time.Now()
 	b, err := l.book(ctx, event, 1, n, l.maxAhead)
-	if all := b.reservations(n); len(all) > 0 {
+	if all := b.reservations(event, n); len(all) > 0 {
 		r = all[0]
 	} else if err == nil {
-		r = Reservation{Delay: b.wait(), N: n, Shift: b.shift, Degraded: b.degraded, Cause: b.cause}
+		r = b.reservation(event, n)
 	}
 	l.report(ctx, n, r, b.trace, err, began)
 	if err == nil && !r.OK {
@@ -322,15 +322,15 @@ func (l *Limiter) book(ctx context.Context, event string, k, n, ahead int64) (b 
 // that the turn has come: proceed. If the turn came more than a second ago, or before a Pause, the
 // error is ErrMissed: reserve another. If r is not OK, Due returns an error. Other errors are those
 // of WaitN, except ErrUncertain. If Redis does not answer, proceed after Delay.
-func (l *Limiter) Due(ctx context.Context, event string, r Reservation) (time.Duration, error) {
+func (l *Limiter) Due(ctx context.Context, r Reservation) (time.Duration, error) {
 	of := l.of(r)
-	if err := of.made().Check(ctx, engine.Peek, event, 1); err != nil {
+	if !r.OK {
+		return 0, of.made().Wrap(errors.New("the reservation is not OK, so nothing was booked; reserve again after its Delay"))
+	}
+	if err := of.made().Check(ctx, engine.Peek, r.Event, 1); err != nil {
 		return 0, err
 	}
-	if !r.OK {
-		return 0, of.engine.Wrap(errors.New("the reservation is not OK, so nothing was booked; reserve again after its Delay"))
-	}
-	s, err := of.store.ask(ctx, event)
+	s, err := of.store.ask(ctx, r.Event)
 	if err != nil {
 		return 0, err
 	}
@@ -351,23 +351,25 @@ func (l *Limiter) of(r Reservation) *Limiter {
 // turn. The turns of other callers do not move. The next caller to book can get the cancelled turn
 // if it was the newest, but never a turn before the newest. If the turn came and was followed by a
 // Pause, nothing happens. Cancel returns the same errors as WaitN.
-func (l *Limiter) Cancel(ctx context.Context, event string, r Reservation) error {
+func (l *Limiter) Cancel(ctx context.Context, r Reservation) error {
+	if !r.OK {
+		return nil
+	}
 	of := l.of(r)
-	if err := of.made().Check(context.WithoutCancel(ctx), engine.Peek, event, 1); err != nil || !r.OK {
+	if err := of.made().Check(context.WithoutCancel(ctx), engine.Peek, r.Event, 1); err != nil {
 		return err
 	}
 	if r.N < 1 || r.Shift < 0 {
 		return of.engine.Wrap(fmt.Errorf("a reservation of %d units under a shift of %d; pass it as Reserve returned it", r.N, r.Shift))
 	}
-	defer l.lines.retry(event)
-	return of.cancel(ctx, event, r)
+	defer l.lines.retry(r.Event)
+	return of.cancel(ctx, r)
 }
 
-func (l *Limiter) cancel(ctx context.Context, event string, r Reservation) error {
+func (l *Limiter) cancel(ctx context.Context, r Reservation) error {
 	ctx, cancel := l.engine.Finishing(ctx)
 	defer cancel()
-	of := l.of(r)
-	return of.store.cancel(ctx, event, r)
+	return l.of(r).store.cancel(ctx, r)
 }
 
 // Pause postpones the turns of the event, in every process, so that none comes before now + d. d is

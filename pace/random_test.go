@@ -102,7 +102,9 @@ func (w *randomWaits) wait(caller int, n int64, life time.Duration) {
 	defer w.mu.Unlock()
 	switch {
 	case err == nil:
-		w.gone = append(w.gone, logged{Reservation: pace.Reservation{N: n}, at: time.Now()})
+		e := logged{at: time.Now()}
+		e.N = n
+		w.gone = append(w.gone, e)
 	case caller%3 == 0 || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled):
 		w.Errorf("caller %d: %v", caller, err)
 	case time.Since(began) > life:
@@ -123,7 +125,7 @@ func (w *randomWaits) disturb() {
 	}
 	r := must(l.Reserve(w.Context(), "e"))
 	if r.OK && w.IntN(2) == 0 {
-		if err := l.Cancel(w.Context(), "e", r); err != nil {
+		if err := l.Cancel(w.Context(), r); err != nil {
 			w.Error(err)
 		}
 	}

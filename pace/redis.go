@@ -38,9 +38,9 @@ func (s *onRedis) book(ctx context.Context, event string, k, n, ahead int64) (b 
 	return b, nil
 }
 
-func (s *onRedis) cancel(ctx context.Context, event string, r Reservation) error {
+func (s *onRedis) cancel(ctx context.Context, r Reservation) error {
 	args := slices.Concat(s.args, []string{integer(r.At.UnixMilli()), integer(r.Shift)})
-	_, err := s.call(ctx, engine.Call{Verb: "cancel", Event: event, Units: r.N, Rest: args}, 1)
+	_, err := s.call(ctx, engine.Call{Verb: "cancel", Event: r.Event, Units: r.N, Rest: args}, 1)
 	return err
 }
 

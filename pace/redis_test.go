@@ -98,7 +98,7 @@ func TestOutage(t *testing.T) {
 	if err := safe.Pause(t.Context(), "paused", time.Second); err != nil {
 		t.Errorf("the Fallback pauses: %v", err)
 	}
-	if err := safe.Cancel(t.Context(), "e", second); err != nil || must(safe.Due(t.Context(), "e", first)) != 0 {
+	if err := safe.Cancel(t.Context(), second); err != nil || must(safe.Due(t.Context(), first)) != 0 {
 		t.Error(err)
 	}
 	if n := len(must(fallback.Inspect(t.Context(), "e")).Limits[0].Buckets); n != 0 { // the first turn does not matter: no new turn comes before the second
@@ -120,6 +120,7 @@ func TestForeignValue(t *testing.T) {
 	l := must(pace.New(window.On(client), pace.Config{Name: redistest.Key(t), Limits: parsed("1/1s"), Timeout: time.Minute}))
 	key := must(l.Inspect(t.Context(), "e")).Key
 	r := must(l.Reserve(t.Context(), "other"))
+	r.Event = "e"
 	for _, value := range []string{"hello", "\x80", "\xc1", "\xc0\x00", strings.Repeat("\xc1", 40), strings.Repeat("\xe1", 13)} {
 		if err := client.Do(t.Context(), client.B().Set().Key(key).Value(value).Build()).Error(); err != nil {
 			t.Fatal(err)
@@ -127,8 +128,8 @@ func TestForeignValue(t *testing.T) {
 		for name, do := range map[string]func(ctx context.Context) error{
 			"Wait":    func(ctx context.Context) error { return l.Wait(ctx, "e") },
 			"Reserve": func(ctx context.Context) error { _, err := l.Reserve(ctx, "e"); return err },
-			"Due":     func(ctx context.Context) error { _, err := l.Due(ctx, "e", r); return err },
-			"Cancel":  func(ctx context.Context) error { return l.Cancel(ctx, "e", r) },
+			"Due":     func(ctx context.Context) error { _, err := l.Due(ctx, r); return err },
+			"Cancel":  func(ctx context.Context) error { return l.Cancel(ctx, r) },
 			"Pause":   func(ctx context.Context) error { return l.Pause(ctx, "e", time.Second) },
 			"Inspect": func(ctx context.Context) error { _, err := l.Inspect(ctx, "e"); return err },
 		} {
@@ -153,8 +154,8 @@ func TestInspectOthers(t *testing.T) {
 	cfg.Limits = parsed("9/1m")
 	s := must(must(pace.New(conn, cfg)).Inspect(t.Context(), "e"))
 	bucket := []window.Bucket{{Last: now, Units: 1}}
-	equal(t, "limits", s.Limits, []pace.LimitState{{Usage: window.Usage{Limit: cfg.Limits[0], Used: 1, Remaining: 8, ResetAfter: time.Minute}, Buckets: bucket}})
-	equal(t, "others", s.Others, []pace.LimitState{
+	equal(t, "limits", s.Limits, []window.LimitState{{Usage: window.Usage{Limit: cfg.Limits[0], Used: 1, Remaining: 8, ResetAfter: time.Minute}, Buckets: bucket}})
+	equal(t, "others", s.Others, []window.LimitState{
 		{Usage: window.Usage{Limit: window.Limit{Per: time.Second}, Used: 1, ResetAfter: time.Second}, Buckets: bucket},
 		{Usage: window.Usage{Limit: window.Limit{Per: time.Hour}, Used: 1, ResetAfter: time.Hour}, Buckets: bucket},
 	})
@@ -186,7 +187,7 @@ func TestMistakes(t *testing.T) {
 		{l.Wait(t.Context(), ""), "the event is empty"},
 		{l.WaitN(t.Context(), "e", 0), "at least 1 unit"},
 		{l.WaitN(t.Context(), "e", 6), "more units than a limit can ever allow"},
-		{errorOf(l.Due(t.Context(), "e", pace.Reservation{})), "is not OK"},
+		{errorOf(l.Due(t.Context(), pace.Reservation{})), "is not OK"},
 		{l.Pause(t.Context(), "e", 25*time.Hour), "a pause of 25h0m0s"},
 	} {
 		if test.err == nil || !strings.Contains(test.err.Error(), test.want) || !strings.HasPrefix(test.err.Error(), "slidegate: ") {

@@ -6,19 +6,29 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// A Reservation is a turn that was booked.
+// A Reservation is a turn that was booked. A job queue can store it as JSON, without Cause, and pass
+// it to Due and Cancel of any limiter with the same configuration. If Degraded, only the Fallback
+// that booked it knows it.
 type Reservation struct {
 	OK    bool          // false if the turn would be beyond MaxAhead, so that nothing was booked
 	Delay time.Duration // from the arrival of the reply until the turn or, if not OK, until a turn can be booked
 	At    time.Time     // time of the turn, in UTC, on the Redis clock; zero if not OK
-	N     int64         // units that were booked or, if not OK, asked for
-	Shift int64         // ms by which all pauses together had shifted turns when this one was booked; used by Due and Cancel
+	Event string        // as passed to Reserve
 
 	// Degraded reports whether the Fallback booked the turn.
 	Degraded bool
 
 	// Cause is why Redis did not answer, if Degraded, as in window.Decision.
 	Cause error `json:"-"`
+
+	booked
+}
+
+// booked is what Cancel and Due need in addition. It is embedded, with exported fields, so that it
+// marshals although it is no part of the API.
+type booked struct {
+	N     int64 // units that were booked or, if not OK, asked for
+	Shift int64 // ms by which all pauses together had shifted turns when this one was booked
 }
 
 // state is what all replies about an event have in common. Times are in ms.
@@ -41,11 +51,18 @@ type booking struct {
 }
 
 // reservations returns the turns of n units each as Reservations.
-func (b *booking) reservations(n int64) (all []Reservation) {
+func (b *booking) reservations(event string, n int64) (all []Reservation) {
 	for _, at := range b.turns {
-		all = append(all, Reservation{true, milliseconds(at - b.now), time.UnixMilli(at).UTC(), n, b.shift, b.degraded, b.cause})
+		r := b.reservation(event, n)
+		r.OK, r.Delay, r.At = true, milliseconds(at-b.now), time.UnixMilli(at).UTC()
+		all = append(all, r)
 	}
 	return all
+}
+
+// reservation returns a Reservation of n units that is not OK.
+func (b *booking) reservation(event string, n int64) Reservation {
+	return Reservation{Delay: b.wait(), Event: event, Degraded: b.degraded, Cause: b.cause, booked: booked{n, b.shift}}
 }
 
 // turn converts a Reservation to a turn on the clock of this process.

@@ -89,7 +89,7 @@ func TestResetPace(t *testing.T) {
 	if err == nil {
 		var r pace.Reservation
 		r, err = cancelled.Reserve(t.Context(), "bob")
-		err = errors.Join(err, cancelled.Cancel(t.Context(), "bob", r))
+		err = errors.Join(err, cancelled.Cancel(t.Context(), r))
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -20,9 +20,9 @@ func awaitTurn(ctx context.Context, turns *pace.Limiter, event string) (again ti
 	for wait := r.Delay; wait > 0 && err == nil; {
 		select {
 		case <-time.After(wait):
-			wait, err = turns.Due(ctx, event, r) // more than 0 after a Pause
+			wait, err = turns.Due(ctx, r) // more than 0 after a Pause
 		case <-ctx.Done():
-			return 0, errors.Join(ctx.Err(), turns.Cancel(ctx, event, r))
+			return 0, errors.Join(ctx.Err(), turns.Cancel(ctx, r))
 		}
 	}
 	return 0, err
