@@ -122,7 +122,7 @@ func limited(t *testing.T, claims string) audit.Func {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := httplimit.New(httplimit.Config{Limiter: l, Key: httplimit.Address, Outage: httplimit.FailClosed, Log: slog.New(slog.DiscardHandler)})
+	m, err := httplimit.New(httplimit.Config{Limiter: l, Key: httplimit.Clients{}.Key, Outage: httplimit.FailClosed, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

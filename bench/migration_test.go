@@ -106,7 +106,7 @@ func afterMiddleware(client *redis.Client, mux http.Handler) (http.Handler, erro
 	}
 	limit, err := httplimit.New(httplimit.Config{
 		Limiter:       limiter,
-		Key:           httplimit.Address,
+		Key:           httplimit.Clients{}.Key,
 		Outage:        httplimit.FailOpen,
 		LegacyHeaders: true, // X-RateLimit-*, for clients that read them
 	})

@@ -18,8 +18,7 @@ var (
 	Unlimited Limiter = constant.Unlimited
 
 	// Blocked denies every call, with PermissionDenied and without RetryInfo. ResourceExhausted
-	// would be wrong: no resource is exhausted, and clients could retry the call forever. Blocked
-	// denies immediately, even with Config.Wait.
+	// would be wrong: no resource is exhausted, and clients could retry the call forever.
 	Blocked Limiter = constant.Blocked
 )
 

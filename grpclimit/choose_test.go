@@ -26,39 +26,36 @@ func always(l grpclimit.Limiter, err error) func(context.Context, string) (grpcl
 func TestChoose(t *testing.T) {
 	free := frozen("1/1h")
 	plans := map[string]grpclimit.Limiter{"free": free, "pro": must(free.With(parsed("3/1h")...)), "staff": grpclimit.Unlimited, "closed": grpclimit.Blocked}
-	for _, wait := range []bool{false, true} {
-		_ = free.Reset(t.Context(), "everybody")
-		c := serverSide(t, interceptor(grpclimit.Config{Wait: wait, Choose: func(ctx context.Context, method string) (grpclimit.Limiter, error) {
-			if method != "/grpc.health.v1.Health/Check" && method != "/grpc.health.v1.Health/Watch" {
-				t.Error(method)
-			}
-			return plans[metadata.ValueFromIncomingContext(ctx, "plan")[0]], nil
-		}}))
-		for i, of := range []struct {
-			plan   string
-			call   call
-			code   codes.Code
-			after  time.Duration
-			limits string
-		}{
-			{"free", unary, codes.OK, 0, ""},
-			{"free", unary, codes.ResourceExhausted, time.Hour, "1/1h"},
-			{"pro", stream, codes.OK, 0, ""},
-			{"pro", unary, codes.OK, 0, ""},
-			{"pro", stream, codes.ResourceExhausted, time.Hour, "3/1h"},
-			{"staff", unary, codes.OK, 0, ""},
-			{"staff", stream, codes.OK, 0, ""},
-			{"closed", unary, codes.PermissionDenied, 0, ""},
-			{"closed", stream, codes.PermissionDenied, 0, ""},
-		} {
-			ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), "plan", of.plan), 30*time.Minute)
-			trailer, err := of.call(ctx, c)
-			cancel()
-			after, limits := details(err)
-			pushed := trailer.Get("grpc-retry-pushback-ms") != nil
-			if status.Code(err) != of.code || after != of.after || strings.Join(limits, " ") != of.limits || pushed != (of.after > 0) {
-				t.Errorf("%d, wait %v: %v, %v, %v, %v", i, wait, err, after, limits, trailer)
-			}
+	c := serverSide(t, interceptor(grpclimit.Config{Choose: func(ctx context.Context, method string) (grpclimit.Limiter, error) {
+		if method != "/grpc.health.v1.Health/Check" && method != "/grpc.health.v1.Health/Watch" {
+			t.Error(method)
+		}
+		return plans[metadata.ValueFromIncomingContext(ctx, "plan")[0]], nil
+	}}))
+	for i, of := range []struct {
+		plan   string
+		call   call
+		code   codes.Code
+		after  time.Duration
+		limits string
+	}{
+		{"free", unary, codes.OK, 0, ""},
+		{"free", unary, codes.ResourceExhausted, time.Hour, "1/1h"},
+		{"pro", stream, codes.OK, 0, ""},
+		{"pro", unary, codes.OK, 0, ""},
+		{"pro", stream, codes.ResourceExhausted, time.Hour, "3/1h"},
+		{"staff", unary, codes.OK, 0, ""},
+		{"staff", stream, codes.OK, 0, ""},
+		{"closed", unary, codes.PermissionDenied, 0, ""},
+		{"closed", stream, codes.PermissionDenied, 0, ""},
+	} {
+		ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), "plan", of.plan), 30*time.Minute)
+		trailer, err := of.call(ctx, c)
+		cancel()
+		after, limits := details(err)
+		pushed := trailer.Get("grpc-retry-pushback-ms") != nil
+		if status.Code(err) != of.code || after != of.after || strings.Join(limits, " ") != of.limits || pushed != (of.after > 0) {
+			t.Errorf("%d: %v, %v, %v, %v", i, err, after, limits, trailer)
 		}
 	}
 }
@@ -94,8 +91,8 @@ func TestChooseFails(t *testing.T) {
 // TestSkip checks that health checks are not limited, and that no other function in Config is
 // called for them.
 func TestSkip(t *testing.T) {
-	everyWay(t, func(t *testing.T, serve side, call call) {
-		c := serve(t, interceptor(grpclimit.Config{Limiter: frozen("1/1h"), Skip: grpclimit.HealthChecks, Key: func(_ context.Context, method string) string {
+	eachKind(t, func(t *testing.T, call call) {
+		c := serverSide(t, interceptor(grpclimit.Config{Limiter: frozen("1/1h"), Skip: grpclimit.HealthChecks, Key: func(_ context.Context, method string) string {
 			t.Errorf("a function was called for %s", method)
 			return "everybody"
 		}}))

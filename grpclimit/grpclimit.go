@@ -1,6 +1,6 @@
-// Package grpclimit provides rate limiting interceptors for gRPC servers and clients. They use a
-// distributed rate limiter from package window, which keeps a sliding window in Redis or Redis
-// Cluster, or from package ar1.
+// Package grpclimit provides rate limiting interceptors for gRPC servers, and paces the calls of
+// clients. The interceptors use a distributed rate limiter from package window, which keeps a
+// sliding window in Redis or Redis Cluster, or from package ar1.
 //
 //	conn := window.Dial("redis://127.0.0.1:6379")
 //	limits := []window.Limit{window.PerHour(1000)}
@@ -52,10 +52,6 @@ type Limiter interface {
 	// key of the call. If the error matches window.ErrExceedsLimit, the call fails with
 	// InvalidArgument. Any other error counts as an outage.
 	AllowN(ctx context.Context, event string, n int64) (window.Decision, error)
-	// WaitN waits until the call is allowed. If that would be after the deadline of ctx, it returns
-	// the denial and an error. A denial without an error is final. If Config.Wait is set, WaitN is
-	// called instead of AllowN.
-	WaitN(ctx context.Context, event string, n int64) (window.Decision, error)
 }
 
 // Outage selects what happens to calls while the limiter does not answer.
@@ -89,11 +85,6 @@ type Config struct {
 	// Max, fails with InvalidArgument.
 	Cost func(ctx context.Context, method string, request any) int64
 
-	// Wait makes a call wait until the limiter allows it. If that would be after the deadline of
-	// the call's context, the call fails immediately, like a denied call. Wait is meant for
-	// clients.
-	Wait bool
-
 	// Log receives a line when an outage, or the use of a Fallback, starts (with the cause) and
 	// another when it ends. It also receives the first call without a key (with the reason), and
 	// each error that concerns a single key, such as a value in Redis that Slidegate did not write.
@@ -101,7 +92,7 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Interceptor limits the rate of calls. Create it with New, and install its methods as
+// Interceptor limits the rate of calls to a server. Create it with New, and install its methods as
 // interceptors. It is safe for concurrent use.
 type Interceptor struct {
 	cfg     Config
@@ -144,27 +135,6 @@ func (i *Interceptor) StreamServer(server any, stream grpc.ServerStream, info *g
 	return next(server, stream)
 }
 
-// UnaryClient implements grpc.UnaryClientInterceptor. It counts a call once, even if grpc retries
-// the call.
-func (i *Interceptor) UnaryClient(
-	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption,
-) error {
-	if err := i.allow(ctx, method, request); err != nil {
-		return err
-	}
-	return next(ctx, method, request, reply, conn, opts...)
-}
-
-// StreamClient implements grpc.StreamClientInterceptor. It counts a stream once, when it opens.
-func (i *Interceptor) StreamClient(
-	ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption,
-) (grpc.ClientStream, error) {
-	if err := i.allow(ctx, method, nil); err != nil {
-		return nil, err
-	}
-	return next(ctx, desc, conn, method, opts...)
-}
-
 // allow returns nil if the call is allowed. Otherwise it returns the status with which the call
 // fails.
 func (i *Interceptor) allow(ctx context.Context, method string, request any) error {
@@ -192,11 +162,7 @@ func (i *Interceptor) allow(ctx context.Context, method string, request any) err
 	if err != nil {
 		return i.verdict(ctx, nil, window.Decision{}, err)
 	}
-	decide := l.AllowN
-	if i.cfg.Wait {
-		decide = l.WaitN
-	}
-	d, err := decide(ctx, key, n)
+	d, err := l.AllowN(ctx, key, n)
 	return i.verdict(ctx, l, d, err)
 }
 
@@ -208,7 +174,7 @@ func (i *Interceptor) verdict(ctx context.Context, l Limiter, d window.Decision,
 		return errTooCostly
 	case err != nil && ctx.Err() != nil: // the caller has gone, so this is not an outage
 		return status.FromContextError(ctx.Err()).Err()
-	case err != nil && len(d.Usage) == 0: // WaitN returns a denial together with its error
+	case err != nil:
 		return i.undecided(err)
 	}
 	if !constant.Is(l) {

@@ -50,8 +50,8 @@ func TestWrongConfiguration(t *testing.T) {
 // TestDenied checks that the status of a denied call contains the exact wait, and names the limit
 // that denied the call.
 func TestDenied(t *testing.T) {
-	everyWay(t, func(t *testing.T, serve side, call call) {
-		c := serve(t, interceptor(grpclimit.Config{Limiter: frozen("1/1h@1m", "5/1d")}))
+	eachKind(t, func(t *testing.T, call call) {
+		c := serverSide(t, interceptor(grpclimit.Config{Limiter: frozen("1/1h@1m", "5/1d")}))
 		if _, err := call(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
@@ -65,8 +65,8 @@ func TestDenied(t *testing.T) {
 
 // TestBudget checks that exactly five of 64 concurrent calls pass under the limit 5/1h, on Redis.
 func TestBudget(t *testing.T) {
-	everyWay(t, func(t *testing.T, serve side, call call) {
-		c := serve(t, interceptor(grpclimit.Config{Limiter: onRedis(t, "5/1h")}))
+	eachKind(t, func(t *testing.T, call call) {
+		c := serverSide(t, interceptor(grpclimit.Config{Limiter: onRedis(t, "5/1h")}))
 		var passed, denied atomic.Int64
 		var all sync.WaitGroup
 		for range 64 {
@@ -122,7 +122,7 @@ func TestOutage(t *testing.T) {
 	s := redistest.Start(t)
 	l := must(window.New(window.On(s.Client(t)), window.Config{Name: redistest.Key(t), Limits: parsed("9/1h"), Timeout: 10 * time.Second}))
 	s.Kill(t)
-	everyWay(t, func(t *testing.T, serve side, call call) {
+	eachKind(t, func(t *testing.T, call call) {
 		for outage, want := range map[grpclimit.Outage]struct {
 			code  codes.Code
 			after time.Duration
@@ -131,7 +131,7 @@ func TestOutage(t *testing.T) {
 			grpclimit.FailClosed: {codes.Unavailable, time.Second},
 		} {
 			var log logRecorder
-			c := serve(t, interceptor(grpclimit.Config{Limiter: l, Outage: outage, Log: log.logger()}))
+			c := serverSide(t, interceptor(grpclimit.Config{Limiter: l, Outage: outage, Log: log.logger()}))
 			for range 3 {
 				_, err := call(t.Context(), c)
 				if after, _ := details(err); status.Code(err) != want.code || after != want.after {
@@ -201,10 +201,10 @@ func TestRefusals(t *testing.T) {
 		"negative":    {grpclimit.Config{Cost: cost(-1)}, ""},
 		"too costly":  {grpclimit.Config{Cost: cost(2)}, ""},
 	} {
-		everyWay(t, func(t *testing.T, serve side, call call) {
+		eachKind(t, func(t *testing.T, call call) {
 			var log logRecorder
 			of.cfg.Limiter, of.cfg.Outage, of.cfg.Log = frozen("1/1h"), grpclimit.FailOpen, log.logger()
-			c := serve(t, interceptor(of.cfg))
+			c := serverSide(t, interceptor(of.cfg))
 			for range 2 {
 				trailer, err := call(t.Context(), c)
 				after, _ := details(err)
@@ -217,62 +217,24 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestWait checks that a call waits until the limiter allows it, and that a call whose deadline
-// would pass before that fails immediately.
-func TestWait(t *testing.T) {
-	everyWay(t, func(t *testing.T, serve side, call call) {
-		c := serve(t, interceptor(grpclimit.Config{Limiter: onRedis(t, "1/300ms"), Wait: true}))
-		for range 2 {
-			if _, err := call(t.Context(), c); err != nil {
-				t.Fatal(err)
-			}
-		}
-		c = serve(t, interceptor(grpclimit.Config{Limiter: frozen("1/1h"), Wait: true}))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if _, err := call(ctx, c); err != nil {
-			t.Fatal(err)
-		}
-		_, err := call(ctx, c)
-		if after, _ := details(err); status.Code(err) != codes.ResourceExhausted || after != time.Hour {
-			t.Errorf("%v, %v", err, after)
-		}
-	})
-}
-
-// TestCallerLeaves checks that a caller whose context is done while its call waits, for the limiter
-// or for a Redis that hangs, gets the status of the context, that nothing is logged, and that the
-// handler is not called.
+// TestCallerLeaves checks that a caller whose context is done while Redis hangs gets the status of
+// the context, that nothing is logged, and that the handler is not called.
 func TestCallerLeaves(t *testing.T) {
 	s := redistest.Start(t)
 	hung := must(window.New(window.On(s.Client(t)), window.Config{Name: redistest.Key(t), Limits: parsed("9/1h"), Timeout: time.Minute}))
 	s.Pause(t)
-	usedUp := frozen("1/1h")
-	_ = must(usedUp.Allow(t.Context(), "everybody"))
-	for name, cfg := range map[string]grpclimit.Config{
-		"a long wait":     {Limiter: usedUp, Wait: true},
-		"hung Redis":      {Limiter: hung},
-		"hung Redis, too": {Limiter: hung, Wait: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var log logRecorder
-			cfg.Outage, cfg.Log = grpclimit.FailOpen, log.logger()
-			i := interceptor(cfg)
-			ctx, leave := context.WithCancel(t.Context())
-			time.AfterFunc(20*time.Millisecond, leave)
-			if err := direct(ctx, t, i); status.Code(err) != codes.Canceled {
-				t.Error(err)
-			}
-			if cfg.Limiter == hung {
-				ctx, cancel := context.WithTimeout(t.Context(), 4*time.Millisecond) // too short to notice that Redis hangs
-				defer cancel()
-				if err := direct(ctx, t, i); status.Code(err) != codes.DeadlineExceeded {
-					t.Error(err)
-				}
-			}
-			log.check(t, "")
-		})
+	var log logRecorder
+	i := interceptor(grpclimit.Config{Limiter: hung, Outage: grpclimit.FailOpen, Log: log.logger()})
+	gone, leave := context.WithCancel(t.Context())
+	time.AfterFunc(20*time.Millisecond, leave)
+	late, cancel := context.WithTimeout(t.Context(), 4*time.Millisecond) // too short to notice that Redis hangs
+	defer cancel()
+	for want, ctx := range map[codes.Code]context.Context{codes.Canceled: gone, codes.DeadlineExceeded: late} {
+		if err := direct(ctx, t, i); status.Code(err) != want {
+			t.Error(err)
+		}
 	}
+	log.check(t, "")
 }
 
 // direct calls the interceptor without a server, because a client would hide the error that the

@@ -41,14 +41,14 @@ func BenchmarkRequest(b *testing.B) {
 	run := func(name string, h http.Handler, want int) { b.Run(name, func(b *testing.B) { repeat(b, h, want) }) }
 	wrapped := func(name string, cfg httplimit.Config, want int) {
 		if cfg.Key == nil && cfg.Checks == nil {
-			cfg.Key = httplimit.Address
+			cfg.Key = address
 		}
 		run(name, middleware(cfg).Wrap(fine), want)
 	}
 	run("bare", fine, 0)
 	run("memory, the limiter alone, 1 limit", alone(inMemory(nil, oneLimit...)), 0)
 	wrapped("memory, 1 limit", httplimit.Config{Limiter: inMemory(nil, oneLimit...)}, 0)
-	wrapped("memory, 1 limit, AddressBehind", httplimit.Config{Limiter: inMemory(nil, oneLimit...), Key: must(httplimit.AddressBehind("10.0.0.0/8"))}, 0)
+	wrapped("memory, 1 limit, ClientsBehind", httplimit.Config{Limiter: inMemory(nil, oneLimit...), Key: must(httplimit.ClientsBehind("10.0.0.0/8")).Key}, 0)
 	wrapped("memory, 1 limit, CountOnly", httplimit.Config{Limiter: inMemory(nil, oneLimit...), CountOnly: isFailure}, 0)
 	wrapped("memory, 1 limit, Choose", httplimit.Config{Choose: alternate(inMemory(nil, oneLimit...), inMemory(nil, "1000000000000/1d"))}, 0)
 	wrapped("memory, Unlimited", httplimit.Config{Limiter: httplimit.Unlimited}, 0)
@@ -128,7 +128,7 @@ func checks(limiters ...*window.Limiter) (all []window.Check) {
 // nested returns a handler wrapped in two middlewares.
 func nested(outer, inner httplimit.Limiter) http.Handler {
 	wrap := func(l httplimit.Limiter, h http.Handler) http.Handler {
-		return middleware(httplimit.Config{Limiter: l, Key: httplimit.Address}).Wrap(h)
+		return middleware(httplimit.Config{Limiter: l, Key: address}).Wrap(h)
 	}
 	return wrap(outer, wrap(inner, fine))
 }

@@ -24,7 +24,7 @@ func twoServers(t *testing.T, client rueidis.Client, reached *atomic.Int64) (add
 	name := redistest.Key(t)
 	for i := range addresses {
 		l := must(window.New(window.On(client), window.Config{Name: name, Limits: limits("50/1h", "60/1d"), Timeout: time.Minute}))
-		s := httptest.NewServer(middleware(httplimit.Config{Limiter: l, Key: httplimit.Address}).Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s := httptest.NewServer(middleware(httplimit.Config{Limiter: l, Key: address}).Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			reached.Add(1)
 			fine(w, r)
 		})))

@@ -15,16 +15,12 @@ import (
 
 // Clients finds the IP address of the client that sent a request. Use Key to limit requests by
 // address, and Addr to get the address itself, for example for login.Guard. The zero Clients uses
-// the connection's address. Behind proxies, create a Clients with ClientsBehind, ClientsByHops or
-// ClientsIn.
+// the connection's address, which behind a proxy is the proxy's. Behind proxies, create a Clients
+// with ClientsBehind, ClientsByHops or ClientsIn.
 type Clients struct {
 	find   func(r *http.Request) (client netip.Addr, err error) // nil means peerOf
 	remedy string                                               // for errors: what the proxies must do for find to succeed
 }
-
-// ClientAddr returns the IP address that the connection of r comes from. It is shorthand for
-// Clients{}.Addr(r).
-func ClientAddr(r *http.Request) (netip.Addr, error) { return Clients{}.Addr(r) }
 
 // Addr returns the client's IP address, without a zone. An IPv4 address in IPv6 form is returned as
 // IPv4. The error states what the request lacks, and what the proxies must do to provide it. If
@@ -117,7 +113,7 @@ func ClientsBehind(proxies ...string) (Clients, error) {
 // none.
 func parseNetworks(proxies []string) ([]netip.Prefix, error) {
 	if len(proxies) == 0 {
-		return nil, errors.New("slidegate: no proxy is named; name those that you run, or use Address if there are none")
+		return nil, errors.New("slidegate: no proxy is named; name those that you run, or use the zero Clients if there are none")
 	}
 	networks := make([]netip.Prefix, len(proxies))
 	for i, p := range proxies {
@@ -191,7 +187,7 @@ func within(networks []netip.Prefix, address netip.Addr) bool {
 // ClientsBehind is safer.
 func ClientsByHops(n int) (Clients, error) {
 	if n < 1 {
-		return Clients{}, fmt.Errorf("slidegate: %d hops cannot identify a client; count the entries that your proxies add to X-Forwarded-For, or use Address if there are none", n)
+		return Clients{}, fmt.Errorf("slidegate: %d hops cannot identify a client; count the entries that your proxies add to X-Forwarded-For, or use the zero Clients if there are none", n)
 	}
 	return Clients{
 		find:   func(r *http.Request) (netip.Addr, error) { return clientByHops(n, r) },

@@ -8,8 +8,8 @@ import (
 	"github.com/slidegate/slidegate/internal/isnil"
 )
 
-var errNoKey = errors.New("slidegate: httplimit has no Key, which says who is limited; use httplimit.Address, or AddressBehind if there is a proxy. " +
-	"The Key is also nil if Header or Cookie got an empty or invalid name, or if And or Or got a nil Key")
+var errNoKey = errors.New("slidegate: httplimit has no Key, which says who is limited; use the Key of httplimit.Clients. " +
+	"The Key is also nil if Header or Cookie got an empty or invalid name, or if And got a nil Key")
 
 // check returns an error if cfg is invalid. The error states the problem and the remedy.
 func (cfg *Config) check() error {

@@ -59,7 +59,7 @@ func ExampleConfig_costAfter() {
 	}
 	limit, err := httplimit.New(httplimit.Config{
 		Limiter:   limiter,
-		Key:       httplimit.Address,
+		Key:       httplimit.Clients{}.Key,
 		Outage:    httplimit.FailOpen,
 		CostAfter: func(u httplimit.Used) int64 { return u.Bytes },
 	})

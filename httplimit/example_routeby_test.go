@@ -24,7 +24,7 @@ func ExampleRouteBy() {
 	if err != nil {
 		panic(err)
 	}
-	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: route.And(httplimit.Address), Outage: httplimit.FailOpen})
+	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: route.And(httplimit.Clients{}.Key), Outage: httplimit.FailOpen})
 	if err != nil {
 		panic(err)
 	}

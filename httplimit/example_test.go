@@ -41,7 +41,8 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: httplimit.Address, Outage: httplimit.FailOpen})
+	var clients httplimit.Clients // the address of the connection
+	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: clients.Key, Outage: httplimit.FailOpen})
 	if err != nil {
 		panic(err)
 	}
@@ -63,7 +64,7 @@ func Example() {
 func ExampleRoute() {
 	limiter, _ := window.NewLocal(window.Config{Name: "routes", Limits: []window.Limit{window.PerHour(1)}})
 	limit, err := httplimit.New(httplimit.Config{
-		Limiter: limiter, Key: httplimit.Key(httplimit.Route).And(httplimit.Address), Outage: httplimit.FailOpen,
+		Limiter: limiter, Key: httplimit.Key(httplimit.Route).And(httplimit.Clients{}.Key), Outage: httplimit.FailOpen,
 	})
 	if err != nil {
 		panic(err)
@@ -87,7 +88,7 @@ func ExampleRoute() {
 // How do I use it with chi, or any router that takes func(http.Handler) http.Handler?
 func ExampleMiddleware_Wrap() {
 	limiter, _ := window.NewLocal(window.Config{Name: "api", Limits: []window.Limit{window.PerHour(1)}})
-	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: httplimit.Address, Outage: httplimit.FailOpen})
+	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: httplimit.Clients{}.Key, Outage: httplimit.FailOpen})
 	if err != nil {
 		panic(err)
 	}
@@ -106,13 +107,13 @@ func ExampleMiddleware_Wrap() {
 }
 
 // How do I rate limit clients behind my load balancers in 10.0.0.0/8, which add to X-Forwarded-For?
-func ExampleAddressBehind() {
-	key, err := httplimit.AddressBehind("10.0.0.0/8")
+func ExampleClientsBehind() {
+	clients, err := httplimit.ClientsBehind("10.0.0.0/8")
 	if err != nil {
 		panic(err)
 	}
 	limiter, _ := window.NewLocal(window.Config{Name: "api", Limits: []window.Limit{window.PerHour(1)}})
-	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: key, Outage: httplimit.FailOpen})
+	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: clients.Key, Outage: httplimit.FailOpen})
 	if err != nil {
 		panic(err)
 	}
@@ -180,7 +181,7 @@ func ExampleConfig_shadow() {
 		},
 	})
 	limit, err := httplimit.New(httplimit.Config{
-		Limiter: limiter, Key: httplimit.Address, Outage: httplimit.FailOpen, Shadow: true,
+		Limiter: limiter, Key: httplimit.Clients{}.Key, Outage: httplimit.FailOpen, Shadow: true,
 		Log: slog.New(slog.DiscardHandler), // only for this example
 	})
 	if err != nil {
@@ -285,7 +286,7 @@ func ExampleNew() {
 func ExampleConfig_countOnly() {
 	limiter, _ := window.NewLocal(window.Config{Name: "failures", Limits: []window.Limit{window.PerMinute(2), window.PerHour(20)}})
 	limit, err := httplimit.New(httplimit.Config{
-		Limiter: limiter, Key: httplimit.Address, Outage: httplimit.FailClosed,
+		Limiter: limiter, Key: httplimit.Clients{}.Key, Outage: httplimit.FailClosed,
 		CountOnly: func(status int) bool { return status == http.StatusUnauthorized || status == http.StatusForbidden },
 	})
 	if err != nil {

@@ -44,6 +44,9 @@ func limits(texts ...string) (all []window.Limit) {
 	return all
 }
 
+// address is the Key that limits by the address of the connection.
+var address httplimit.Key = httplimit.Clients{}.Key
+
 // everybody is a Key that is the same for all requests, so that they share their limits.
 func everybody(*http.Request) string { return "everybody" }
 

@@ -10,22 +10,22 @@
 //	})
 //	...
 //	limit, err := httplimit.New(httplimit.Config{
-//		Limiter: limiter,            // the limits, and where the counts are
-//		Key:     httplimit.Address,  // who is limited: here each IP address
-//		Outage:  httplimit.FailOpen, // what to do while Redis does not answer
+//		Limiter: limiter,                 // the limits, and where the counts are
+//		Key:     httplimit.Clients{}.Key, // who is limited: here each IP address
+//		Outage:  httplimit.FailOpen,      // what to do while Redis does not answer
 //	})
 //	...
 //	http.ListenAndServe(addr, limit.Wrap(mux))
 //
 // Set Choose instead of Limiter if each plan has its own limiter, or Checks if several limiters
-// decide together. Status shows callers how much they have left.
+// decide together. NewStatus shows callers how much they have left.
 //
-// Wrap takes and returns an http.Handler, so it works with any router. Address identifies a client
-// by the IP address of its connection. Behind a proxy or load balancer, use AddressBehind with the
-// proxies that you run, or another Clients. Never use a header that clients can set.
+// Wrap takes and returns an http.Handler, so it works with any router. The zero Clients identifies a
+// client by the IP address of its connection. Behind a proxy or load balancer, use ClientsBehind
+// with the proxies that you run, or another Clients. Never use a header that clients can set.
 //
-// InFlight limits how many requests run at the same time. Transport paces the requests that a fleet
-// sends to another service.
+// InFlight limits how many requests run at the same time. NewTransport paces the requests that a
+// fleet sends to another service.
 //
 // The header fields are RateLimit-Policy and RateLimit (draft-ietf-httpapi-ratelimit-headers-11)
 // and Retry-After (RFC 9110). The body is problem details (RFC 9457). For examples, the proxies of

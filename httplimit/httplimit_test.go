@@ -19,8 +19,8 @@ import (
 
 // TestWrongConfiguration checks the error of each mistake in Config.
 func TestWrongConfiguration(t *testing.T) {
-	const noKey = `slidegate: httplimit has no Key, which says who is limited; use httplimit.Address, or AddressBehind if there is a proxy. ` +
-		`The Key is also nil if Header or Cookie got an empty or invalid name, or if And or Or got a nil Key`
+	const noKey = `slidegate: httplimit has no Key, which says who is limited; use the Key of httplimit.Clients. ` +
+		`The Key is also nil if Header or Cookie got an empty or invalid name, or if And got a nil Key`
 	const noLimiter = `slidegate: httplimit has no Limiter; create one with window.New or ar1.New, or set Choose or Checks`
 	with := func(field string) string {
 		return `slidegate: httplimit has Checks and ` + field + `; leave one out, since each check has its own Event and units, which are not given back or settled`
@@ -37,13 +37,13 @@ func TestWrongConfiguration(t *testing.T) {
 		{httplimit.Config{Choose: always(l)}, noKey},
 		{httplimit.Config{Limiter: l, Choose: always(l), Checks: noChecks}, `slidegate: httplimit has Limiter and Choose and Checks; set only one of them`},
 		{httplimit.Config{Choose: always(l), Checks: noChecks}, `slidegate: httplimit has Choose and Checks; set only one of them`},
-		{httplimit.Config{Checks: noChecks, Key: httplimit.Address}, with("Key")},
+		{httplimit.Config{Checks: noChecks, Key: address}, with("Key")},
 		{httplimit.Config{Checks: noChecks, Cost: func(*http.Request) int64 { return 1 }}, with("Cost")},
 		{httplimit.Config{Checks: noChecks, CountOnly: isFailure}, with("CountOnly")},
 		{httplimit.Config{Checks: noChecks, CostAfter: reported}, with("CostAfter")},
 		{httplimit.Config{Checks: noChecks}, `slidegate: httplimit has the Outage ""; choose "open" to allow requests while the limiter does not answer, or "closed" to refuse them`},
-		{httplimit.Config{Limiter: l, Key: httplimit.Address}, `slidegate: httplimit has the Outage ""; choose "open" to allow requests while the limiter does not answer, or "closed" to refuse them`},
-		{httplimit.Config{Limiter: l, Key: httplimit.Address, Outage: "Open"}, `slidegate: httplimit has the Outage "Open"; choose "open" to allow requests while the limiter does not answer, or "closed" to refuse them`},
+		{httplimit.Config{Limiter: l, Key: address}, `slidegate: httplimit has the Outage ""; choose "open" to allow requests while the limiter does not answer, or "closed" to refuse them`},
+		{httplimit.Config{Limiter: l, Key: address, Outage: "Open"}, `slidegate: httplimit has the Outage "Open"; choose "open" to allow requests while the limiter does not answer, or "closed" to refuse them`},
 	} {
 		if m, err := httplimit.New(of.cfg); m != nil || err == nil || err.Error() != of.want {
 			t.Errorf("%v\nnot: %s", err, of.want)
@@ -64,13 +64,9 @@ func TestWrongProxies(t *testing.T) {
 		"::ffff:10.0.0.1":   `slidegate: the proxy "::ffff:10.0.0.1" is not a plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
 		"::ffff:10.0.0.0/8": `slidegate: the proxy "::ffff:10.0.0.0/8" is not a plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`,
 	} {
-		if key, err := httplimit.AddressBehind("10.0.0.1", proxy); key != nil || err == nil || err.Error() != want {
+		if _, err := httplimit.ClientsBehind("10.0.0.1", proxy); err == nil || err.Error() != want {
 			t.Errorf("%q: %v", proxy, err)
 		}
-	}
-	const none = "slidegate: no proxy is named; name those that you run, or use Address if there are none"
-	if key, err := httplimit.AddressBehind(); key != nil || err == nil || err.Error() != none {
-		t.Error(err)
 	}
 }
 
@@ -79,12 +75,12 @@ func TestWrongClients(t *testing.T) {
 		make func() (httplimit.Clients, error)
 		want string
 	}{
-		{func() (httplimit.Clients, error) { return httplimit.ClientsBehind() }, "slidegate: no proxy is named; name those that you run, or use Address if there are none"},
-		{func() (httplimit.Clients, error) { return httplimit.ClientsByHops(0) }, "slidegate: 0 hops cannot identify a client; count the entries that your proxies add to X-Forwarded-For, or use Address if there are none"},
-		{func() (httplimit.Clients, error) { return httplimit.ClientsByHops(-1) }, "slidegate: -1 hops cannot identify a client; count the entries that your proxies add to X-Forwarded-For, or use Address if there are none"},
+		{func() (httplimit.Clients, error) { return httplimit.ClientsBehind() }, "slidegate: no proxy is named; name those that you run, or use the zero Clients if there are none"},
+		{func() (httplimit.Clients, error) { return httplimit.ClientsByHops(0) }, "slidegate: 0 hops cannot identify a client; count the entries that your proxies add to X-Forwarded-For, or use the zero Clients if there are none"},
+		{func() (httplimit.Clients, error) { return httplimit.ClientsByHops(-1) }, "slidegate: -1 hops cannot identify a client; count the entries that your proxies add to X-Forwarded-For, or use the zero Clients if there are none"},
 		{func() (httplimit.Clients, error) { return httplimit.ClientsIn("", "10.0.0.1") }, `slidegate: "" cannot be a header with the client's address; write one that your proxy sets, such as CF-Connecting-IP`},
 		{func() (httplimit.Clients, error) { return httplimit.ClientsIn("host", "10.0.0.1") }, `slidegate: "host" cannot be a header with the client's address; write one that your proxy sets, such as CF-Connecting-IP`},
-		{func() (httplimit.Clients, error) { return httplimit.ClientsIn("X-Real-IP") }, "slidegate: no proxy is named; name those that you run, or use Address if there are none"},
+		{func() (httplimit.Clients, error) { return httplimit.ClientsIn("X-Real-IP") }, "slidegate: no proxy is named; name those that you run, or use the zero Clients if there are none"},
 		{func() (httplimit.Clients, error) { return httplimit.ClientsIn("X-Real-IP", "") }, `slidegate: the proxy "" is not a plain address or network; write one as 10.0.0.1 or 10.0.0.0/24`},
 	} {
 		if _, err := of.make(); err == nil || err.Error() != of.want {
@@ -216,7 +212,7 @@ func TestDeadlineExceeded(t *testing.T) {
 // TestKeyless checks that only the first request without a key is logged, with the reason from each
 // Key, and that the log contains no value that a client sent.
 func TestKeyless(t *testing.T) {
-	header, behind := httplimit.Header("X-Api-Key"), must(httplimit.AddressBehind(proxies...))
+	header, behind := httplimit.Header("X-Api-Key"), must(httplimit.ClientsBehind(proxies...)).Key
 	hops, in := must(httplimit.ClientsByHops(2)).Key, must(httplimit.ClientsIn("X-Real-IP", proxies...)).Key
 	const from10, behindRemedy = `a request from "10.0.0.1:1" has no client address: `, "; each proxy must add the address that it was called from to X-Forwarded-For"
 	const hopsRemedy, inRemedy = "; the proxies must add 2 entries to X-Forwarded-For, the first of them the client's address", "; the proxy must set X-Real-Ip to one address, in one line"
@@ -238,8 +234,6 @@ func TestKeyless(t *testing.T) {
 		{in, http.Header{"X-Real-Ip": {"198.51.100.7", "secret"}}, from10 + "X-Real-Ip has several lines" + inRemedy},
 		{in, http.Header{"X-Real-Ip": {"secret"}}, from10 + "X-Real-Ip is not one IP address" + inRemedy},
 		{header.And(httplimit.Route), http.Header{"X-Api-Key": {"secret"}}, "Route found no pattern: wrap the handlers inside the router and not the router, or use RouteBy"},
-		{header.Or(httplimit.Cookie("session")), nil, "the header X-Api-Key is missing or empty; the cookie session is missing or empty"},
-		{header.Or(httplimit.Cookie("session")), http.Header{"X-Api-Key": {"secret", ""}}, "the header X-Api-Key has several values"},
 		{func(*http.Request) string { return "" }, nil, "the Key returned an empty string"},
 	} {
 		var log logBuffer
@@ -259,9 +253,9 @@ func TestKeyless(t *testing.T) {
 // TestNilKey checks that New rejects a nil Key, which the constructors return for wrong arguments.
 func TestNilKey(t *testing.T) {
 	for i, key := range []httplimit.Key{
-		httplimit.Key(nil).And(httplimit.Address), httplimit.Key(httplimit.Address).And(nil), httplimit.Key(nil).Or(httplimit.Address), httplimit.Key(httplimit.Address).Or(nil),
+		httplimit.Key(nil).And(address), address.And(nil),
 		httplimit.Header(""), httplimit.Header("X Key"), httplimit.Header("X-Key:"), httplimit.Header("Schlüssel"), httplimit.Header("host"), httplimit.Cookie(""), httplimit.Cookie("a=b"), httplimit.RouteBy(nil),
-		httplimit.Header("").And(httplimit.Address), httplimit.Key(httplimit.Address).Or(httplimit.Cookie("")),
+		httplimit.Header("").And(address),
 	} {
 		if _, err := httplimit.New(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Key: key, Outage: httplimit.FailOpen}); err == nil || !strings.Contains(err.Error(), "has no Key") {
 			t.Errorf("%d: %v", i, err)

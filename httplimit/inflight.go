@@ -34,12 +34,6 @@ type InFlightConfig struct {
 	// requests do not wait.
 	Wait time.Duration
 
-	// Shadow lets every request reach the handler unchanged, so that a limit can be tried out in
-	// production. A request takes a place only if one is free, and its place is released in the
-	// background. For each reason, the log reports at most once a minute how many requests would
-	// have been refused.
-	Shadow bool
-
 	// Log receives a line when an outage starts or ends, with the cause, and a line for the first
 	// request without a key. It states why a Fallback decides only if Wait is 0. nil means
 	// slog.Default().
@@ -52,15 +46,11 @@ type InFlight struct {
 	cfg         InFlightConfig
 	gate        *place.Gate
 	keylessOnce sync.Once // logs the first request without a key
-	shadow      shadow
 }
 
 // NewInFlight returns an InFlight. It returns an error if Places, Key or Outage is missing, if Wait
 // is negative, or if Outage is neither FailOpen nor FailClosed.
 func NewInFlight(cfg InFlightConfig) (*InFlight, error) {
-	if cfg.Shadow {
-		cfg.Wait = min(cfg.Wait, 0)
-	}
 	gate, err := place.NewGate("httplimit.InFlight", cfg.Places, cfg.Wait, string(cfg.Outage), cfg.Log)
 	switch {
 	case err != nil:
@@ -69,7 +59,7 @@ func NewInFlight(cfg InFlightConfig) (*InFlight, error) {
 		return nil, errNoKey
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
-	return &InFlight{cfg: cfg, gate: gate, shadow: shadow{kinds: map[string]refusals{}}}, nil
+	return &InFlight{cfg: cfg, gate: gate}, nil
 }
 
 // Wrap returns a handler that calls next while holding a place. The place is released when next
@@ -95,50 +85,41 @@ func (m *InFlight) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := m.cfg.Key(r)
 		if key == "" {
-			m.refuseKeyless(w, r, next)
+			m.refuseKeyless(w, r)
 			return
 		}
 		held, err := m.gate.Enter(r.Context(), key)
 		switch {
 		case err != nil:
-			m.refuse(w, r, problemOutage, next)
+			writeProblem(w, problemOutage)
 		case held == nil:
-			m.deny(w, r, next)
+			m.deny(w)
 		default:
-			m.serve(w, r, held, next)
+			serveHeld(w, r, held, next)
 		}
 	})
 }
 
-// serve runs the handler while the request holds a place. In Shadow, the request is unchanged, and
-// the response does not wait for the release.
-func (m *InFlight) serve(w http.ResponseWriter, r *http.Request, held *place.Held, next http.Handler) {
-	u := &use{held: held, shadow: m.cfg.Shadow}
+// serveHeld runs the handler while the request holds a place.
+func serveHeld(w http.ResponseWriter, r *http.Request, held *place.Held, next http.Handler) {
+	u := &use{held: held}
 	u.users.Store(1)
 	defer u.end()
-	inner := r
-	if !m.cfg.Shadow {
-		inner = r.WithContext(held.Context)
-		defer handBack(r, inner)
-	}
+	inner := r.WithContext(held.Context)
+	defer handBack(r, inner)
 	next.ServeHTTP(httpsnoop.Wrap(withHijack(w), httpsnoop.Hooks{Hijack: u.hijack}), inner)
 }
 
 // use counts the users of a request's place: the handler, and the connection if the handler
 // hijacked it.
 type use struct {
-	held   *place.Held
-	shadow bool
-	users  atomic.Int32
+	held  *place.Held
+	users atomic.Int32
 }
 
 // end removes a user, and releases the place if no users are left.
 func (u *use) end() {
-	switch {
-	case u.users.Add(-1) > 0:
-	case u.shadow:
-		go u.held.Release()
-	default:
+	if u.users.Add(-1) == 0 {
 		u.held.Release()
 	}
 }
@@ -152,9 +133,7 @@ func (u *use) hijack(next httpsnoop.HijackFunc) httpsnoop.HijackFunc {
 			return conn, buffer, err
 		}
 		u.users.Add(1)
-		if !u.shadow {
-			u.held.OnLost(func(error) { _ = conn.Close() })
-		}
+		u.held.OnLost(func(error) { _ = conn.Close() })
 		return &heldConn{conn, sync.OnceFunc(u.end)}, buffer, nil
 	}
 }
@@ -181,30 +160,16 @@ var problemNoPlace = problem.Details{
 }
 
 // deny writes the response to a request that gets no place.
-func (m *InFlight) deny(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	if !m.cfg.Shadow {
-		wait := max(ceilSeconds(m.gate.RetryAfter()), outerRetryAfter(w.Header()))
-		w.Header().Set("Retry-After", strconv.FormatInt(wait, 10))
-	}
-	m.refuse(w, r, problemNoPlace, next)
-}
-
-// refuse responds with the problem p. In Shadow, it lets the request pass instead.
-func (m *InFlight) refuse(w http.ResponseWriter, r *http.Request, p problem.Details, next http.Handler) {
-	if m.cfg.Shadow {
-		m.shadow.log(m.cfg.Log, p)
-		next.ServeHTTP(w, r)
-		return
-	}
-	writeProblem(w, p)
+func (m *InFlight) deny(w http.ResponseWriter) {
+	wait := max(ceilSeconds(m.gate.RetryAfter()), outerRetryAfter(w.Header()))
+	w.Header().Set("Retry-After", strconv.FormatInt(wait, 10))
+	writeProblem(w, problemNoPlace)
 }
 
 // refuseKeyless refuses a request without a key. It logs the first such request with the reason.
-func (m *InFlight) refuseKeyless(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	if !m.cfg.Shadow {
-		m.keylessOnce.Do(func() {
-			m.cfg.Log.Warn("slidegate: requests without a key are refused; only the first is logged", "reason", m.cfg.Key.explain(r).String())
-		})
-	}
-	m.refuse(w, r, problemNoKey, next)
+func (m *InFlight) refuseKeyless(w http.ResponseWriter, r *http.Request) {
+	m.keylessOnce.Do(func() {
+		m.cfg.Log.Warn("slidegate: requests without a key are refused; only the first is logged", "reason", m.cfg.Key.explain(r).String())
+	})
+	writeProblem(w, problemNoKey)
 }

@@ -206,15 +206,12 @@ func TestInFlightLost(t *testing.T) {
 	})
 }
 
-// TestInFlightGoesOn checks that a request continues after losing its lease, both in Shadow and
-// with FailOpen during an outage. With FailClosed, its context is canceled.
+// TestInFlightGoesOn checks that a request continues after losing its lease with FailOpen during an
+// outage. With FailClosed, its context is canceled.
 func TestInFlightGoesOn(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct {
-		outage httplimit.Outage
-		shadow bool
-	}{"Shadow": {httplimit.FailClosed, true}, "FailOpen": {httplimit.FailOpen, false}, "FailClosed": {httplimit.FailClosed, false}} {
-		t.Run(name, func(t *testing.T) {
+	for _, outage := range []httplimit.Outage{httplimit.FailOpen, httplimit.FailClosed} {
+		t.Run(string(outage), func(t *testing.T) {
 			server := redistest.Start(t)
 			lost := make(chan struct{})
 			l := must(inflight.New(window.On(server.Client(t)), inflight.Config{
@@ -225,9 +222,9 @@ func TestInFlightGoesOn(t *testing.T) {
 					}
 				},
 			}))
-			ask(inFlight(httplimit.InFlightConfig{Places: l, Outage: test.outage, Shadow: test.shadow, Log: new(logBuffer).logger()}).Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			ask(inFlight(httplimit.InFlightConfig{Places: l, Outage: outage, Log: new(logBuffer).logger()}).Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				server.Kill(t)
-				if <-lost; name == "FailClosed" {
+				if <-lost; outage == httplimit.FailClosed {
 					<-r.Context().Done()
 					return
 				}
@@ -348,37 +345,6 @@ func TestInFlightWaits(t *testing.T) {
 		<-time.After(time.Hour) // for the timers
 		if log.String() != "" {
 			t.Error(&log)
-		}
-	})
-}
-
-// TestInFlightShadow checks that all requests reach the handler without waiting, that clients see
-// no difference, and that the log reports how many requests would have been refused.
-func TestInFlightShadow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log logBuffer
-		l := places(1)
-		h := inFlight(httplimit.InFlightConfig{Places: l, Wait: time.Hour, Shadow: true, Log: log.loggerOf("msg", "requests", "status")}).Wrap(http.HandlerFunc(
-			func(w http.ResponseWriter, r *http.Request) {
-				if held(t, l, "everybody") != 1 {
-					t.Error("it has no place")
-				}
-				fine(w, r)
-			}))
-		check := func() {
-			began, w := time.Now(), ask(h)
-			synctest.Wait() // the place is released in the background
-			if w.Header().Del("Content-Type"); w.Body.String() != "fine" || len(w.Header()) != 0 || time.Since(began) != 0 {
-				t.Errorf("%d, %s, %v, after %v", w.Code, w.Body, w.Header(), time.Since(began))
-			}
-		}
-		check()
-		lease := must(l.Acquire(t.Context(), "everybody"))
-		check()
-		_ = lease.Release(t.Context())
-		const want = `msg="slidegate: shadow: requests passed that would have been refused" requests=1 status=429` + "\n"
-		if log.String() != want {
-			t.Errorf("%s, not %s", &log, want)
 		}
 	})
 }

@@ -13,32 +13,19 @@ import (
 // key share their limits. A request whose key is "" is refused with HTTP 400, because all such
 // requests would share one budget.
 //
-// Any function can be a Key. It may be called several times for a request, because the middleware
-// and Or call it again to find out why it returned "". Keys from different functions of this
-// package never overlap, so no client can put an address into a header to use up the budget of that
-// address. A Key that is made from an invalid name or a nil Key is nil, and New rejects it.
+// Any function can be a Key; for IP addresses use the Key of a Clients. A Key may be called twice
+// for a request, because the middleware calls it again to find out why it returned "". Keys from
+// different functions of this package never overlap, so no client can put an address into a header
+// to use up the budget of that address. A Key that is made from an invalid name or a nil Key is
+// nil, and New rejects it.
 type Key func(r *http.Request) string
-
-// Address returns the IP address that the connection comes from: an IPv4 address, or the /64 of an
-// IPv6 address. Behind a proxy, that is the proxy's address, so use AddressBehind or the Key of
-// another Clients.
-func Address(r *http.Request) string { return Clients{}.Key(r) }
-
-// AddressBehind is shorthand for ClientsBehind(proxies...) and its Key.
-func AddressBehind(proxies ...string) (Key, error) {
-	clients, err := ClientsBehind(proxies...)
-	if err != nil {
-		return nil, err
-	}
-	return clients.Key, nil
-}
 
 // Header returns a Key that reads the value of the named header, such as X-Api-Key. The event key
 // is "header NAME VALUE", for example "header X-Api-Key VALUE". Use it for slidegate inspect.
 //
-// If a request has several lines of the header, it has no key, even with Or. Otherwise the limiter
-// could count one value while the program verifies another, and a client would get a new budget
-// with each line that it adds. A list in one line is one value.
+// If a request has several lines of the header, it has no key. Otherwise the limiter could count
+// one value while the program verifies another, and a client would get a new budget with each line
+// that it adds. A list in one line is one value.
 //
 // Verify first that you issued the value. Otherwise a client gets as many budgets as it can invent
 // values. For a header that contains the client's IP address, use ClientsIn.
@@ -51,7 +38,7 @@ func Header(name string) Key {
 		values := r.Header[name]
 		switch {
 		case len(values) > 1:
-			return keyless.NoteSeveral(r.Context(), "the header "+name+" has several values")
+			return keyless.Note(r.Context(), "the header "+name+" has several values")
 		case len(values) == 0 || values[0] == "":
 			return keyless.Note(r.Context(), "the header "+name+" is missing or empty")
 		}
@@ -142,21 +129,6 @@ func (k Key) And(other Key) Key {
 			return ""
 		}
 		return strconv.Itoa(len(one)) + " " + one + " " + two
-	}
-}
-
-// Or returns a Key that uses k or, if k returns "", other. If k returns "" because a Header has
-// several values, the result is "" too. Otherwise a client could add a line to get the other key's
-// budget.
-func (k Key) Or(other Key) Key {
-	if k == nil || other == nil {
-		return nil // New refuses it
-	}
-	return func(r *http.Request) string {
-		if key := k(r); key != "" || k.explain(r).Several {
-			return key
-		}
-		return other(r)
 	}
 }
 

@@ -25,8 +25,8 @@ func withClientIP(r *http.Request, lines ...string) *http.Request {
 	return r
 }
 
-// TestAddress checks the key for each form of RemoteAddr.
-func TestAddress(t *testing.T) {
+// TestZeroClients checks the key of the zero Clients for each form of RemoteAddr.
+func TestZeroClients(t *testing.T) {
 	for peer, want := range map[string]string{
 		"198.51.100.7:50000":           "198.51.100.7",
 		"[::ffff:198.51.100.7]:50000":  "198.51.100.7", // the same client, on a socket for both kinds of addresses
@@ -39,16 +39,16 @@ func TestAddress(t *testing.T) {
 		"198.51.100.7":                 "198.51.100.7", // as some middleware sets it
 		"example.com:80":               "",
 	} {
-		if got := httplimit.Address(from(peer, "203.0.113.1")); got != want {
+		if got := address(from(peer, "203.0.113.1")); got != want {
 			t.Errorf("%s: %q, not %q", peer, got, want)
 		}
 	}
 }
 
-// TestAddressBehind checks which client AddressBehind finds behind proxies, for honest and forged
+// TestClientsBehind checks which client ClientsBehind finds behind proxies, for honest and forged
 // headers.
-func TestAddressBehind(t *testing.T) {
-	key := must(httplimit.AddressBehind(proxies...))
+func TestClientsBehind(t *testing.T) {
+	key := must(httplimit.ClientsBehind(proxies...)).Key
 	for _, of := range []struct {
 		name, peer string
 		lines      []string
@@ -163,9 +163,9 @@ func TestClientsIn(t *testing.T) {
 	}
 }
 
-// TestClientAddr checks that Addr returns full addresses, and errors that state what the proxies
+// TestAddr checks that Addr returns full addresses, and errors that state what the proxies
 // must do.
-func TestClientAddr(t *testing.T) {
+func TestAddr(t *testing.T) {
 	behind, hops, in := must(httplimit.ClientsBehind(proxies...)), must(httplimit.ClientsByHops(2)), must(httplimit.ClientsIn(clientIP, proxies...))
 	for _, of := range []struct {
 		name string
@@ -173,13 +173,13 @@ func TestClientAddr(t *testing.T) {
 		r    *http.Request
 		want string
 	}{
-		{"the connection", httplimit.ClientAddr, from("[2001:db8:1:2::9]:1"), "2001:db8:1:2::9"},
-		{"its IPv4 address in IPv6 form", httplimit.ClientAddr, from("[::ffff:198.51.100.7]:1"), "198.51.100.7"},
-		{"its address with a zone", httplimit.ClientAddr, from("[fe80::1%eth0]:1"), "fe80::1"},
+		{"the connection", httplimit.Clients{}.Addr, from("[2001:db8:1:2::9]:1"), "2001:db8:1:2::9"},
+		{"its IPv4 address in IPv6 form", httplimit.Clients{}.Addr, from("[::ffff:198.51.100.7]:1"), "198.51.100.7"},
+		{"its address with a zone", httplimit.Clients{}.Addr, from("[fe80::1%eth0]:1"), "fe80::1"},
 		{"behind networks", behind.Addr, from("10.0.0.1:1", "2001:db8:1:2::9"), "2001:db8:1:2::9"},
 		{"behind hops", hops.Addr, from("10.0.0.1:1", "198.51.100.7:80, 10.0.0.2"), "198.51.100.7"},
 		{"in a header", in.Addr, withClientIP(from("10.0.0.1:1"), "198.51.100.7"), "198.51.100.7"},
-		{"none at all", httplimit.ClientAddr, from("@"), `slidegate: a request from "@" has no client address: the connection is not from an IP address; listen on TCP, or read a header that your proxy sets`},
+		{"none at all", httplimit.Clients{}.Addr, from("@"), `slidegate: a request from "@" has no client address: the connection is not from an IP address; listen on TCP, or read a header that your proxy sets`},
 		{"none behind networks", behind.Addr, from("10.0.0.1:1"), `slidegate: a request from "10.0.0.1:1" has no client address: X-Forwarded-For is missing; each proxy must add the address that it was called from to X-Forwarded-For`},
 		{"none behind hops", hops.Addr, from("10.0.0.1:1", "198.51.100.7"), `slidegate: a request from "10.0.0.1:1" has no client address: X-Forwarded-For has too few entries; the proxies must add 2 entries to X-Forwarded-For, the first of them the client's address`},
 		{"none in a header", in.Addr, from("10.0.0.1:1"), `slidegate: a request from "10.0.0.1:1" has no client address: Cf-Connecting-Ip is missing; the proxy must set Cf-Connecting-Ip to one address, in one line`},
@@ -195,7 +195,7 @@ func TestClientAddr(t *testing.T) {
 // other client, and that the victim is still allowed three.
 func TestSpoof(t *testing.T) {
 	const victim = "203.0.113.1"
-	behind := must(httplimit.AddressBehind(proxies...))
+	behind := must(httplimit.ClientsBehind(proxies...)).Key
 	one, two := must(httplimit.ClientsByHops(1)).Key, must(httplimit.ClientsByHops(2)).Key
 	in := must(httplimit.ClientsIn(clientIP, proxies...)).Key
 	for _, of := range []struct {
@@ -204,27 +204,27 @@ func TestSpoof(t *testing.T) {
 		attacker, honest func(claim string) *http.Request
 	}{
 		{
-			"Address", httplimit.Address,
+			"zero", address,
 			func(claim string) *http.Request { return from("198.51.100.7:1", claim) },
 			func(string) *http.Request { return from(victim + ":1") },
 		},
 		{
-			"AddressBehind, from elsewhere", behind,
+			"ClientsBehind, from elsewhere", behind,
 			func(claim string) *http.Request { return from("198.51.100.7:1", claim) },
 			func(string) *http.Request { return from(victim + ":1") },
 		},
 		{
-			"AddressBehind, through the proxy", behind,
+			"ClientsBehind, through the proxy", behind,
 			func(claim string) *http.Request { return from("10.0.0.1:1", claim+", 198.51.100.7") },
 			func(string) *http.Request { return from("10.0.0.1:1", victim) },
 		},
 		{
-			"AddressBehind, in lines", behind,
+			"ClientsBehind, in lines", behind,
 			func(claim string) *http.Request { return from("10.0.0.1:1", claim, "198.51.100.7", "192.0.2.10") },
 			func(string) *http.Request { return from("10.0.0.1:1", victim+", 192.0.2.10") },
 		},
 		{
-			"AddressBehind, from a /64", behind,
+			"ClientsBehind, from a /64", behind,
 			func(claim string) *http.Request {
 				return from("10.0.0.1:1", claim+", 2001:db8:1:2::"+fmt.Sprintf("%x", len(claim)+int(claim[len(claim)-1])))
 			},
@@ -280,9 +280,7 @@ func TestInventedValues(t *testing.T) {
 	honest := keyedRequest("mine", "mine", 1)
 	honest.RemoteAddr = victim + ":1"
 	for name, key := range map[string]httplimit.Key{
-		"Header": header, "Cookie": cookie, "Header or Address": httplimit.Header("X-None").Or(httplimit.Address).And(header),
-		"Header and Address": header.And(httplimit.Address), "Address and Cookie": httplimit.Key(httplimit.Address).And(cookie),
-		"Address or Header": httplimit.Key(httplimit.Address).Or(header), "Cookie or Address": httplimit.Cookie("none").Or(httplimit.Address),
+		"Header": header, "Cookie": cookie, "Header and Address": header.And(address), "Address and Cookie": address.And(cookie),
 	} {
 		h := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Key: key}).Wrap(fine)
 		for _, claim := range []string{victim, key(honest), "header X-Key mine", "cookie c mine", "mine " + victim, victim + " mine", ""} {
@@ -299,7 +297,7 @@ func TestInventedValues(t *testing.T) {
 
 // TestChainOfProxies sends a request from 127.0.0.2 through two real proxies to a server.
 func TestChainOfProxies(t *testing.T) {
-	key := must(httplimit.AddressBehind("127.0.0.1"))
+	key := must(httplimit.ClientsBehind("127.0.0.1")).Key
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprint(w, key(r)) }))
 	defer target.Close()
 	for range 2 {
@@ -322,7 +320,7 @@ func TestChainOfProxies(t *testing.T) {
 	}
 }
 
-// TestHeaderCookieRoute checks the keys of Header, Cookie, Route, And and Or.
+// TestHeaderCookieRoute checks the keys of Header, Cookie, Route and And.
 func TestHeaderCookieRoute(t *testing.T) {
 	r := from("198.51.100.7:1")
 	r.Header["X-Api-Key"], r.Header["X-List"], r.Header["X-Empty"] = []string{"mine"}, []string{"a, b"}, []string{""}
@@ -330,13 +328,12 @@ func TestHeaderCookieRoute(t *testing.T) {
 	r.Header["Cookie"] = []string{"session=s1; session=s2"}
 	r.Pattern = "POST /login"
 	header, cookie, none := httplimit.Header("x-api-key"), httplimit.Cookie("session"), httplimit.Header("X-Other")
-	twice := httplimit.Header("X-Twice")
 	for _, of := range []struct {
 		name, got, want string
 	}{
 		{"Header", header(r), "header X-Api-Key mine"},
 		{"Header with a list in one line", httplimit.Header("X-List")(r), "header X-List a, b"},
-		{"Header twice", twice(r), ""},
+		{"Header twice", httplimit.Header("X-Twice")(r), ""},
 		{"Header twice, with the same value", httplimit.Header("X-Same")(r), ""},
 		{"Header twice, once without a value", httplimit.Header("X-Half")(r), ""},
 		{"Header without a value", httplimit.Header("X-Empty")(r), ""},
@@ -348,12 +345,6 @@ func TestHeaderCookieRoute(t *testing.T) {
 		{"And", header.And(httplimit.Route)(r), "21 header X-Api-Key mine route POST /login"},
 		{"And with nothing", header.And(none)(r), ""},
 		{"And of nothing", none.And(header)(r), ""},
-		{"Or", header.Or(httplimit.Address)(r), "header X-Api-Key mine"},
-		{"Or of a header twice", twice.Or(httplimit.Address)(r), ""},
-		{"Or of a header twice, within others", none.Or(twice.And(httplimit.Route)).Or(httplimit.Address)(r), ""},
-		{"Or before a header twice", header.Or(twice)(r), "header X-Api-Key mine"},
-		{"Or else", none.Or(httplimit.Address)(r), "198.51.100.7"},
-		{"Or of nothing", none.Or(none)(r), ""},
 	} {
 		if of.got != of.want {
 			t.Errorf("%s: %q, not %q", of.name, of.got, of.want)
@@ -417,7 +408,7 @@ func FuzzNobodyElsesKey(f *testing.F) {
 	f.Add([]byte("0123456789abcdef"), []byte("0123456789abcdeg"), "garbage,,", "203.0.113.1:80")
 	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xcb\x00\x71\x01"), []byte{203, 0, 113, 1}, "", ",")
 	f.Add([]byte("\x00\x64\xff\x9b\x00\x00\x00\x00\x00\x00\x00\x00\xcb\x00\x71\x01"), []byte{203, 0, 113, 1}, "", "")
-	behind, in := must(httplimit.AddressBehind(proxies...)), must(httplimit.ClientsIn(clientIP, proxies...))
+	behind, in := must(httplimit.ClientsBehind(proxies...)).Key, must(httplimit.ClientsIn(clientIP, proxies...))
 	hop, hops := must(httplimit.ClientsByHops(1)), must(httplimit.ClientsByHops(2))
 	f.Fuzz(func(t *testing.T, one, two []byte, claim, more string) {
 		a, okA := netip.AddrFromSlice(one)
@@ -425,7 +416,7 @@ func FuzzNobodyElsesKey(f *testing.F) {
 		if !okA || !okB || isProxy(a.String()) || isProxy(b.String()) {
 			t.Skip()
 		}
-		want := httplimit.Address(from(netip.AddrPortFrom(a, 1).String(), claim))
+		want := address(from(netip.AddrPortFrom(a, 1).String(), claim))
 		for _, key := range []string{
 			behind(from("10.0.0.1:1", claim+","+a.String())),
 			behind(from("10.0.0.1:1", claim, more, a.String())),
@@ -453,9 +444,9 @@ func FuzzNothingLeftOfAStranger(f *testing.F) {
 	f.Add("198.51.100.7:1", "203.0.113.1", "10.0.0.1", "")
 	f.Add("[2001:db8:ffff::1%25eth0]:1", "::ffff:10.0.0.1", "unknown", ", ,")
 	f.Add("10.0.0.1:1", "203.0.113.1", "198.51.100.7:80", "10.0.0.1\n10.0.0.2")
-	behind := must(httplimit.AddressBehind(proxies...))
+	behind := must(httplimit.ClientsBehind(proxies...)).Key
 	f.Fuzz(func(t *testing.T, peer, left, entry, right string) {
-		key, own := behind(from(peer, left, entry, right)), httplimit.Address(from(peer))
+		key, own := behind(from(peer, left, entry, right)), address(from(peer))
 		if (own == "" || !isProxy(peer)) && key != own {
 			t.Errorf("from %q: %q, though no proxy calls", peer, key)
 		}
@@ -487,7 +478,7 @@ func FuzzNothingLeftOfTheHops(f *testing.F) {
 			clients := must(httplimit.ClientsByHops(n))
 			entries := strings.Join(added[len(added)-n:], ",")
 			key, without := clients.Key(from("10.0.0.1:1", left, entries)), clients.Key(from("10.0.0.1:1", entries))
-			if own := httplimit.Address(from(added[len(added)-n])); key != without || key != own {
+			if own := address(from(added[len(added)-n])); key != without || key != own {
 				t.Errorf("%d hops, %q before %q: %q, without it %q, want %q", n, left, entries, key, without, own)
 			}
 		}
@@ -504,7 +495,7 @@ func FuzzOneAddressInOneLine(f *testing.F) {
 	f.Add("[64:ff9b::10.0.0.1]:1", "203.0.113.1", "") // not a proxy, although its IPv4 address is one
 	in := must(httplimit.ClientsIn(clientIP, proxies...))
 	f.Fuzz(func(t *testing.T, peer, line, more string) {
-		own, want := httplimit.Address(from(peer)), httplimit.Address(from(strings.Trim(line, " \t")))
+		own, want := address(from(peer)), address(from(strings.Trim(line, " \t")))
 		proxied := own != "" && isProxy(peer)
 		if !proxied {
 			want = own
@@ -534,7 +525,7 @@ func FuzzAddrIsWhatKeySays(f *testing.F) {
 			key, want := clients.Key(r), ""
 			addr, err := clients.Addr(r)
 			if err == nil {
-				want = httplimit.Address(from(netip.AddrPortFrom(addr, 1).String()))
+				want = address(from(netip.AddrPortFrom(addr, 1).String()))
 			}
 			if key != want || addr.Zone() != "" || addr.Is4In6() {
 				t.Errorf("%s: %v, %v, and the key %q", name, addr, err, key)
@@ -619,7 +610,7 @@ func FuzzKeysStayApart(f *testing.F) {
 	header, cookie := httplimit.Header("X-Key"), httplimit.Cookie("c")
 	f.Fuzz(func(t *testing.T, h1, c1, h2, c2 string, a1, a2 uint8) {
 		one, two := keyedRequest(h1, c1, a1), keyedRequest(h2, c2, a2)
-		h, c, a := header(one) == header(two), cookie(one) == cookie(two), httplimit.Address(one) == httplimit.Address(two)
+		h, c, a := header(one) == header(two), cookie(one) == cookie(two), address(one) == address(two)
 		check := func(name string, k httplimit.Key, same bool) {
 			if x, y := k(one), k(two); x != "" && y != "" && (x == y) != same {
 				t.Errorf("%s: %q and %q", name, x, y)
@@ -627,12 +618,8 @@ func FuzzKeysStayApart(f *testing.F) {
 		}
 		check("header", header, h1 == h2)
 		check("header and cookie", header.And(cookie), h && c)
-		check("all", header.And(cookie).And(httplimit.Address), h && c && a)
-		check("all, otherwise", header.And(cookie.And(httplimit.Address)), h && c && a)
-		has1, has2 := header(one) != "", header(two) != ""
-		check("header or address", header.Or(httplimit.Address), has1 == has2 && (has1 && h || !has1 && a))
-		has1, has2 = header.And(cookie)(one) != "", header.And(cookie)(two) != ""
-		check("both or address", header.And(cookie).Or(httplimit.Address), has1 == has2 && (has1 && h && c || !has1 && a))
+		check("all", header.And(cookie).And(address), h && c && a)
+		check("all, otherwise", header.And(cookie.And(address)), h && c && a)
 	})
 }
 
@@ -651,8 +638,8 @@ func FuzzNobodyWithoutKey(f *testing.F) {
 	f.Add("10.0.0.1:1", "", "", "c=")
 	f.Add("@", "\x00", "\xff", ";;")
 	f.Add("[::ffff:10.0.0.1%25]:1", ",,,", " ", "c")
-	keys := []httplimit.Key{httplimit.Address, must(httplimit.AddressBehind(proxies...)), httplimit.Header("X-Key"), httplimit.Cookie("c"), httplimit.Route}
-	keys = append(keys, keys[2].And(keys[3]), keys[2].Or(keys[3]), keys[1].And(keys[2]).Or(keys[0]))
+	keys := []httplimit.Key{address, must(httplimit.ClientsBehind(proxies...)).Key, httplimit.Header("X-Key"), httplimit.Cookie("c"), httplimit.Route}
+	keys = append(keys, keys[2].And(keys[3]))
 	keys = append(keys, must(httplimit.ClientsByHops(2)).Key, must(httplimit.ClientsIn("X-Key", proxies...)).Key)
 	limiter := inMemory(nil, "9007199254740992/1s")
 	f.Fuzz(func(t *testing.T, peer, forwarded, header, cookie string) {

@@ -22,7 +22,7 @@ const here = "here"
 
 // transport returns a Transport whose requests all have the event key here. Its Outage is
 // FailClosed and it discards its log, unless cfg sets others.
-func transport(cfg httplimit.TransportConfig) *httplimit.Transport {
+func transport(cfg httplimit.TransportConfig) http.RoundTripper {
 	if cfg.Outage == "" {
 		cfg.Outage = httplimit.FailClosed
 	}

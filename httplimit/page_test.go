@@ -71,7 +71,7 @@ func rawResponses(t *testing.T) map[string]string {
 	t.Helper()
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	limiter := inMemory(func() time.Time { return now }, "1/5s", "5/1h")
-	m := middleware(httplimit.Config{Limiter: limiter, Key: httplimit.Address})
+	m := middleware(httplimit.Config{Limiter: limiter, Key: address})
 	all := map[string]string{"allowed": rawResponse(t, m)}
 	now = now.Add(1500 * time.Millisecond)
 	all["denied"] = rawResponse(t, m)

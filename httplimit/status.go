@@ -19,7 +19,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// StatusConfig configures a Status. Quotas is required.
+// StatusConfig configures NewStatus. Quotas is required.
 type StatusConfig struct {
 	// Quotas lists the limiters whose state callers see, in the order in which the JSON lists them.
 	Quotas []Quota
@@ -30,34 +30,39 @@ type StatusConfig struct {
 	Log *slog.Logger
 }
 
-// Quota is a limiter whose state a Status shows. Name and Key are required, and so is either
+// Quota is a limiter whose state callers see. Name and Key are required, and so is either
 // Limiter or Choose.
 type Quota struct {
-	Name    string                               // the name in the JSON, unique in the Status
+	Name    string                               // the name in the JSON, unique in the StatusConfig
 	Limiter Limiter                              // a *window.Limiter or an *ar1.Limiter
 	Choose  func(*http.Request) (Limiter, error) // as in Config; it can also return Unlimited or Blocked
 	Key     Key                                  // returns the event key whose counts the caller sees
 }
 
-// Status is an http.Handler that shows callers how much of their limits they have left, as JSON. It
-// does not count requests. Create it with NewStatus, and authenticate callers first: each Key must
-// return a key that belongs to the caller. See
-// https://github.com/slidegate/slidegate/blob/main/docs/http.md#status.
-type Status struct {
+// status is the handler that NewStatus returns.
+type status struct {
 	quotas  []shownQuota
 	keyless sync.Once // logs the first request without a key
 }
 
-// shownQuota is a Quota of a Status.
+// shownQuota is a Quota of a status.
 type shownQuota struct {
 	Quota
 	log     *slog.Logger // with the attribute "quota"
 	outages journal.Journal
 }
 
-// NewStatus returns a Status. It returns an error if there are no Quotas, or if a Quota lacks a
-// required field, has the Name of another Quota, or has a Limiter that cannot be inspected.
-func NewStatus(cfg StatusConfig) (*Status, error) {
+// NewStatus returns a handler that shows callers how much of their limits they have left, as JSON.
+// It does not count requests. Authenticate callers first: each Key must return a key that belongs
+// to the caller. See https://github.com/slidegate/slidegate/blob/main/docs/http.md#status.
+//
+// The handler responds to GET and HEAD with the JSON if all quotas can be read. Otherwise it
+// responds with problem details: HTTP 405 for any other method, 400 if the caller has no key, and
+// 503 if any of the quotas cannot be read. It is safe for concurrent use.
+//
+// NewStatus returns an error if there are no Quotas, or if a Quota lacks a required field, has the
+// Name of another Quota, or has a Limiter that cannot be inspected.
+func NewStatus(cfg StatusConfig) (http.Handler, error) {
 	if len(cfg.Quotas) == 0 {
 		return nil, errors.New("slidegate: the Status has no Quotas; name the limiters that callers see")
 	}
@@ -70,7 +75,7 @@ func NewStatus(cfg StatusConfig) (*Status, error) {
 		}
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
-	s := &Status{quotas: make([]shownQuota, len(cfg.Quotas))}
+	s := &status{quotas: make([]shownQuota, len(cfg.Quotas))}
 	for i, q := range cfg.Quotas {
 		s.quotas[i].Quota, s.quotas[i].log = q, cfg.Log.With("quota", q.Name)
 	}
@@ -156,10 +161,8 @@ type limitStatus struct {
 	ResetAfter int64   `json:"reset_after"`
 }
 
-// ServeHTTP responds to GET and HEAD with the JSON if all quotas can be read. Otherwise it responds
-// with problem details: HTTP 405 for any other method, 400 if the caller has no key, and 503 if any
-// of the quotas cannot be read.
-func (s *Status) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP responds with the state of the caller's quotas.
+func (s *status) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		writeProblem(w, problemMethod)
@@ -181,7 +184,7 @@ func (s *Status) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // keys returns the caller's key for each quota, and whether the caller has a key for all of them.
-func (s *Status) keys(r *http.Request) (keys []string, ok bool) {
+func (s *status) keys(r *http.Request) (keys []string, ok bool) {
 	for i := range s.quotas {
 		q := &s.quotas[i]
 		key := q.Key(r)
@@ -198,7 +201,7 @@ func (s *Status) keys(r *http.Request) (keys []string, ok bool) {
 
 // choose returns a function for each quota that inspects the quota's limiter. It calls the Choose
 // functions one after another, because any of them may modify the request.
-func (s *Status) choose(r *http.Request) []inspect {
+func (s *status) choose(r *http.Request) []inspect {
 	looks := make([]inspect, len(s.quotas))
 	for i := range s.quotas {
 		looks[i] = s.quotas[i].choose(r)
@@ -221,7 +224,7 @@ func (q *Quota) choose(r *http.Request) inspect {
 }
 
 // readAll reads all quotas concurrently, and reports whether all reads succeeded.
-func (s *Status) readAll(r *http.Request, keys []string, looks []inspect) (quotas []quotaStatus, ok bool) {
+func (s *status) readAll(r *http.Request, keys []string, looks []inspect) (quotas []quotaStatus, ok bool) {
 	quotas, errs := make([]quotaStatus, len(keys)), make([]error, len(keys))
 	inMemory := func(int) bool { return false } // limiters in memory are quick, so they need no special treatment
 	calls.Concurrently(0, len(keys), inMemory, func(i int) { quotas[i], errs[i] = s.quotas[i].read(r.Context(), keys[i], looks[i]) })

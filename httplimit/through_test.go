@@ -35,7 +35,7 @@ func serveThrough(t *testing.T, handler http.HandlerFunc, http2 bool, check func
 		}
 		for _, two := range []bool{false, true}[:1+btoi(http2)] {
 			t.Run(fmt.Sprintf("%s, HTTP/2 %t", name, two), func(t *testing.T) {
-				cfg.Limiter, cfg.Key = inMemory(nil, "1000/1h"), httplimit.Address
+				cfg.Limiter, cfg.Key = inMemory(nil, "1000/1h"), address
 				s := httptest.NewUnstartedServer(middleware(cfg).Wrap(h))
 				s.EnableHTTP2 = two
 				if two {

@@ -17,7 +17,7 @@ import (
 	"github.com/slidegate/slidegate/pace"
 )
 
-// TransportConfig configures a Transport. Outage is required, and so is at least one of Turns and
+// TransportConfig configures NewTransport. Outage is required, and so is at least one of Turns and
 // Places.
 type TransportConfig struct {
 	// Turns schedules when requests may be sent. Each request takes a turn and waits for it.
@@ -50,28 +50,33 @@ type TransportConfig struct {
 	Log *slog.Logger
 }
 
-// Transport is an http.RoundTripper that makes all requests of a fleet share turns and places.
-// Create it with NewTransport. It is safe for concurrent use.
-//
-// Each RoundTrip takes a turn of its own. So put the Transport inside any client that repeats
-// requests: then each redirect and each retry takes a turn. A Transport never repeats a request.
-// But if Base is an *http.Transport, Base repeats a request without a turn if a reused connection
-// broke before any response.
-//
-// A response with the status 429 or 503 pauses its event's turns in all processes, if the response
-// says for how long. The Transport looks, in this order, at Retry-After, at the t of RateLimit
-// limits with nothing left, and at X-RateLimit-Reset. A time that is in the past or cannot be
-// parsed causes no pause. Dates are relative to the Date of the response, so the server's clock may
-// be wrong.
-type Transport struct {
+// transport is the http.RoundTripper that NewTransport returns.
+type transport struct {
 	cfg   TransportConfig
 	calls *outbound.Calls
 }
 
-// NewTransport returns a Transport. It returns an error if neither Turns nor Places is set, if
-// MaxPause is negative or more than a day, if Outage is neither FailOpen nor FailClosed, or if Base
-// is a nil pointer.
-func NewTransport(cfg TransportConfig) (*Transport, error) {
+// NewTransport returns an http.RoundTripper that makes all requests of a fleet share turns and
+// places. It is safe for concurrent use. It sends a request once the request has a place and its
+// turn has come. If the request's context is done first, or if the turn would come after the
+// deadline, it returns an error and sends nothing. If the place's lease is lost, it cancels the
+// request, and the error matches inflight.ErrLost. With FailOpen, the request continues if the
+// lease was lost because Redis did not answer.
+//
+// Each RoundTrip takes a turn of its own. So put the transport inside any client that repeats
+// requests: then each redirect and each retry takes a turn. It never repeats a request itself. But
+// if Base is an *http.Transport, Base repeats a request without a turn if a reused connection broke
+// before any response.
+//
+// A response with the status 429 or 503 pauses its event's turns in all processes, if the response
+// says for how long. The transport looks, in this order, at Retry-After, at the t of RateLimit
+// limits with nothing left, and at X-RateLimit-Reset. A time that is in the past or cannot be
+// parsed causes no pause. Dates are relative to the Date of the response, so the server's clock may
+// be wrong.
+//
+// NewTransport returns an error if neither Turns nor Places is set, if MaxPause is negative or more
+// than a day, if Outage is neither FailOpen nor FailClosed, or if Base is a nil pointer.
+func NewTransport(cfg TransportConfig) (http.RoundTripper, error) {
 	calls, err := outbound.New("httplimit.Transport", outbound.Config{
 		Turns: cfg.Turns, Places: cfg.Places, MaxPause: cfg.MaxPause, Outage: string(cfg.Outage), Log: cfg.Log,
 	})
@@ -87,7 +92,7 @@ func NewTransport(cfg TransportConfig) (*Transport, error) {
 	if cfg.Base == nil {
 		cfg.Base = http.DefaultTransport
 	}
-	return &Transport{cfg, calls}, nil
+	return &transport{cfg, calls}, nil
 }
 
 // host returns the host in the URL of r in lower case, or "" if there is none.
@@ -98,15 +103,8 @@ func host(r *http.Request) string {
 	return strings.ToLower(r.URL.Host)
 }
 
-// RoundTrip sends r once it has a place and its turn has come. If the request's context is done
-// first, or if the turn would come after the deadline, RoundTrip returns an error and sends
-// nothing. If the place's lease is lost, RoundTrip cancels the request, and the error matches
-// inflight.ErrLost. With FailOpen, the request continues if the lease was lost because Redis did
-// not answer. RoundTrip panics if t is nil or was not created with NewTransport.
-func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if t == nil || t.calls == nil {
-		panic("slidegate: this Transport is nil or zero; create it with httplimit.NewTransport")
-	}
+// RoundTrip sends r once it has a place and its turn has come.
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	event, held, err := t.begin(r)
 	if err != nil {
 		return nil, err
@@ -136,7 +134,7 @@ var errNoResponse = errors.New("slidegate: the Base of httplimit.Transport retur
 
 // begin waits for a place and a turn. If it fails, it closes the request's body, as a RoundTripper
 // must.
-func (t *Transport) begin(r *http.Request) (event string, held *place.Held, err error) {
+func (t *transport) begin(r *http.Request) (event string, held *place.Held, err error) {
 	defer func() {
 		if held == nil && r.Body != nil {
 			_ = r.Body.Close()
@@ -148,7 +146,7 @@ func (t *Transport) begin(r *http.Request) (event string, held *place.Held, err 
 }
 
 // CloseIdleConnections closes the idle connections of Base. http.Client calls it.
-func (t *Transport) CloseIdleConnections() {
+func (t *transport) CloseIdleConnections() {
 	if c, ok := t.cfg.Base.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}

@@ -60,15 +60,14 @@ var (
 	// ErrEmptyAccount is returned for the account "", which all users who have no account name
 	// would share.
 	ErrEmptyAccount = errors.New("slidegate: login without an account; check that one was entered before you call the guard")
-	// ErrEmptyDevice is returned by BeginKnown for the device "".
-	ErrEmptyDevice = errors.New("slidegate: login from a known device without its name; use Begin if the device is not known")
 	// ErrInvalidAddress is returned for the zero netip.Addr, 0.0.0.0 and ::, because no client has
 	// these addresses.
-	ErrInvalidAddress = errors.New("slidegate: login without a client address; take it from httplimit.ClientAddr(request), or behind a proxy from the Addr of httplimit.Clients")
+	ErrInvalidAddress = errors.New("slidegate: login without a client address; take it from the Addr of httplimit.Clients")
 )
 
 var (
 	errGuard        = errors.New("slidegate: this login guard is uninitialized; create it with New or NewLocal")
+	errEmptyDevice  = errors.New("slidegate: login from a known device without its name; use Begin if the device is not known")
 	errNoChallenges = errors.New("slidegate: login guard without challenges; set Config.Challenged, for example to &login.Challenged{}")
 )
 
@@ -183,7 +182,7 @@ func (g *Guard) BeginKnown(ctx context.Context, account string, ip netip.Addr, d
 		return nil, err
 	}
 	if device == "" {
-		return nil, ErrEmptyDevice
+		return nil, errEmptyDevice
 	}
 	who[byDevice] = strconv.Quote(device) + " " + account
 	a, err := g.begin(ctx, beginKnown, who)

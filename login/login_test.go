@@ -461,7 +461,7 @@ func TestRefuses(t *testing.T) {
 		{begin("alice", netip.MustParseAddr("::%eth0")), login.ErrInvalidAddress.Error()},
 		{known("", home, "laptop"), login.ErrEmptyAccount.Error()},
 		{known("alice", netip.Addr{}, "laptop"), login.ErrInvalidAddress.Error()},
-		{known("alice", home, ""), login.ErrEmptyDevice.Error()},
+		{known("alice", home, ""), "slidegate: login from a known device without its name; use Begin if the device is not known"},
 		{local.Forget(t.Context(), ""), login.ErrEmptyAccount.Error()},
 		{local.Forget(t.Context(), "alice", home, netip.Addr{}), login.ErrInvalidAddress.Error()},
 	} {

@@ -117,7 +117,7 @@ func TestSignUpWithFallback(t *testing.T) {
 
 func TestTooManyRequests(t *testing.T) {
 	limit, err := httplimit.New(httplimit.Config{
-		Limiter: windowtest.DenyAfter(1), Key: httplimit.Address, Outage: httplimit.FailOpen,
+		Limiter: windowtest.DenyAfter(1), Key: httplimit.Clients{}.Key, Outage: httplimit.FailOpen,
 	})
 	if err != nil {
 		t.Fatal(err)

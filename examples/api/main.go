@@ -133,11 +133,15 @@ func newService(conn *window.Connection, observe observe, s settings) (http.Hand
 	if err != nil {
 		return nil, err
 	}
+	byAddress, err := httplimit.New(httplimit.Config{Limiter: addresses, Key: clients.Key, Outage: httplimit.FailOpen})
+	if err != nil {
+		return nil, err
+	}
 	limited, all := http.NewServeMux(), http.NewServeMux()
 	limited.Handle("/login", form)
 	limited.Handle("/v1/", authenticated(api))
 	all.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
-	all.Handle("/", httplimit.ByAddress(addresses, clients, httplimit.FailOpen)(limited))
+	all.Handle("/", byAddress.Wrap(limited))
 	return all, nil
 }
 

@@ -17,7 +17,11 @@ func TestAround(t *testing.T) {
 	_, service := newPingServiceHandler()
 	for name, router := range map[string]http.Handler{"chi": chi.NewRouter(), "gin": gin.New(), "echo": echo.New(), "Connect": service} {
 		limiter := once()
-		handler := httplimit.ByAddress(limiter, httplimit.Clients{}, httplimit.FailOpen)(router) // for http.ListenAndServe
+		limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: clients.Key, Outage: httplimit.FailOpen})
+		if err != nil {
+			panic(err)
+		}
+		handler := limit.Wrap(router) // for http.ListenAndServe
 		if one, two := status(handler, "/nowhere"), status(handler, "/nowhere"); one != 404 || two != 429 {
 			t.Errorf("%s: %d, then %d", name, one, two)
 		}

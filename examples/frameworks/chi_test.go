@@ -13,9 +13,9 @@ import (
 
 // How do I limit a chi router by IP address?
 func Example_chi() {
-	limiter := once()
+	limit := limitBy(clients.Key)
 	router := chi.NewRouter()
-	router.Use(httplimit.ByAddress(limiter, httplimit.Clients{}, httplimit.FailOpen))
+	router.Use(limit.Wrap)
 	router.Get("/orders/{id}", hello)
 
 	show(router, "/orders/1")
@@ -31,7 +31,7 @@ func Example_chi() {
 func Example_chiRoute() {
 	limiter := once()
 	limit, err := httplimit.New(httplimit.Config{
-		Limiter: limiter, Key: httplimit.Key(httplimit.Route).And(httplimit.Address), Outage: httplimit.FailOpen,
+		Limiter: limiter, Key: httplimit.Key(httplimit.Route).And(clients.Key), Outage: httplimit.FailOpen,
 	})
 	if err != nil {
 		panic(err)
@@ -71,7 +71,7 @@ func Example_chiUse() {
 	limiter := once()
 	router := chi.NewRouter()
 	limit, err := httplimit.New(httplimit.Config{
-		Limiter: limiter, Key: chiRoute(router).And(httplimit.Address), Outage: httplimit.FailOpen,
+		Limiter: limiter, Key: chiRoute(router).And(clients.Key), Outage: httplimit.FailOpen,
 	})
 	if err != nil {
 		panic(err)
@@ -156,7 +156,7 @@ func TestChiRealIP(t *testing.T) {
 		want int
 	}{{nil, 429}, {[]func(http.Handler) http.Handler{middleware.RealIP}, 200}} { //nolint:staticcheck // deprecated, as the page says
 		router := chi.NewRouter()
-		router.Use(append(of.use, limitBy(httplimit.Address).Wrap)...)
+		router.Use(append(of.use, limitBy(clients.Key).Wrap)...)
 		router.Get("/", hello)
 		status(router, "/", "X-Real-IP", "203.0.113.1")
 		if got := status(router, "/", "X-Real-IP", "203.0.113.2"); got != of.want {

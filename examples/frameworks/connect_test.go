@@ -49,7 +49,7 @@ func tooManyRequests(w http.ResponseWriter, r *http.Request, _ window.Decision) 
 func Example_connect() {
 	limiter := once()
 	limit, err := httplimit.New(httplimit.Config{
-		Limiter: limiter, Key: httplimit.Address, Outage: httplimit.FailOpen, Denied: tooManyRequests,
+		Limiter: limiter, Key: clients.Key, Outage: httplimit.FailOpen, Denied: tooManyRequests,
 	})
 	if err != nil {
 		panic(err)
@@ -216,7 +216,7 @@ var protocols = map[string][]connect.ClientOption{"Connect": nil, "gRPC": {conne
 func TestConnectProtocols(t *testing.T) {
 	middleware := func(denied func(http.ResponseWriter, *http.Request, window.Decision)) func() *httptest.Server {
 		return func() *httptest.Server {
-			limit := must(httplimit.New(httplimit.Config{Limiter: once(), Key: httplimit.Address, Outage: httplimit.FailOpen, Denied: denied}))
+			limit := must(httplimit.New(httplimit.Config{Limiter: once(), Key: clients.Key, Outage: httplimit.FailOpen, Denied: denied}))
 			_, handler := newPingServiceHandler()
 			return serve(limit.Wrap(handler))
 		}
@@ -256,7 +256,7 @@ func TestConnectProtocols(t *testing.T) {
 func TestConnectRefusals(t *testing.T) {
 	for want, cfg := range map[connect.Code]httplimit.Config{
 		connect.CodeInternal:    {Key: func(*http.Request) string { return "" }, Limiter: once()},
-		connect.CodeUnavailable: {Key: httplimit.Address, Limiter: down{}},
+		connect.CodeUnavailable: {Key: clients.Key, Limiter: down{}},
 	} {
 		cfg.Outage, cfg.Log = httplimit.FailClosed, slog.New(slog.DiscardHandler)
 		_, handler := newPingServiceHandler()

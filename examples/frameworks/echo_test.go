@@ -16,9 +16,9 @@ func helloEcho(c *echo.Context) error { return c.String(http.StatusOK, "hello") 
 
 // How do I limit an echo server by IP address?
 func Example_echo() {
-	limiter := once()
+	limit := limitBy(clients.Key)
 	e := echo.New()
-	e.Use(echo.WrapMiddleware(httplimit.ByAddress(limiter, httplimit.Clients{}, httplimit.FailOpen)))
+	e.Use(echo.WrapMiddleware(limit.Wrap))
 	e.GET("/orders/:id", helloEcho)
 
 	show(e, "/orders/1")
@@ -32,7 +32,7 @@ func Example_echo() {
 func Example_echoRoute() {
 	limiter := once()
 	route := httplimit.RouteBy(func(r *http.Request) string { return r.Pattern }) // which echo sets before Use
-	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: route.And(httplimit.Address), Outage: httplimit.FailOpen})
+	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: route.And(clients.Key), Outage: httplimit.FailOpen})
 	if err != nil {
 		panic(err)
 	}
@@ -105,7 +105,7 @@ func TestEchoRealIP(t *testing.T) {
 	}{{nil, "198.51.100.7"}, {echo.LegacyIPExtractor(), "203.0.113.1"}} {
 		e := echo.New()
 		e.IPExtractor = of.extract
-		e.Use(echo.WrapMiddleware(limitBy(httplimit.Address).Wrap))
+		e.Use(echo.WrapMiddleware(limitBy(clients.Key).Wrap))
 		var got string
 		e.GET("/", func(c *echo.Context) error { got = c.RealIP(); return nil })
 		status(e, "/", "X-Forwarded-For", "203.0.113.1")
@@ -118,7 +118,7 @@ func TestEchoRealIP(t *testing.T) {
 // TestEchoPanic checks that echo's Recover responds to a panic, and that the request is counted.
 func TestEchoPanic(t *testing.T) {
 	e := echo.New()
-	e.Use(middleware.Recover(), echo.WrapMiddleware(limitBy(httplimit.Address).Wrap))
+	e.Use(middleware.Recover(), echo.WrapMiddleware(limitBy(clients.Key).Wrap))
 	e.GET("/", func(*echo.Context) error { panic("a mistake") })
 	if one, two := status(e, "/"), status(e, "/"); one != 500 || two != 429 {
 		t.Errorf("%d, then %d", one, two)

@@ -16,10 +16,10 @@ func helloGin(c *gin.Context) { c.String(http.StatusOK, "hello") }
 
 // How do I limit a gin engine by IP address? Wrap it.
 func Example_gin() {
-	limiter := once()
+	limit := limitBy(clients.Key)
 	engine := gin.New()
 	engine.GET("/orders/:id", helloGin)
-	handler := httplimit.ByAddress(limiter, httplimit.Clients{}, httplimit.FailOpen)(engine) // for http.ListenAndServe
+	handler := limit.Wrap(engine) // for http.ListenAndServe
 
 	show(handler, "/orders/1")
 	show(handler, "/orders/2")
@@ -45,7 +45,7 @@ func ginLimit(limit *httplimit.Middleware) gin.HandlerFunc {
 func Example_ginRoute() {
 	limiter := once()
 	route := httplimit.RouteBy(func(r *http.Request) string { return r.Pattern }) // which ginLimit sets
-	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: route.And(httplimit.Address), Outage: httplimit.FailOpen})
+	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: route.And(clients.Key), Outage: httplimit.FailOpen})
 	if err != nil {
 		panic(err)
 	}
@@ -115,7 +115,7 @@ func TestGinRoute(t *testing.T) {
 // middleware does not.
 func TestGinClientIP(t *testing.T) {
 	engine := gin.New()
-	engine.Use(ginLimit(limitBy(httplimit.Address)))
+	engine.Use(ginLimit(limitBy(clients.Key)))
 	var got string
 	engine.GET("/", func(c *gin.Context) { got = c.ClientIP() })
 	status(engine, "/", "X-Forwarded-For", "203.0.113.1")
@@ -127,7 +127,7 @@ func TestGinClientIP(t *testing.T) {
 // TestGinPanic checks that gin.Recovery responds to a panic, and that the request is counted.
 func TestGinPanic(t *testing.T) {
 	engine := gin.New()
-	engine.Use(gin.RecoveryWithWriter(httptest.NewRecorder().Body), ginLimit(limitBy(httplimit.Address)))
+	engine.Use(gin.RecoveryWithWriter(httptest.NewRecorder().Body), ginLimit(limitBy(clients.Key)))
 	engine.GET("/", func(*gin.Context) { panic("a mistake") })
 	if one, two := status(engine, "/"), status(engine, "/"); one != 500 || two != 429 {
 		t.Errorf("%d, then %d", one, two)

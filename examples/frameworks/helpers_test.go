@@ -32,6 +32,8 @@ func once() *window.Limiter {
 	return must(window.NewLocal(window.Config{Name: "api", Limits: []window.Limit{window.PerHour(1)}}))
 }
 
+var clients httplimit.Clients // the address of the connection; behind a load balancer, use httplimit.ClientsBehind
+
 // limitBy returns a middleware that allows one request per hour and key.
 func limitBy(key httplimit.Key) *httplimit.Middleware {
 	return must(httplimit.New(httplimit.Config{Limiter: once(), Key: key, Outage: httplimit.FailOpen}))
@@ -111,7 +113,7 @@ func checkRoutes(t *testing.T, h http.Handler) {
 func checkCountOnly(t *testing.T, handler func(*httplimit.Middleware) http.Handler, want int) {
 	t.Helper()
 	h := handler(must(httplimit.New(httplimit.Config{
-		Limiter: once(), Key: httplimit.Address, Outage: httplimit.FailOpen,
+		Limiter: once(), Key: clients.Key, Outage: httplimit.FailOpen,
 		CountOnly: func(status int) bool { return status == http.StatusUnauthorized },
 	})))
 	if one, two := status(h, "/"), status(h, "/"); one != http.StatusUnauthorized || two != want {

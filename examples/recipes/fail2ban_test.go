@@ -15,13 +15,14 @@ func Example_fail2ban() {
 	if err != nil {
 		panic(err)
 	}
+	var clients httplimit.Clients // behind a proxy, use httplimit.ClientsBehind
 	bans := log.New(os.Stdout, "", 0) // in production: its own file, with log.LstdFlags
 	limit, err := httplimit.New(httplimit.Config{
 		Limiter: limiter,
-		Key:     httplimit.Address,
+		Key:     clients.Key,
 		Outage:  httplimit.FailClosed,
 		Denied: func(w http.ResponseWriter, r *http.Request, _ window.Decision) {
-			if addr, err := httplimit.ClientAddr(r); err == nil {
+			if addr, err := clients.Addr(r); err == nil {
 				bans.Printf("rate limit: denied %s", addr) // an address, and nothing else that a client can choose
 			}
 			http.Error(w, "too many requests", http.StatusTooManyRequests)

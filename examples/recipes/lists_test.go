@@ -28,13 +28,14 @@ func Example_allowList() {
 	if err != nil {
 		panic(err)
 	}
+	var clients httplimit.Clients // behind a proxy, use httplimit.ClientsBehind
 	unlimited := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8:17::/48")}
 	limit, err := httplimit.New(httplimit.Config{
 		Limiter: limiter,
-		Key:     httplimit.Address,
+		Key:     clients.Key,
 		Outage:  httplimit.FailOpen,
 		Skip: func(r *http.Request) bool {
-			addr, err := httplimit.ClientAddr(r)
+			addr, err := clients.Addr(r)
 			return err == nil && slices.ContainsFunc(unlimited, func(p netip.Prefix) bool { return p.Contains(addr) })
 		},
 	})
@@ -63,12 +64,13 @@ func Example_partners() {
 	if err != nil {
 		panic(err)
 	}
+	var clients httplimit.Clients
 	partners := netip.MustParsePrefix("192.0.2.0/24")
 	limit, err := httplimit.New(httplimit.Config{
-		Key:    httplimit.Address,
+		Key:    clients.Key,
 		Outage: httplimit.FailOpen,
 		Choose: func(r *http.Request) (httplimit.Limiter, error) {
-			if addr, err := httplimit.ClientAddr(r); err == nil && partners.Contains(addr) {
+			if addr, err := clients.Addr(r); err == nil && partners.Contains(addr) {
 				return more, nil
 			}
 			return limiter, nil

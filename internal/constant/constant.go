@@ -40,11 +40,6 @@ func (l Limiter) AllowN(_ context.Context, _ string, n int64) (window.Decision, 
 	return d, nil
 }
 
-// WaitN decides immediately, because waiting would change nothing.
-func (l Limiter) WaitN(ctx context.Context, event string, n int64) (window.Decision, error) {
-	return l.AllowN(ctx, event, n)
-}
-
 // Refund does nothing, because nothing was counted.
 func (l Limiter) Refund(context.Context, string, window.Decision) error { return nil }
 

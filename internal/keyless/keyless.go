@@ -8,16 +8,13 @@ import (
 )
 
 // Reasons holds the reasons why a request has no key.
-type Reasons struct {
-	Several bool // a header has several values
-	texts   []string
-}
+type Reasons struct{ texts []string }
 
 // contextKey is the context key of the Reasons.
 type contextKey struct{}
 
-// Collect returns a context derived from ctx, and the Reasons to which Note and NoteSeveral add if
-// called with that context.
+// Collect returns a context derived from ctx, and the Reasons to which Note adds if called with that
+// context.
 func Collect(ctx context.Context) (context.Context, *Reasons) {
 	reasons := &Reasons{}
 	return context.WithValue(ctx, contextKey{}, reasons), reasons
@@ -36,14 +33,6 @@ func Note(ctx context.Context, reason string) string {
 		r.texts = append(r.texts, reason)
 	}
 	return ""
-}
-
-// NoteSeveral is like Note, for the reason that a header has several values.
-func NoteSeveral(ctx context.Context, reason string) string {
-	if r, ok := ctx.Value(contextKey{}).(*Reasons); ok {
-		r.Several = true
-	}
-	return Note(ctx, reason)
 }
 
 // String formats the reasons for the log.

@@ -132,7 +132,7 @@ func (ns *Networks) Decode(c *kong.DecodeContext) error {
 }
 
 func (ns *Networks) add(text string) error {
-	if _, err := httplimit.AddressBehind(text); err != nil {
+	if _, err := httplimit.ClientsBehind(text); err != nil {
 		return errors.New(strings.TrimPrefix(err.Error(), "slidegate: "))
 	}
 	n, err := netip.ParsePrefix(text)

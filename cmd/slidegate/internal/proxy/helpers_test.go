@@ -98,7 +98,7 @@ func startInstance(tb testing.TB, cfg Config) *instance {
 
 // limitedRoute returns a route with limits per IP address.
 func limitedRoute(pattern string, limits ...string) Route {
-	rt := Route{Pattern: pattern, Key: httplimit.Address}
+	rt := Route{Pattern: pattern, Key: httplimit.Clients{}.Key}
 	for _, text := range limits {
 		rt.Limits = append(rt.Limits, must(window.ParseLimit(text)))
 	}

@@ -207,13 +207,14 @@ func (c *Command) routes() ([]proxy.Route, error) {
 // address returns the Key that identifies clients by IP address.
 func (c *Command) address() (httplimit.Key, error) {
 	if len(c.Behind) == 0 {
-		return httplimit.Address, nil
+		return httplimit.Clients{}.Key, nil
 	}
 	names := make([]string, len(c.Behind))
 	for i, n := range c.Behind {
 		names[i] = n.String()
 	}
-	return httplimit.AddressBehind(names...)
+	clients, err := httplimit.ClientsBehind(names...)
+	return clients.Key, err
 }
 
 // ports opens the ports for clients and operators.

@@ -67,7 +67,7 @@ func proxiedHandler(t *testing.T) http.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := proxy.New(proxy.Config{To: to, Routes: []proxy.Route{{Pattern: "/", Limits: claims(t, "20/1s"), Key: httplimit.Address}}, Name: "audit", Log: discardLog})
+	p, err := proxy.New(proxy.Config{To: to, Routes: []proxy.Route{{Pattern: "/", Limits: claims(t, "20/1s"), Key: httplimit.Clients{}.Key}}, Name: "audit", Log: discardLog})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func trustsForwardedFor(t *testing.T) http.Handler {
 
 // caseSensitive returns a service that limits only one spelling of its route.
 func caseSensitive(t *testing.T) http.Handler {
-	limit := limitedHandler(t, httplimit.Address, false)
+	limit := limitedHandler(t, httplimit.Clients{}.Key, false)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/login" {
 			limit.ServeHTTP(w, r)
@@ -98,13 +98,13 @@ func caseSensitive(t *testing.T) http.Handler {
 // has its own counts.
 func alternatingInstances(t *testing.T) http.Handler {
 	var requests atomic.Int64
-	each := []http.Handler{limitedHandler(t, httplimit.Address, false), limitedHandler(t, httplimit.Address, false)}
+	each := []http.Handler{limitedHandler(t, httplimit.Clients{}.Key, false), limitedHandler(t, httplimit.Clients{}.Key, false)}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { each[requests.Add(1)%2].ServeHTTP(w, r) })
 }
 
 // overstatesRemaining returns a service that announces more remaining requests than it allows.
 func overstatesRemaining(t *testing.T) http.Handler {
-	limit := limitedHandler(t, httplimit.Address, false)
+	limit := limitedHandler(t, httplimit.Clients{}.Key, false)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-RateLimit-Remaining", "7")
 		limit.ServeHTTP(w, r)
@@ -113,7 +113,7 @@ func overstatesRemaining(t *testing.T) http.Handler {
 
 // zeroRetryAfter returns a service whose Retry-After is always 0.
 func zeroRetryAfter(t *testing.T) http.Handler {
-	limit := limitedHandler(t, httplimit.Address, false)
+	limit := limitedHandler(t, httplimit.Clients{}.Key, false)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { limit.ServeHTTP(noWait{w}, r) })
 }
 
@@ -157,8 +157,8 @@ func TestServices(t *testing.T) {
 		t.Skip("takes 40 s")
 	}
 	services := []service{
-		{"httplimit", limitedHandler(t, httplimit.Address, false), nil, "", ""},
-		{"httplimit with legacy headers", limitedHandler(t, httplimit.Address, true), nil, "", ""},
+		{"httplimit", limitedHandler(t, httplimit.Clients{}.Key, false), nil, "", ""},
+		{"httplimit with legacy headers", limitedHandler(t, httplimit.Clients{}.Key, true), nil, "", ""},
 		{"proxy", proxiedHandler(t), nil, "", ""},
 		{"per connection", limitedHandler(t, func(r *http.Request) string { return r.RemoteAddr }, false), []audit.Kind{Connection}, "", audit.KindRace},
 		{"trusts X-Forwarded-For", trustsForwardedFor(t), []audit.Kind{Forged}, "", ""},
