@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -139,25 +138,6 @@ func TestInFlightDenies(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestInFlightWaits checks that a call waits for a place for at most Wait.
-func TestInFlightWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := places()
-		i := inFlight(grpclimit.InFlightConfig{Places: l, Wait: 2 * time.Second})
-		for held, want := range map[time.Duration]codes.Code{time.Second: codes.OK, time.Minute: codes.ResourceExhausted} {
-			lease := must(l.Acquire(t.Context(), here))
-			time.AfterFunc(held, func() { _ = lease.Release(t.Context()) })
-			began := time.Now()
-			_, err := i.UnaryServer(t.Context(), nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) { return "done", nil })
-			if took, least := time.Since(began), min(held, 2*time.Second); status.Code(err) != want || took < least || took > least+100*time.Millisecond {
-				t.Errorf("%v after %v", err, took)
-			}
-			_ = lease.Release(t.Context())
-		}
-		<-time.After(time.Hour) // lets the timers expire
-	})
 }
 
 // TestInFlightRefuses checks the status of calls for which the limiter returns an error, and that

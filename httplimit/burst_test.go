@@ -3,8 +3,6 @@ package httplimit_test
 import (
 	"net/http"
 	"net/http/httptest"
-	"os/exec"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -71,39 +69,6 @@ func TestBurst(t *testing.T) {
 		all.Wait()
 		if allowed.Load() != 50 || denied.Load() != 590 || reached.Load() != 50 {
 			t.Errorf("%d allowed, %d denied, %d reached the handler", allowed.Load(), denied.Load(), reached.Load())
-		}
-	})
-}
-
-// TestBurstOfCurl is like TestBurst, with eight curl processes that each use up to sixteen
-// connections at once.
-func TestBurstOfCurl(t *testing.T) {
-	curl, err := exec.LookPath("curl")
-	if err != nil {
-		t.Skip("curl is not installed, so only Go's own client is tested")
-	}
-	onRedis(t, func(t *testing.T, client rueidis.Client) {
-		var reached atomic.Int64
-		servers := twoServers(t, client, &reached)
-		ctx, outputs := aMinute(t), make(chan string, 8)
-		for i := range cap(outputs) {
-			go func() {
-				out, err := exec.CommandContext(ctx, curl, "-sS", "--parallel", "--parallel-immediate", "--parallel-max", "16",
-					"-o", "/dev/null", "-w", "%{http_code}\n", servers[i%2]+"/?[1-40]").CombinedOutput()
-				if err != nil {
-					t.Errorf("curl: %v: %s", err, out)
-				}
-				outputs <- string(out)
-			}()
-		}
-		statuses := map[string]int{}
-		for range cap(outputs) {
-			for status := range strings.FieldsSeq(<-outputs) {
-				statuses[status]++
-			}
-		}
-		if statuses["200"] != 50 || statuses["429"] != 270 || reached.Load() != 50 {
-			t.Errorf("%v, %d reached the handler", statuses, reached.Load())
 		}
 	})
 }

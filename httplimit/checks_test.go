@@ -3,11 +3,9 @@ package httplimit_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -25,65 +23,6 @@ func checksOf(checks ...window.Check) func(*http.Request) []window.Check {
 func named(name string, texts ...string) *window.Limiter {
 	now := func() time.Time { return time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC) }
 	return must(window.NewLocal(window.Config{Name: name, Limits: limits(texts...), Now: now}))
-}
-
-// TestChecksUnderLoad sends 20,000 concurrent requests, each with an address and an account, with
-// limiters on Redis. It checks that each limit has counted exactly the requests that passed, and no
-// denied request.
-func TestChecksUnderLoad(t *testing.T) {
-	const requests, clients, addresses, accounts = 20_000, 50, 50, 20
-	conn := window.On(redistest.Client(t))
-	limiter := func(name, limit string) *window.Limiter {
-		return must(window.New(conn, window.Config{Name: redistest.Key(t) + name, Limits: limits(limit), Timeout: time.Minute}))
-	}
-	address, account, site := limiter("address", "100/1h"), limiter("account", "220/1h"), limiter("site", "4000/1h")
-	handler := middleware(httplimit.Config{Checks: func(r *http.Request) []window.Check {
-		return []window.Check{
-			{Limiter: address, Event: r.Header.Get("Address")}, {Limiter: account, Event: r.Header.Get("Account")}, {Limiter: site, Event: "all", N: 1},
-		}
-	}}).Wrap(fine)
-	var mu sync.Mutex
-	passed := map[string]int64{}
-	var all sync.WaitGroup
-	for range clients {
-		all.Go(func() {
-			for range requests / clients {
-				of := []string{fmt.Sprint("address ", rand.IntN(addresses)), fmt.Sprint("account ", rand.IntN(accounts)), "all"}
-				w := ask(handler, func(r *http.Request) { r.Header.Set("Address", of[0]); r.Header.Set("Account", of[1]) })
-				if w.Code == http.StatusOK {
-					mu.Lock()
-					for _, event := range of {
-						passed[event]++
-					}
-					mu.Unlock()
-				} else if w.Code != http.StatusTooManyRequests {
-					t.Error(w.Code, w.Body)
-				}
-			}
-		})
-	}
-	all.Wait()
-	for prefix, of := range map[string]struct {
-		limiter *window.Limiter
-		events  int
-	}{"address ": {address, addresses}, "account ": {account, accounts}} {
-		for i := range of.events {
-			checkCounted(t, of.limiter, prefix+fmt.Sprint(i), passed)
-		}
-	}
-	checkCounted(t, site, "all", passed)
-	if passed["all"] != 4000 {
-		t.Errorf("%d passed, want the 4000 of the whole site", passed["all"])
-	}
-}
-
-// checkCounted checks that the limiter has counted the requests that passed.
-func checkCounted(t *testing.T, l *window.Limiter, event string, passed map[string]int64) {
-	t.Helper()
-	u := must(l.Inspect(t.Context(), event)).Limits[0]
-	if u.Used != passed[event] || u.Used > u.Limit.Max {
-		t.Errorf("%s counts %d of %v, and %d passed", event, u.Used, u.Limit, passed[event])
-	}
 }
 
 // TestChecksInFields checks that each limit has its own name in the header fields and the problem

@@ -11,9 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/slidegate/slidegate/ar1"
@@ -74,18 +72,6 @@ func TestCostAfter(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestCostAboveMax checks that a request that turns out to cost more than the remaining units is
-// charged in full, and that the next request is denied.
-func TestCostAboveMax(t *testing.T) {
-	onBoth(t, "20/1h", func(t *testing.T, l *window.Limiter) {
-		h := metered(l).Wrap(reports(70))
-		if first, second := ask(h).Code, ask(h).Code; first != http.StatusOK || second != http.StatusTooManyRequests {
-			t.Error(first, second)
-		}
-		checkUsed(t, l, 70)
-	})
 }
 
 // TestBytesSent checks that exactly the bytes that the client receives count, however they are
@@ -193,41 +179,6 @@ func TestCostOfStream(t *testing.T) {
 	})
 }
 
-// TestCostAtOnce checks that no more requests run concurrently than their estimates allow, and that
-// the sum of all costs is right.
-func TestCostAtOnce(t *testing.T) {
-	onBoth(t, "50/1h", func(t *testing.T, l *window.Limiter) {
-		release := make(chan struct{})
-		var denied, all sync.WaitGroup
-		var mu sync.Mutex
-		var next, total int64
-		h := metered(l).Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			<-release
-			mu.Lock()
-			next++
-			cost := next * 7 % 23
-			total += cost
-			mu.Unlock()
-			reports(cost)(w, r)
-		}))
-		denied.Add(59)
-		for range 64 {
-			all.Go(func() {
-				if ask(h).Code == http.StatusTooManyRequests {
-					denied.Done()
-				}
-			})
-		}
-		denied.Wait() // while the handler runs for five
-		close(release)
-		all.Wait()
-		if next != 5 {
-			t.Errorf("%d were allowed", next)
-		}
-		checkUsed(t, l, total)
-	})
-}
-
 // TestCostAndCountOnly checks that a response that does not count costs nothing, whatever its
 // handler reports.
 func TestCostAndCountOnly(t *testing.T) {
@@ -301,22 +252,6 @@ func TestCostInShadow(t *testing.T) {
 	checkUsed(t, l, 60)
 }
 
-// TestCostInFallback checks that a request that was allowed by a Fallback is settled in the
-// Fallback.
-func TestCostInFallback(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	for _, cost := range []int64{4, 40} {
-		fallback := inMemory(nil, "100/1h")
-		l := must(window.New(window.On(s.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("100/1h"), Fallback: fallback, Timeout: time.Minute}))
-		s.Kill(t)
-		ask(metered(l).Wrap(reports(cost)))
-		checkUsed(t, fallback, cost)
-		s.Restart(t)
-		checkUsed(t, l, 0)
-	}
-}
-
 // TestLostSettlement checks that failed settlements and negative costs are logged, and that the
 // client still gets its response.
 func TestLostSettlement(t *testing.T) {
@@ -338,26 +273,6 @@ type failingSettle struct{ *window.Limiter }
 
 func (failingSettle) Settle(context.Context, string, window.Decision, int64) (window.Decision, error) {
 	return window.Decision{}, errors.New("lost")
-}
-
-// TestHungSettlement checks that a limiter that hangs delays the end of a response by five seconds
-// at most.
-func TestHungSettlement(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		begin := time.Now()
-		ask(metered(hangingSettle{inMemory(nil, "100/1h")}).Wrap(reports(25)))
-		if took := time.Since(begin); took != 5*time.Second {
-			t.Error(took)
-		}
-	})
-}
-
-// hangingSettle is a limiter whose Settle hangs until the context is done.
-type hangingSettle struct{ *window.Limiter }
-
-func (hangingSettle) Settle(ctx context.Context, _ string, _ window.Decision, _ int64) (window.Decision, error) {
-	<-ctx.Done()
-	return window.Decision{}, ctx.Err()
 }
 
 // TestNoSettle checks that New rejects CostAfter for a limiter that has no Settle, and that the

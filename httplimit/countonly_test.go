@@ -224,25 +224,33 @@ func (failingRefund) Refund(context.Context, string, window.Decision) error {
 	return errors.New("lost")
 }
 
-// TestHungRefund checks that a limiter that hangs delays the end of a response by at most five
-// seconds.
-func TestHungRefund(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log logBuffer
-		begin := time.Now()
-		w := ask(middleware(httplimit.Config{Limiter: hangingRefund{inMemory(nil, "5/1h")}, CountOnly: isFailure, Log: log.logger()}).Wrap(fine))
-		if took := time.Since(begin); took != 5*time.Second || w.Code != http.StatusOK || log.String() == "" {
-			t.Errorf("%v, %d, %q", took, w.Code, &log)
-		}
-	})
+// TestHungFinish checks that a limiter that hangs, in Refund or in Settle, delays the end of a
+// response by at most five seconds.
+func TestHungFinish(t *testing.T) {
+	for _, cfg := range []httplimit.Config{{CountOnly: isFailure}, {Cost: estimate(10), CostAfter: sent}} {
+		synctest.Test(t, func(t *testing.T) {
+			var log logBuffer
+			cfg.Limiter, cfg.Log = hanging{inMemory(nil, "50/1h")}, log.logger()
+			begin := time.Now()
+			w := ask(middleware(cfg).Wrap(fine))
+			if took := time.Since(begin); took != 5*time.Second || w.Code != http.StatusOK || log.String() == "" {
+				t.Errorf("%v, %d, %q", took, w.Code, &log)
+			}
+		})
+	}
 }
 
-// hangingRefund is a limiter whose Refund hangs until the context is done.
-type hangingRefund struct{ *window.Limiter }
+// hanging is a limiter whose Refund and Settle hang until the context is done.
+type hanging struct{ *window.Limiter }
 
-func (hangingRefund) Refund(ctx context.Context, _ string, _ window.Decision) error {
+func (hanging) Refund(ctx context.Context, _ string, _ window.Decision) error {
 	<-ctx.Done()
 	return ctx.Err()
+}
+
+func (hanging) Settle(ctx context.Context, _ string, _ window.Decision, _ int64) (window.Decision, error) {
+	<-ctx.Done()
+	return window.Decision{}, ctx.Err()
 }
 
 // TestCountOnlySaysWhatIsLeft checks that the header fields report the units that would remain if

@@ -2,13 +2,10 @@ package httplimit_test
 
 import (
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -196,7 +193,7 @@ func TestAddr(t *testing.T) {
 func TestSpoof(t *testing.T) {
 	const victim = "203.0.113.1"
 	behind := must(httplimit.ClientsBehind(proxies...)).Key
-	one, two := must(httplimit.ClientsByHops(1)).Key, must(httplimit.ClientsByHops(2)).Key
+	hops := must(httplimit.ClientsByHops(2)).Key
 	in := must(httplimit.ClientsIn(clientIP, proxies...)).Key
 	for _, of := range []struct {
 		name             string
@@ -204,48 +201,16 @@ func TestSpoof(t *testing.T) {
 		attacker, honest func(claim string) *http.Request
 	}{
 		{
-			"zero", address,
-			func(claim string) *http.Request { return from("198.51.100.7:1", claim) },
-			func(string) *http.Request { return from(victim + ":1") },
-		},
-		{
-			"ClientsBehind, from elsewhere", behind,
-			func(claim string) *http.Request { return from("198.51.100.7:1", claim) },
-			func(string) *http.Request { return from(victim + ":1") },
-		},
-		{
 			"ClientsBehind, through the proxy", behind,
 			func(claim string) *http.Request { return from("10.0.0.1:1", claim+", 198.51.100.7") },
 			func(string) *http.Request { return from("10.0.0.1:1", victim) },
 		},
 		{
-			"ClientsBehind, in lines", behind,
-			func(claim string) *http.Request { return from("10.0.0.1:1", claim, "198.51.100.7", "192.0.2.10") },
-			func(string) *http.Request { return from("10.0.0.1:1", victim+", 192.0.2.10") },
-		},
-		{
-			"ClientsBehind, from a /64", behind,
-			func(claim string) *http.Request {
-				return from("10.0.0.1:1", claim+", 2001:db8:1:2::"+fmt.Sprintf("%x", len(claim)+int(claim[len(claim)-1])))
-			},
-			func(string) *http.Request { return from("10.0.0.1:1", "2001:db8:1:3::1") },
-		},
-		{
-			"ClientsByHops, one", one,
-			func(claim string) *http.Request { return from("10.0.0.1:1", claim, claim+", 198.51.100.7") },
-			func(string) *http.Request { return from("10.0.0.1:1", victim) },
-		},
-		{
-			"ClientsByHops, two", two,
+			"ClientsByHops", hops,
 			func(claim string) *http.Request {
 				return from("10.0.0.1:1", claim+","+claim+",198.51.100.7,192.0.2.10")
 			},
 			func(string) *http.Request { return from("10.0.0.1:1", victim+",192.0.2.10") },
-		},
-		{
-			"ClientsIn, from elsewhere", in,
-			func(claim string) *http.Request { return withClientIP(from("198.51.100.7:1", claim), claim) },
-			func(string) *http.Request { return from(victim + ":1") },
 		},
 		{
 			"ClientsIn, through the proxy", in,
@@ -269,54 +234,6 @@ func TestSpoof(t *testing.T) {
 		if attacker, honest := count(of.attacker), count(of.honest); attacker != 3 || honest != 3 {
 			t.Errorf("%s: the attacker gets %d, the neighbour %d", of.name, attacker, honest)
 		}
-	}
-}
-
-// TestInventedValues checks that an attacker who invents values for headers and cookies, such as a
-// victim's address, uses up only the budgets of those values.
-func TestInventedValues(t *testing.T) {
-	const victim = "203.0.113.1"
-	header, cookie := httplimit.Header("X-Key"), httplimit.Cookie("c")
-	honest := keyedRequest("mine", "mine", 1)
-	honest.RemoteAddr = victim + ":1"
-	for name, key := range map[string]httplimit.Key{
-		"Header": header, "Cookie": cookie, "Header and Address": header.And(address), "Address and Cookie": address.And(cookie),
-	} {
-		h := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Key: key}).Wrap(fine)
-		for _, claim := range []string{victim, key(honest), "header X-Key mine", "cookie c mine", "mine " + victim, victim + " mine", ""} {
-			r := keyedRequest(claim, claim, 7)
-			r.Header.Set("X-Forwarded-For", victim)
-			h.ServeHTTP(httptest.NewRecorder(), r)
-		}
-		w := httptest.NewRecorder()
-		if h.ServeHTTP(w, honest); w.Code != http.StatusOK {
-			t.Errorf("%s: the victim gets %d", name, w.Code)
-		}
-	}
-}
-
-// TestChainOfProxies sends a request from 127.0.0.2 through two real proxies to a server.
-func TestChainOfProxies(t *testing.T) {
-	key := must(httplimit.ClientsBehind("127.0.0.1")).Key
-	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprint(w, key(r)) }))
-	defer target.Close()
-	for range 2 {
-		proxy := httptest.NewServer(httputil.NewSingleHostReverseProxy(must(url.Parse(target.URL))))
-		defer proxy.Close()
-		target = proxy
-	}
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
-	transport := &http.Transport{DialContext: dialer.DialContext}
-	defer transport.CloseIdleConnections()
-	r := request(t, http.MethodGet, target.URL, nil).WithContext(aMinute(t))
-	r.Header["X-Forwarded-For"] = []string{"203.0.113.1", "127.0.0.1, garbage", "127.0.0.1"}
-	response, err := transport.RoundTrip(r)
-	if err != nil {
-		t.Skip("cannot connect from 127.0.0.2 here: ", err)
-	}
-	defer response.Body.Close()
-	if got := string(must(io.ReadAll(response.Body))); got != "127.0.0.2" {
-		t.Errorf("the client is %q", got)
 	}
 }
 
@@ -629,29 +546,4 @@ func keyedRequest(header, cookie string, last uint8) *http.Request {
 	r := from(fmt.Sprintf("198.51.100.%d:1", last))
 	r.Header["X-Key"], r.Header["Cookie"] = []string{header}, []string{"c=" + cookie}
 	return r
-}
-
-// FuzzNobodyWithoutKey checks that a request either has a key and reaches the handler, or gets HTTP
-// 400.
-func FuzzNobodyWithoutKey(f *testing.F) {
-	f.Add("198.51.100.7:1", "203.0.113.1", "key", "c=1")
-	f.Add("10.0.0.1:1", "", "", "c=")
-	f.Add("@", "\x00", "\xff", ";;")
-	f.Add("[::ffff:10.0.0.1%25]:1", ",,,", " ", "c")
-	keys := []httplimit.Key{address, must(httplimit.ClientsBehind(proxies...)).Key, httplimit.Header("X-Key"), httplimit.Cookie("c"), httplimit.Route}
-	keys = append(keys, keys[2].And(keys[3]))
-	keys = append(keys, must(httplimit.ClientsByHops(2)).Key, must(httplimit.ClientsIn("X-Key", proxies...)).Key)
-	limiter := inMemory(nil, "9007199254740992/1s")
-	f.Fuzz(func(t *testing.T, peer, forwarded, header, cookie string) {
-		r := from(peer, strings.Split(forwarded, "\n")...)
-		r.Header["X-Key"], r.Header["Cookie"] = []string{header}, []string{cookie}
-		for i, key := range keys {
-			reached := false
-			w := httptest.NewRecorder()
-			middleware(httplimit.Config{Limiter: limiter, Key: key}).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true })).ServeHTTP(w, r)
-			if has := key(r) != ""; reached != has || !has && (w.Code != http.StatusBadRequest || w.Header().Get("Content-Type") != "application/problem+json") {
-				t.Errorf("key %d: %q, status %d, reached %t", i, key(r), w.Code, reached)
-			}
-		}
-	})
 }

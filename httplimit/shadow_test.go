@@ -48,43 +48,6 @@ func TestShadow(t *testing.T) {
 	}
 }
 
-// TestShadowCountsAsUsual checks that the limiter denies as many requests in Shadow as without it,
-// and that Observe sees them.
-func TestShadowCountsAsUsual(t *testing.T) {
-	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
-	denied := 0
-	observed := must(window.NewLocal(window.Config{
-		Name: "shadow", Limits: limits("3/10s", "7/1m"), Now: func() time.Time { return now },
-		Observe: func(_ context.Context, o window.Observation) {
-			if o.Kind == window.KindDenied {
-				denied++
-			}
-		},
-	}))
-	countOnly := func(status int) bool { return status == http.StatusOK }
-	sometimes := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength == 0 { // such requests do not count
-			w.WriteHeader(http.StatusNotFound)
-		}
-	})
-	shadow := middleware(httplimit.Config{Limiter: observed, CountOnly: countOnly, Shadow: true, Log: new(logBuffer).logger()}).Wrap(sometimes)
-	usual := middleware(httplimit.Config{Limiter: inMemory(func() time.Time { return now }, "3/10s", "7/1m"), CountOnly: countOnly}).Wrap(sometimes)
-	refused := 0
-	for i := range int64(500) {
-		with := func(r *http.Request) { r.ContentLength = i % 3 }
-		if ask(usual, with).Code == http.StatusTooManyRequests {
-			refused++
-		}
-		if w := ask(shadow, with); w.Code == http.StatusTooManyRequests || denied != refused {
-			t.Fatalf("request %d: %d in Shadow; %d denied there, and %d without it", i, w.Code, denied, refused)
-		}
-		now = now.Add(1700 * time.Millisecond)
-	}
-	if refused < 100 {
-		t.Errorf("only %d of 500 are refused", refused)
-	}
-}
-
 // TestShadowLog checks that the first refusal of each kind is logged immediately, and the number of
 // later refusals once a minute. Outages are logged separately.
 func TestShadowLog(t *testing.T) {

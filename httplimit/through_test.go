@@ -5,16 +5,13 @@ import (
 	"context"
 	"crypto/sha1" //nolint:gosec // RFC 6455 requires it
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/slidegate/slidegate/httplimit"
 )
@@ -133,72 +130,6 @@ func TestBodies(t *testing.T) {
 			t.Errorf("%d bytes came back", n)
 		}
 	})
-}
-
-// TestDeadlines checks that deadlines set with http.ResponseController end the handler's reads.
-func TestDeadlines(t *testing.T) {
-	h := func(w http.ResponseWriter, r *http.Request) {
-		control := http.NewResponseController(w)
-		if err := errors.Join(control.SetReadDeadline(time.Now().Add(-time.Second)), control.SetWriteDeadline(time.Now().Add(time.Minute))); err != nil {
-			t.Error(err)
-		}
-		_, err := io.ReadAll(r.Body)
-		_, _ = fmt.Fprint(w, errors.Is(err, os.ErrDeadlineExceeded))
-	}
-	serveThrough(t, h, true, func(t *testing.T, s *httptest.Server) {
-		in, out := io.Pipe()
-		defer out.Close()
-		if got := send(t, s.Client(), request(t, http.MethodPost, s.URL, in)).text; got != "true" {
-			t.Error("the deadline did not end the read: ", got)
-		}
-	})
-}
-
-// TestSlowClient checks that a client that sends its request byte by byte is served, and that other
-// clients are served at the same time.
-func TestSlowClient(t *testing.T) {
-	h := func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }
-	serveThrough(t, h, false, func(t *testing.T, s *httptest.Server) {
-		conn := connect(s)
-		defer conn.Close()
-		for _, b := range []byte("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc") {
-			_ = must(conn.Write([]byte{b}))
-			if b == 'a' {
-				_ = send(t, s.Client(), request(t, http.MethodGet, s.URL, nil))
-			}
-		}
-		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		if got := string(must(io.ReadAll(response.Body))); got != "abc" {
-			t.Errorf("%q", got)
-		}
-	})
-}
-
-// TestHugeHeader checks that a header of 900 KB works as a key, and that the server rejects a
-// header that is too large, as it does without the middleware.
-func TestHugeHeader(t *testing.T) {
-	cfg := httplimit.Config{Limiter: inMemory(nil, "1/1h"), Key: httplimit.Header("X-Key")}
-	for _, counts := range []func(int) bool{nil, func(int) bool { return true }} {
-		cfg.CountOnly = counts
-		cfg.Limiter = inMemory(nil, "1/1h")
-		s := httptest.NewServer(middleware(cfg).Wrap(fine))
-		defer s.Close()
-		for _, of := range []struct {
-			size int
-			last string
-			want int
-		}{{900 << 10, "a", 200}, {900 << 10, "b", 200}, {900 << 10, "a", 429}, {2 << 20, "a", 431}} {
-			r := request(t, http.MethodGet, s.URL, nil)
-			r.Header.Set("X-Key", strings.Repeat("k", of.size)+of.last)
-			if got := send(t, s.Client(), r); got.status != of.want {
-				t.Errorf("%d bytes, %s: %d", of.size, of.last, got.status)
-			}
-		}
-	}
 }
 
 // TestWebsocket checks a WebSocket upgrade, and an echo over the connection, with each of the

@@ -8,10 +8,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -176,33 +174,6 @@ func TestTransportFallback(t *testing.T) {
 		}
 	}
 	log.explains(t, "jobs")
-}
-
-// TestTransportOutage checks that one line is logged when an outage starts, and one when it ends.
-func TestTransportOutage(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	l := must(pace.New(window.On(server.Client(t)), pace.Config{Name: redistest.Key(t), Limits: limits("1/1ms")}))
-	var log logBuffer
-	base := roundTripper(func(*http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
-	})
-	client := transport(httplimit.TransportConfig{Turns: l, Base: base, Outage: httplimit.FailOpen, Log: log.logger()})
-	ask := func() {
-		if response, err := client.RoundTrip(request(t, http.MethodGet, "http://x", nil)); err != nil || response.Body.Close() != nil {
-			t.Error(err)
-		}
-	}
-	ask()
-	server.Pause(t)
-	ask()
-	server.Resume(t)
-	await(t, "Redis answers", func() bool { return l.Wait(t.Context(), here) == nil })
-	server.Kill(t)
-	ask()
-	ask()
-	server.Restart(t)
-	await(t, "the log reports the end of the outage", func() bool { ask(); return log.String() == lineOutage+lineRecovered })
 }
 
 // TestTransportPlace checks that a place is held until the end of the response, however it ends.
@@ -447,125 +418,3 @@ type idle struct {
 }
 
 func (i idle) CloseIdleConnections() { *i.closed = true }
-
-// fleet simulates three processes that call one server.
-type fleet struct {
-	limiters [3]*pace.Limiter
-	clients  [3]*http.Client
-
-	mu   sync.Mutex
-	sent []time.Time
-}
-
-// newFleet returns a fleet with a turn every 10 ms.
-func newFleet(t *testing.T) *fleet {
-	f, name := &fleet{}, redistest.Key(t)
-	note := roundTripper(func(r *http.Request) (*http.Response, error) {
-		f.mu.Lock()
-		f.sent = append(f.sent, time.Now())
-		f.mu.Unlock()
-		return http.DefaultTransport.RoundTrip(r)
-	})
-	for i := range f.limiters {
-		f.limiters[i] = must(pace.New(window.On(redistest.NewClient(t, nil)), pace.Config{Name: name, Limits: limits("1/10ms"), Timeout: time.Minute}))
-		f.clients[i] = &http.Client{Transport: transport(httplimit.TransportConfig{Turns: f.limiters[i], Base: note})}
-	}
-	return f
-}
-
-// call runs five callers in each process. They call the server until ctx is done.
-func (f *fleet) call(ctx context.Context, url string) {
-	var group sync.WaitGroup
-	for _, c := range f.clients {
-		for range 5 {
-			group.Go(func() {
-				for ctx.Err() == nil {
-					r := must(http.NewRequestWithContext(ctx, http.MethodGet, url, nil))
-					if response, err := c.Do(r); err == nil {
-						_, _ = io.Copy(io.Discard, response.Body)
-						_ = response.Body.Close()
-					}
-				}
-			})
-		}
-	}
-	group.Wait()
-}
-
-// longestStall waits until ctx is done, and returns the longest time for which a goroutine of this
-// process was kept from running.
-func longestStall(ctx context.Context) (longest time.Duration) {
-	for last := time.Now(); ctx.Err() == nil; {
-		<-time.After(time.Millisecond)
-		longest, last = max(longest, time.Since(last)), time.Now()
-	}
-	return longest
-}
-
-// TestFleetObeys checks, with a real server whose clock is an hour behind, that one 429 response
-// stops the calls of three processes within 100 ms plus a round trip, and that the calls resume at
-// the time that the response specifies.
-func TestFleetObeys(t *testing.T) {
-	const behind = -time.Hour
-	for name, write := range map[string]func(http.Header, time.Time){
-		"Retry-After": func(h http.Header, _ time.Time) { h.Set("Retry-After", "2") },
-		"Retry-After, a date": func(h http.Header, now time.Time) {
-			h.Set("Retry-After", now.Add(2*time.Second).Format(http.TimeFormat))
-		},
-		"RateLimit":         func(h http.Header, _ time.Time) { h.Set("RateLimit", `"50/1s";r=0;t=2`) },
-		"X-RateLimit-Reset": func(h http.Header, _ time.Time) { h.Set("X-RateLimit-Reset", "2") },
-		"the same, Unix": func(h http.Header, now time.Time) {
-			h.Set("X-RateLimit-Reset", strconv.FormatInt(now.Add(2*time.Second).Unix(), 10))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var calls atomic.Int64
-			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				if calls.Add(1) == 30 {
-					now := time.Now().Add(behind).UTC()
-					w.Header().Set("Date", now.Format(http.TimeFormat))
-					write(w.Header(), now)
-					w.WriteHeader(http.StatusTooManyRequests)
-				}
-			}))
-			defer s.Close()
-			checkObeyed(t, newFleet(t), s.URL)
-		})
-	}
-}
-
-// checkObeyed makes the fleet call the server until a second after the end of a pause, and checks
-// that there were no calls during the pause.
-func checkObeyed(t *testing.T, f *fleet, url string) {
-	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-	var group sync.WaitGroup
-	var stall time.Duration
-	group.Go(func() { f.call(ctx, url) })
-	group.Go(func() { stall = longestStall(ctx) })
-	var until, heard time.Time
-	await(t, "a pause", func() bool {
-		s := must(f.limiters[1].Inspect(ctx, here))
-		until, heard = s.PausedUntil, time.Now()
-		return !until.IsZero()
-	})
-	<-time.After(time.Until(until) + time.Second)
-	stop()
-	group.Wait()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	after := slices.IndexFunc(f.sent, func(at time.Time) bool { return at.After(heard.Add(100*time.Millisecond + 2*stall)) })
-	if after < 0 {
-		t.Fatal("no call after the pause")
-	}
-	late := f.sent[after].Sub(until)
-	if late < 0 || late > 50*time.Millisecond+2*stall {
-		t.Errorf("the pause was known at %v and until %v; %v, a call was sent %v after its end", heard, until, stall, late)
-	}
-	if paused := until.Sub(heard); paused < 900*time.Millisecond || paused > 3*time.Second {
-		t.Errorf("a pause of %v", paused)
-	}
-	t.Logf("a pause of %v; the last call before it %v after it was known; the next %v after its end; the longest stall was %v",
-		until.Sub(heard), f.sent[max(0, after-1)].Sub(heard), late, stall)
-}
