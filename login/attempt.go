@@ -67,7 +67,7 @@ func (g *Guard) begin(ctx context.Context, method methods, who subject) (*Attemp
 	charges := g.charges(method.asks, who)
 	checks := make([]window.Check, len(charges))
 	for i, c := range charges {
-		checks[i] = window.Check{Limiter: c.limiter, Event: c.event, Together: c.together&method != 0}
+		checks[i] = window.Check{Limiter: c.limiter, Event: c.event}
 	}
 	joint, err := window.AllowAll(ctx, checks...)
 	if len(joint.Decisions) == 0 {

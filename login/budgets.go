@@ -62,31 +62,22 @@ const BudgetSite Budget = "site"
 var table = []budget{
 	{name: BudgetAddress, by: byAddress, asked: begin, cleared: forgetAddress},
 	{name: BudgetSite, by: byAddress, asked: beginAlarmed},
-	{name: BudgetPair, by: byPair, asked: unknown, together: unknown, cleared: unknown | beginChallenged | forget},
+	{name: BudgetPair, by: byPair, asked: unknown, cleared: unknown | beginChallenged | forget},
 	{name: BudgetAccount, by: byAccount, asked: unknown, cleared: forget},
 	{name: BudgetStreak, by: byAccount, asked: unknown, cleared: unknown | beginKnown | forget},
 	{name: BudgetDevice, by: byDevice, asked: beginKnown, cleared: unknown | beginKnown},
 	{name: BudgetChallengedAddress, by: byAddress, asked: beginChallenged, cleared: forgetAddress},
-	{name: BudgetChallengedPair, by: byPair, asked: beginChallenged, together: beginChallenged, cleared: unknown | beginChallenged | forget},
+	{name: BudgetChallengedPair, by: byPair, asked: beginChallenged, cleared: unknown | beginChallenged | forget},
 	{name: BudgetChallengedAccount, by: byAccount, asked: beginChallenged, cleared: forget},
 	{name: BudgetChallengedStreak, by: byAccount, asked: beginChallenged, cleared: anyAttempt | forget},
-	{name: BudgetTotal, by: byAccount, asked: anyAttempt, together: unknown | beginChallenged, cleared: forget},
+	{name: BudgetTotal, by: byAccount, asked: anyAttempt, cleared: forget},
 }
 
 // budget is a row of the table. In a guard, it also has a limiter.
 type budget struct {
-	name  Budget
-	by    int     // the index of its event key in a subject
-	asked methods // the methods that ask and charge it
-
-	// together is the set of methods that ask this budget in the same round trip as the budget
-	// before it. If the earlier budget denies, this budget stays charged for a moment, which must
-	// not harm anybody else. It does not: the pair belongs to the attacker, like the address, and
-	// unknown devices cannot take more of the total than the account allows them. BeginKnown asks
-	// the total in a later round trip, so that a device that has used up its own budget takes
-	// nothing from others.
-	together methods
-
+	name    Budget
+	by      int     // the index of its event key in a subject
+	asked   methods // the methods that ask and charge it
 	cleared methods // the methods that reset it: Forget, ForgetAddress, and methods that began an attempt that succeeds
 	limiter *window.Limiter
 }

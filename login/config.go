@@ -78,8 +78,8 @@ type Config struct {
 	// there is a Secret, Denial.Event is a hash.
 	OnDenied func(ctx context.Context, d window.Denial) `json:"-"`
 
-	// Timeout bounds how long an allowed Begin waits for Redis: each of its up to three round trips
-	// gets a third of Timeout. 0 means one second. A denial can take two more round trips, and an
+	// Timeout bounds how long an allowed Begin waits for Redis: each of its up to five round trips
+	// gets a fifth of Timeout. 0 means one second. A denial can take two more round trips, and an
 	// attempt from a known device that has used up its budget one more. If Timeout is negative,
 	// only the deadline of ctx applies, so do not let clients choose that deadline: see Begin.
 	Timeout time.Duration
@@ -146,7 +146,7 @@ var (
 const (
 	maxPerHour = 100 // failures on one account: OWASP ASVS 4, 2.2.1
 	maxName    = 45  // bytes, so that the names of the limiters fit into window's limit
-	roundTrips = 3   // the most that an allowed Begin takes
+	roundTrips = 5   // the most that an allowed Begin takes: one for each budget
 	suspectMax = 2   // failures that an address may have while the alarm is on, because many users mistype once
 )
 

@@ -24,10 +24,10 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestGuessesUnderLoad sends 64 guesses at once against a budget of 5, for each budget. The address
-// and the pair are asked in the same round trip. If both have a budget of 5, an attempt that one of
-// them denies can hold a unit of the other for a moment. In that case, fewer than 5 passwords may
-// be checked at first, but 5 in total.
+// TestGuessesUnderLoad sends 64 guesses at once against a budget of 5, for each budget. If both the
+// address and the pair have a budget of 5, an attempt that the pair denies can hold a unit of the
+// address for a moment. In that case, fewer than 5 passwords may be checked at first, but 5 in
+// total.
 func TestGuessesUnderLoad(t *testing.T) {
 	five, wide := limits("5/1h"), limits("80/1h")
 	for name, cfg := range map[string]login.Config{
@@ -625,7 +625,7 @@ func TestRedisDiesWithinAnAttempt(t *testing.T) {
 	}
 }
 
-// TestTimeout checks that each round trip gets a third of Timeout or, if Timeout is negative, all
+// TestTimeout checks that each round trip gets a fifth of Timeout or, if Timeout is negative, all
 // the time until the deadline of the context.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
@@ -636,7 +636,7 @@ func TestTimeout(t *testing.T) {
 	for _, of := range []struct {
 		timeout time.Duration
 		says    string
-	}{{0, "333ms"}, {600 * time.Millisecond, "200ms"}, {1, "1ns"}, {-1, "shortly before the deadline"}} {
+	}{{0, "200ms"}, {600 * time.Millisecond, "120ms"}, {1, "1ns"}, {-1, "shortly before the deadline"}} {
 		g := must(login.New(window.On(client), login.Config{Name: "login", Secret: secret, Timeout: of.timeout}))
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()

@@ -105,7 +105,7 @@ func gatedGuard(t *testing.T, cfg login.Config) (*gate, *login.Guard) {
 }
 
 // TestRoundTrips counts the calls that each method sends before it waits for replies, both when the
-// budgets are asked part by part and when one script call asks all of them.
+// budgets are asked one by one and when one script call asks all of them.
 func TestRoundTrips(t *testing.T) {
 	var gate *gate
 	var g *login.Guard
@@ -127,6 +127,7 @@ func TestRoundTrips(t *testing.T) {
 		trips  []int // the number of calls in each round trip
 		denied login.Budget
 	}
+	allowed := []int{1, 1, 1, 1, 1} // asks one budget after another
 	play := func(steps []step) {
 		for _, s := range steps {
 			<-time.After(time.Millisecond) // so that no two budgets become free in the same ms, since either of them could then deny
@@ -143,28 +144,28 @@ func TestRoundTrips(t *testing.T) {
 	cfg := login.Config{Address: limits("4/1h"), Account: limits("3/1h"), Streak: limits("2/1h"), Device: limits("2/1h"), Now: time.Now}
 	gate, g = gatedGuard(t, cfg)
 	play([]step{
-		{"Begin", begin(1), []int{2, 1, 2}, ""},
+		{"Begin", begin(1), allowed, ""},
 		{"Cancel", func() (*login.Attempt, error) { return last, last.Cancel(t.Context()) }, []int{5}, ""},
-		{"Begin", begin(0), []int{2, 1, 2}, ""},
-		{"Begin", begin(1), []int{2, 1, 2}, ""},
-		{"denied by the streak", begin(2), []int{2, 1, 2, 4}, login.BudgetStreak},
+		{"Begin", begin(0), allowed, ""},
+		{"Begin", begin(1), allowed, ""},
+		{"denied by the streak", begin(2), []int{1, 1, 1, 1, 3}, login.BudgetStreak},
 		{"BeginKnown", known, []int{1, 1}, ""},
 		{"Succeed", succeed, []int{3}, ""},
-		{"Begin", begin(1), []int{2, 1, 2}, ""},
-		{"denied by the account", begin(2), []int{2, 1, 2}, login.BudgetAccount},
+		{"Begin", begin(1), allowed, ""},
+		{"denied by the account", begin(2), []int{1, 1, 1, 2}, login.BudgetAccount},
 		{"Forget", forget(bot(1)), []int{4}, ""},
-		{"Begin", begin(1), []int{2, 1, 2}, ""},
-		{"Begin", begin(1), []int{2, 1, 2}, ""},
-		{"denied by the address", begin(1), []int{2, 1}, login.BudgetAddress},
+		{"Begin", begin(1), allowed, ""},
+		{"Begin", begin(1), allowed, ""},
+		{"denied by the address", begin(1), []int{1}, login.BudgetAddress},
 		{"Forget", forget(), []int{3}, ""},
 		{"BeginKnown", known, []int{1, 1}, ""},
 		{"BeginKnown", known, []int{1, 1}, ""},
-		{"BeginKnown, used up", known, []int{1, 2, 1, 2}, ""},
+		{"BeginKnown, used up", known, []int{1, 1, 1, 1, 1, 1}, ""},
 		{"Succeed", succeed, []int{6}, ""},
 	})
 	gate, g = gatedGuard(t, login.Config{Account: limits("1/2h"), Total: limits("2/1h"), Now: time.Now})
 	play([]step{
-		{"Begin", begin(0), []int{2, 1, 2}, ""},
+		{"Begin", begin(0), allowed, ""},
 		{"BeginKnown", known, []int{1, 1}, ""},
 		{"BeginKnown, denied by the total", known, []int{1, 1, 1}, login.BudgetTotal},
 	})
@@ -172,27 +173,27 @@ func TestRoundTrips(t *testing.T) {
 	cfg.Now = newClock().now // stands still, so that the alarm's level is read only once
 	gate, g = gatedGuard(t, cfg)
 	play([]step{
-		{"Begin", begin(0), []int{2, 1, 2}, ""},
-		{"Begin", begin(1), []int{2, 1, 2}, ""},
-		{"denied by the streak", begin(2), []int{2, 1, 2, 4, 5}, login.BudgetStreak},
-		{"BeginChallenged", challenged(2), []int{2, 1, 2}, ""},
+		{"Begin", begin(0), allowed, ""},
+		{"Begin", begin(1), allowed, ""},
+		{"denied by the streak", begin(2), []int{1, 1, 1, 1, 3, 5}, login.BudgetStreak},
+		{"BeginChallenged", challenged(2), allowed, ""},
 		{"Succeed", succeed, []int{6}, ""},
-		{"BeginChallenged", challenged(2), []int{2, 1, 2}, ""},
-		{"BeginChallenged, denied by the account", challenged(3), []int{2, 1, 2}, login.BudgetChallengedAccount},
-		{"BeginChallenged, denied by the address", challenged(2), []int{2, 1}, login.BudgetChallengedAddress},
+		{"BeginChallenged", challenged(2), allowed, ""},
+		{"BeginChallenged, denied by the account", challenged(3), []int{1, 1, 1, 2}, login.BudgetChallengedAccount},
+		{"BeginChallenged, denied by the address", challenged(2), []int{1}, login.BudgetChallengedAddress},
 		{"Forget", forget(bot(1)), []int{7}, ""},
 	})
 	cfg.Challenged = &login.Challenged{Site: window.PerHour(1)} // the first failure switches the alarm on
 	cfg.Streak = nil
 	gate, g = gatedGuard(t, cfg)
 	play([]step{
-		{"Begin, alarmed", begin(1), []int{2, 1, 2}, ""},
+		{"Begin, alarmed", begin(1), allowed, ""},
 		{"Succeed", succeed, []int{7}, ""},
-		{"Begin, alarmed", begin(1), []int{2, 1, 2}, ""},
-		{"Begin, alarmed", begin(1), []int{2, 1, 2}, ""},
-		{"denied by the alarm", begin(1), []int{2, 1, 5}, login.BudgetSite},
-		{"Begin, alarmed", begin(2), []int{2, 1, 2}, ""},
-		{"denied by the account, alarmed", begin(3), []int{2, 1, 2, 5}, login.BudgetAccount},
+		{"Begin, alarmed", begin(1), allowed, ""},
+		{"Begin, alarmed", begin(1), allowed, ""},
+		{"denied by the alarm", begin(1), []int{1, 5}, login.BudgetSite},
+		{"Begin, alarmed", begin(2), allowed, ""},
+		{"denied by the account, alarmed", begin(3), []int{1, 1, 1, 2, 5}, login.BudgetAccount},
 	})
 	cfg = login.Config{Address: limits("4/1h"), Account: limits("3/1h"), Streak: limits("2/1h"), Device: limits("2/1h"), Challenged: &login.Challenged{Account: limits("1/1h")}}
 	gate, g = jointGuard(t, cfg)
@@ -210,6 +211,26 @@ func TestRoundTrips(t *testing.T) {
 		{"BeginKnown, jointly", known, []int{1}, ""},
 		{"BeginKnown, used up, jointly", known, []int{1, 1, 5}, login.BudgetStreak},
 	})
+}
+
+// TestCallsOnACluster counts the calls on a cluster, where one script call asks the budgets of the
+// account.
+func TestCallsOnACluster(t *testing.T) {
+	calls, o := &redistest.Calls{}, redistest.ClusterOptions(t)
+	calls.Count(&o)
+	client := must(rueidis.NewClient(o))
+	t.Cleanup(client.Close)
+	g := must(login.New(window.On(client), login.Config{Name: redistest.Key(t), Secret: secret, Timeout: time.Minute, Account: limits("2/1h")}))
+	for i, s := range []struct {
+		calls  int64
+		denied login.Budget
+	}{{3, ""}, {3, ""}, {3 + 2, login.BudgetAccount}} {
+		before := calls.Scripts.Load()
+		a := must(g.Begin(t.Context(), "alice", bot(i)))
+		if n := calls.Scripts.Load() - before; n != s.calls || a.DeniedBy != s.denied {
+			t.Errorf("%d: %d calls, want %d; denied by %q", i, n, s.calls, a.DeniedBy)
+		}
+	}
 }
 
 // jointGuard returns a gated guard that begins an attempt with one script call, which asks all

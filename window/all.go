@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/calls"
 	"github.com/slidegate/slidegate/internal/engine"
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
@@ -19,11 +18,6 @@ type Check struct {
 	Limiter *Limiter // required; several checks can share a limiter
 	Event   string   // names the subject that is limited; never empty
 	N       int64    // units; 0 means 1
-
-	// Together sends this check at the same time as the check before it, to save a round trip to
-	// Redis. If the earlier check is denied, any units that this check counted are refunded.
-	// Together has no effect on checks that are decided jointly or in memory.
-	Together bool
 }
 
 // JointDecision is the answer of AllowAll.
@@ -58,7 +52,7 @@ type JointDecision struct {
 // Otherwise AllowAll asks one by one, in the given order, up to the first denial or error. It then
 // refunds what was counted, even if ctx is done. AllowAll can therefore return later than ctx is
 // done: by up to one Timeout of the limiters, or 5 s if that is negative. Each check takes a round
-// trip to Redis, unless it is asked jointly or Together with the check before it.
+// trip to Redis, unless it is asked jointly.
 //
 // If an override blocks the event of a check, or never allows its units (see Decision.Override),
 // the call is denied before anything is sent. If an override makes the event of a check unlimited,
@@ -66,8 +60,7 @@ type JointDecision struct {
 //
 // Put first what belongs to an attacker alone (the address), and last what the attacker shares with
 // a victim (the account). An attempt that is denied because of its address then takes nothing from
-// the account, not even for a moment. For the same reason, use Together only where units that are
-// counted for a moment cannot cause a denial for anyone else.
+// the account, not even for a moment.
 //
 // If ctx is canceled while the last check is in flight, that check can stay counted although the
 // others are refunded. If a joint call is in flight, all of its checks can stay counted. If
@@ -105,7 +98,7 @@ func allowAll(ctx context.Context, checks []Check, places []int) (JointDecision,
 	defer a.close()
 	for a.next < len(checks) {
 		if a.part = a.next; !a.askJointly(ctx) {
-			a.askStage(ctx)
+			a.askNext(ctx)
 		}
 		if i := a.stop(); i < a.next {
 			return a.stopped(ctx, i)
@@ -176,15 +169,11 @@ func (a *answers) take(ctx context.Context, i int, r *engine.JointReply, began t
 	return r.Err == nil || !a.stops(i)
 }
 
-// askStage concurrently asks the next check and the checks after it that have Together set.
-func (a *answers) askStage(ctx context.Context) {
-	for a.next++; a.next < len(a.checks) && a.checks[a.next].Together && !a.inMemory(a.next); {
-		a.next++
-	}
-	calls.Concurrently(a.part, a.next, a.inMemory, func(i int) {
-		c := a.checks[i]
-		a.decisions[i], a.errs[i] = c.Limiter.AllowN(ctx, c.Event, c.units())
-	})
+// askNext asks the next check by itself.
+func (a *answers) askNext(ctx context.Context) {
+	i, c := a.next, a.checks[a.next]
+	a.decisions[i], a.errs[i] = c.Limiter.AllowN(ctx, c.Event, c.units())
+	a.next++
 }
 
 // stop returns the index of the first check of the part whose answer ends the call, or next if
@@ -205,7 +194,7 @@ func (a *answers) stops(i int) bool { return a.errs[i] != nil || !a.decisions[i]
 // stopped refunds the units that were counted, and returns the result of a call that the i-th check
 // ended.
 func (a *answers) stopped(ctx context.Context, i int) (JointDecision, error) {
-	err := a.giveBack(ctx, i)
+	err := a.giveBack(ctx)
 	if cause := a.errs[i]; cause != nil {
 		return JointDecision{}, errors.Join(a.ofCheck(i, cause), err)
 	}
@@ -299,16 +288,13 @@ func validate(ctx context.Context, checks []Check) error {
 }
 
 // giveBack concurrently refunds all units that were counted: the sooner they are refunded, the
-// fewer other attempts are denied. It returns errors about units that stay or may stay counted, but
-// not about those of the check that ended the call.
-func (a *answers) giveBack(ctx context.Context, stopped int) error {
+// fewer other attempts are denied. It returns errors about units that stay or may stay counted.
+func (a *answers) giveBack(ctx context.Context) error {
 	errs := make([]error, a.next)
 	var undos []Undo
 	var indices []int
 	for i, c := range a.checks[:a.next] {
-		if err := a.errs[i]; err != nil && i != stopped && errors.Is(err, ErrUncertain) {
-			errs[i] = ofCheck(a.place(i), err)
-		} else if !a.stops(i) {
+		if !a.stops(i) {
 			undos, indices = append(undos, Undo{c.Limiter, c.Event, &a.decisions[i]}), append(indices, i)
 		}
 	}

@@ -84,8 +84,7 @@ func randomChecks(limiters []*window.Limiter) (checks []window.Check, subjects [
 	for range 1 + rand.IntN(4) {
 		i, event := rand.IntN(len(limiters)), []string{"a", "b"}[rand.IntN(2)]
 		subject := fmt.Sprint(i, event)
-		together := !slices.Contains(subjects, subject) && rand.IntN(2) == 0 // otherwise two attempts on one event run in either order
-		checks = append(checks, window.Check{Limiter: limiters[i], Event: event, N: 1 + rand.Int64N(2), Together: together})
+		checks = append(checks, window.Check{Limiter: limiters[i], Event: event, N: 1 + rand.Int64N(2)})
 		subjects = append(subjects, subject)
 	}
 	return checks, subjects
@@ -295,43 +294,6 @@ func TestJointReturnsWhatItTook(t *testing.T) {
 				t.Errorf("the first counts %d, not %d", used, tt.stay)
 			}
 		})
-	}
-}
-
-// TestJointTogether checks that the units of a check that was asked together with a denied check
-// are given back. If the check got no reply and may have been counted, an error must say so in
-// addition to the denial.
-func TestJointTogether(t *testing.T) {
-	t.Parallel()
-	for _, hangs := range []bool{false, true} {
-		j := newJoint(t, map[bool]time.Duration{true: 2 * time.Second, false: time.Minute}[hangs])
-		must(j.limiters[0].AllowN(t.Context(), "e", 2))
-		must(j.limiters[1].Peek(t.Context(), "e")) // so that it is connected and has the script loaded
-		if hangs {
-			j.servers[1].Pause(t)
-		}
-		got, err := window.AllowAll(t.Context(), window.Check{Limiter: j.limiters[0], Event: "e"}, window.Check{Limiter: j.limiters[1], Event: "e", Together: true})
-		if got.Allowed || len(got.Decisions) != 1 || got.RetryAfter == 0 || hangs != errors.Is(err, window.ErrUncertain) || hangs != (err != nil && strings.HasSuffix(err.Error(), "(check 2 of AllowAll)")) {
-			t.Errorf("hangs: %v: got %+v, %v", hangs, got, err)
-		}
-		if hangs {
-			continue
-		}
-		if used := usedOf(t, j.limiters[1], "e"); used != 0 || err != nil {
-			t.Errorf("the second counts %d, %v", used, err)
-		}
-	}
-}
-
-// TestJointTogetherInMemory checks that nothing is asked after a denial in memory, where there is
-// no round trip to save.
-func TestJointTogetherInMemory(t *testing.T) {
-	asked := 0
-	full := must(window.NewLocal(window.Config{Name: "full", Limits: parsed("1/1h")}))
-	next := must(window.NewLocal(window.Config{Name: "next", Limits: parsed("1/1h"), Observe: func(context.Context, window.Observation) { asked++ }}))
-	must(full.Allow(t.Context(), "e"))
-	if j := must(window.AllowAll(t.Context(), window.Check{Limiter: full, Event: "e"}, window.Check{Limiter: next, Event: "e", Together: true})); j.Allowed || asked != 0 {
-		t.Errorf("%+v, %d asked", j, asked)
 	}
 }
 

@@ -76,14 +76,10 @@ type fixedChecks struct {
 }
 
 // fix answers the checks that have an override with a fixed answer, and collects the others in
-// asked. If a check follows fixed checks, it stays Together with the check before them only if the
-// fixed checks are Together as well.
+// asked.
 func (f *fixedChecks) fix(ctx context.Context) (err error) {
-	together := true
 	for i, c := range f.checks {
-		together = together && c.Together
 		if !c.isFixed() {
-			c.Together, together = together, true
 			f.asked, f.places = append(f.asked, c), append(f.places, i)
 			continue
 		}
