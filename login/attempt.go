@@ -144,23 +144,22 @@ func (a *Attempt) end(ctx context.Context, success methods) error {
 	var back []undo
 	for i, c := range a.charges {
 		if !success.clears(c.budget) { // otherwise it is reset
-			back = append(back, undo{c, &a.decisions[i]})
+			back = append(back, undo{c, window.Undo{Limiter: c.limiter, Event: c.event, Decision: a.decisions[i]}})
 		}
 	}
 	return a.guard.undo(ctx, append(back, resets(a.guard.charges(success.clears, a.who))...))
 }
 
-// undo is a charge to give back or, if decision is nil, an event key for which to give back all
-// charges.
+// undo gives back a charge or, if it is a reset, all charges to its event key.
 type undo struct {
 	charge
-	decision *window.Decision
+	window.Undo
 }
 
 // resets returns, for each charge in all, an undo that gives back all charges to its event key.
 func resets(all []charge) (undos []undo) {
 	for _, c := range all {
-		undos = append(undos, undo{charge: c})
+		undos = append(undos, undo{c, window.Undo{Limiter: c.limiter, Event: c.event, Reset: true}})
 	}
 	return undos
 }
@@ -171,11 +170,11 @@ func (g *Guard) undo(ctx context.Context, undos []undo) error {
 	defer cancel()
 	all := make([]window.Undo, len(undos))
 	for i, u := range undos {
-		all[i] = window.Undo{Limiter: u.limiter, Event: u.event, Decision: u.decision}
+		all[i] = u.Undo
 	}
 	errs := window.UndoAll(ctx, all...)
 	for i, u := range undos {
-		if u.decision == nil {
+		if u.Reset {
 			errs[i] = u.failed("forget what is charged to the %s: %w", errs[i])
 		} else {
 			errs[i] = u.failed("give back what is charged to the %s, so it stays until its window is over: %w", errs[i])

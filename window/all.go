@@ -295,7 +295,7 @@ func (a *answers) giveBack(ctx context.Context) error {
 	var indices []int
 	for i, c := range a.checks[:a.next] {
 		if !a.stops(i) {
-			undos, indices = append(undos, Undo{c.Limiter, c.Event, &a.decisions[i]}), append(indices, i)
+			undos, indices = append(undos, Undo{Limiter: c.Limiter, Event: c.Event, Decision: a.decisions[i]}), append(indices, i)
 		}
 	}
 	for k, err := range UndoAll(ctx, undos...) {

@@ -706,7 +706,7 @@ func (c *jointCaller) giveBackTogether(t *testing.T, given []jointGiven) {
 	given = slices.DeleteFunc(slices.Clone(given), func(g jointGiven) bool { return !c.canGiveBack(g, began) })
 	var undos []window.Undo
 	for _, g := range given {
-		undos = append(undos, window.Undo{Limiter: c.limiters[g.key], Event: c.keys[g.key].event, Decision: &g.Decision})
+		undos = append(undos, window.Undo{Limiter: c.limiters[g.key], Event: c.keys[g.key].event, Decision: g.Decision})
 	}
 	for i, err := range window.UndoAll(t.Context(), undos...) {
 		c.gaveBack(t, given[i], began, err)

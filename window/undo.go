@@ -8,11 +8,12 @@ import (
 	"github.com/slidegate/slidegate/internal/engine"
 )
 
-// Undo is one operation of UndoAll: a Refund of Decision or, if Decision is nil, a Reset of Event.
+// Undo is one operation of UndoAll: a Refund of Decision or, if Reset is set, a Reset of Event.
 type Undo struct {
-	Limiter  *Limiter  // from New or NewLocal
-	Event    string    // the event that was decided on, or the event to reset
-	Decision *Decision // the decision to refund; nil to reset Event
+	Limiter  *Limiter // from New or NewLocal
+	Event    string   // the event that was decided on, or the event to reset
+	Decision Decision // the decision to refund; without effect if Reset is set
+	Reset    bool     // forget Event, as Limiter.Reset does
 }
 
 // UndoAll refunds decisions and resets events, like Limiter.Refund and Reset, even if ctx is done.
@@ -50,11 +51,11 @@ func (u Undo) inRedis() (of engine.Undo) {
 	e := u.Limiter.made()
 	switch d := u.Decision; {
 	case e.InMemory() || u.Event == "":
-	case d == nil:
+	case u.Reset:
 		of = engine.Undo{Limiter: e, Event: u.Event}
 	case d.Counted > 0 && !d.Degraded:
-		if c := u.Limiter.counted(*d); len(c.Limits) > 0 {
-			of = engine.Undo{Limiter: e, Event: u.Event, Counted: &c}
+		if c := u.Limiter.counted(d); len(c.Limits) > 0 {
+			of = engine.Undo{Limiter: e, Event: u.Event, Counted: c}
 		}
 	}
 	return of
@@ -62,8 +63,8 @@ func (u Undo) inRedis() (of engine.Undo) {
 
 // do performs a single undo.
 func (u Undo) do(ctx context.Context) error {
-	if u.Decision != nil {
-		return u.Limiter.Refund(ctx, u.Event, *u.Decision)
+	if !u.Reset {
+		return u.Limiter.Refund(ctx, u.Event, u.Decision)
 	}
 	ctx, cancel := u.Limiter.engine.Finishing(ctx)
 	defer cancel()
@@ -72,8 +73,9 @@ func (u Undo) do(ctx context.Context) error {
 
 // inFallback resets the event in the Fallback, if u is a reset and there is a Fallback.
 func (u Undo) inFallback(ctx context.Context) error {
-	if u.Decision != nil || u.Limiter.fallback == nil {
+	if !u.Reset || u.Limiter.fallback == nil {
 		return nil
 	}
-	return Undo{Limiter: u.Limiter.fallback, Event: u.Event}.do(ctx)
+	u.Limiter = u.Limiter.fallback
+	return u.do(ctx)
 }

@@ -34,11 +34,7 @@ func (all undoers) count(t *testing.T, event string) (undos []window.Undo) {
 	for i, l := range all {
 		must(l.Allow(t.Context(), event))
 		d := must(l.Allow(t.Context(), event))
-		u := window.Undo{Limiter: l, Event: event}
-		if i%2 == 0 {
-			u.Decision = &d
-		}
-		undos = append(undos, u)
+		undos = append(undos, window.Undo{Limiter: l, Event: event, Decision: d, Reset: i%2 == 1})
 	}
 	return undos
 }
@@ -92,7 +88,7 @@ func TestUndoAll(t *testing.T) {
 	wantUnits(t, "one server", all.used(t, "e"), want)
 
 	undos = all.count(t, "twice")
-	undo(append(undos, window.Undo{Limiter: all[0], Event: "twice"}))
+	undo(append(undos, window.Undo{Limiter: all[0], Event: "twice", Reset: true}))
 	wantUnits(t, "a key occurs twice", all.used(t, "twice"), []int64{0, 0, 1, 0})
 
 	all = newUndoers(t, window.On(redistest.Cluster(t)), same)
@@ -118,7 +114,7 @@ func TestUndoneAlone(t *testing.T) {
 	if err := server.Do(t.Context(), "RENAME", key+"2", key).Error(); err != nil {
 		t.Fatal(err)
 	}
-	errs := window.UndoAll(t.Context(), append(undos, window.Undo{Limiter: all[0]})...)
+	errs := window.UndoAll(t.Context(), append(undos, window.Undo{Limiter: all[0], Reset: true})...)
 	failed := func(err error) bool { return err != nil }
 	if err := errs[1]; !failed(err) || !strings.Contains(err.Error(), key) || !errors.Is(errs[4], window.ErrEmptyEvent) || slices.ContainsFunc([]error{errs[0], errs[2], errs[3]}, failed) {
 		t.Errorf("%q", errs)
@@ -157,7 +153,7 @@ func TestUndoInFallbacks(t *testing.T) {
 		must(l.Allow(t.Context(), "f"))
 	}
 	for deadline := time.Now().Add(time.Minute); ; <-time.After(50 * time.Millisecond) {
-		err := errors.Join(window.UndoAll(t.Context(), window.Undo{Limiter: all[1], Event: "f"}, window.Undo{Limiter: all[3], Event: "f"})...)
+		err := errors.Join(window.UndoAll(t.Context(), window.Undo{Limiter: all[1], Event: "f", Reset: true}, window.Undo{Limiter: all[3], Event: "f", Reset: true})...)
 		if err == nil {
 			break
 		} else if time.Now().After(deadline) {

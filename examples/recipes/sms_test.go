@@ -51,7 +51,7 @@ func (t texts) send(ctx context.Context, address, phone, text string) error {
 	if errors.Is(err, errNotSent) { // certainly not sent: give back what was counted
 		undos := make([]window.Undo, len(checks))
 		for i, c := range checks {
-			undos[i] = window.Undo{Limiter: c.Limiter, Event: c.Event, Decision: &j.Decisions[i]}
+			undos[i] = window.Undo{Limiter: c.Limiter, Event: c.Event, Decision: j.Decisions[i]}
 		}
 		err = errors.Join(append(window.UndoAll(ctx, undos...), err)...)
 	}

@@ -12,12 +12,12 @@ import (
 
 const verbUndo = "undo" // refund or reset each of several events
 
-// An Undo refunds the units that a decision counted for an event or, if Counted is nil, resets the
-// event.
+// An Undo refunds the units that a decision counted for an event or, if Counted has no limits,
+// resets the event.
 type Undo struct {
 	*Limiter
 	Event   string
-	Counted *Counted
+	Counted Counted
 }
 
 // UndoTogether performs all undos in one script call, even if ctx is done. If they cannot share a
@@ -47,25 +47,19 @@ func UndoTogether(ctx context.Context, undos []Undo) (errs []error, undone bool)
 func asksOf(undos []Undo) []Ask {
 	asks := make([]Ask, len(undos))
 	for i, u := range undos {
-		if asks[i] = (Ask{Limiter: u.Limiter, Event: u.Event}); u.Counted != nil {
-			asks[i].N = min(u.Counted.Units, u.MaxUnits)
-		}
+		asks[i] = Ask{Limiter: u.Limiter, Event: u.Event, N: min(u.Counted.Units, u.MaxUnits)}
 	}
 	return asks
 }
 
-// undoRequest returns the request for undos. A reset is sent as an undo that has no limits.
+// undoRequest returns the request for undos.
 func (t *gathered) undoRequest(undos []Undo) *pipeline.Request {
 	r := t.newRequest(verbUndo)
 	r.Joint.Each = true
 	for i, u := range undos {
-		c := u.Counted
-		if c == nil {
-			c = &Counted{}
-		}
-		r.Joint.Units = append(r.Joint.Units, integer(t.asks[i].N), integer(c.At))
-		r.Rest = append(r.Rest, integer(int64(len(c.Limits))))
-		r.Rest, _ = scriptArgs(r.Rest, c.Limits, u.CountDenied)
+		r.Joint.Units = append(r.Joint.Units, integer(t.asks[i].N), integer(u.Counted.At))
+		r.Rest = append(r.Rest, integer(int64(len(u.Counted.Limits))))
+		r.Rest, _ = scriptArgs(r.Rest, u.Counted.Limits, u.CountDenied)
 	}
 	r.Group = strings.Join(r.Rest, " ")
 	return r
