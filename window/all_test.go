@@ -16,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/rueidis"
 
-	"github.com/slidegate/slidegate/internal/faulttest"
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/window"
 )
@@ -317,22 +316,6 @@ func TestJointKeepsDenialsThatCount(t *testing.T) {
 	}
 }
 
-// TestJointDegraded checks that units that a Fallback counted are refunded to that Fallback.
-func TestJointDegraded(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	fallback := must(window.NewLocal(window.Config{Name: "fallback", Limits: parsed("2/1h")}))
-	first := must(window.New(window.On(server.Client(t)), window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), Fallback: fallback, Timeout: faulttest.Timeout}))
-	second := must(window.NewLocal(window.Config{Name: "second", Limits: parsed("1/1h")}))
-	server.Kill(t)
-	for i := range 3 {
-		got, err := window.AllowAll(t.Context(), window.Check{Limiter: first, Event: "e", N: 1}, window.Check{Limiter: second, Event: "e", N: 1})
-		if err != nil || got.Allowed != (i == 0) || !got.Decisions[0].Degraded || usedOf(t, fallback, "e") != 1 {
-			t.Errorf("%d: %+v, %v", i, got, err)
-		}
-	}
-}
-
 // TestJointRefuses checks that mistakes are reported before anything is counted.
 func TestJointRefuses(t *testing.T) {
 	asked := 0
@@ -363,15 +346,6 @@ func TestJointRefuses(t *testing.T) {
 	}
 	if used := usedOf(t, l, "e"); used != 0 || asked != 0 {
 		t.Errorf("%d units are counted, %d decisions", used, asked)
-	}
-}
-
-// TestCheckOfOneUnit checks that a check without N counts one unit.
-func TestCheckOfOneUnit(t *testing.T) {
-	l := must(window.NewLocal(window.Config{Name: "l", Limits: parsed("2/1h")}))
-	j := must(window.AllowAll(t.Context(), window.Check{Limiter: l, Event: "e"}))
-	if used := usedOf(t, l, "e"); !j.Allowed || j.Decisions[0].Counted != 1 || used != 1 {
-		t.Errorf("%d units are counted: %+v", used, j)
 	}
 }
 

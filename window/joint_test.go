@@ -12,7 +12,6 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/slidegate/slidegate/internal/faulttest"
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/window"
 )
@@ -64,74 +63,6 @@ func TestJointFailures(t *testing.T) {
 	must(limiters[0].AllowN(t.Context(), "e", 5)) // now check 1 denies, which must not hide the error
 	if j, err := window.AllowAll(t.Context(), checks...); err == nil || !strings.Contains(err.Error(), "(check 2 of AllowAll)") {
 		t.Errorf("%+v, %v", j, err)
-	}
-}
-
-// TestJointAmongFailures lets 100 callers ask at once, jointly and about single events. A third of
-// the events have a foreign value. Each caller must get only the errors about its own keys.
-func TestJointAmongFailures(t *testing.T) {
-	t.Parallel()
-	calls := &redistest.Calls{}
-	client := redistest.NewClient(t, calls.Count)
-	conn := window.On(client)
-	var limiters []*window.Limiter
-	for i := range 2 {
-		limiters = append(limiters, must(window.New(conn, window.Config{Name: fmt.Sprint(redistest.Key(t), i), Limits: parsed("1000000/1h"), Timeout: time.Minute})))
-	}
-	awaitJoint(t, calls, limiters...)
-	for i := 0; i < 60; i += 3 {
-		key := must(limiters[0].Inspect(t.Context(), fmt.Sprint(i))).Key
-		if err := client.Do(t.Context(), client.B().Rpush().Key(key).Element("foreign").Build()).Error(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var group sync.WaitGroup
-	for c := range 100 {
-		group.Go(func() {
-			for n := range redistest.UnlessShort(200, 50) {
-				i := (c*7 + n) % 60
-				event := fmt.Sprint(i)
-				var err error
-				if n%2 == 0 {
-					_, err = limiters[0].Allow(t.Context(), event)
-				} else {
-					_, err = window.AllowAll(t.Context(), window.Check{Limiter: limiters[1], Event: event}, window.Check{Limiter: limiters[0], Event: event})
-				}
-				if foreign := i%3 == 0; foreign != (err != nil) || foreign && !strings.Contains(err.Error(), "{"+event+"}:w holds no string") {
-					t.Errorf("%s: %v", event, err)
-				}
-			}
-		})
-	}
-	group.Wait()
-}
-
-// TestJointRefusedWrites checks that a joint call counts as an outage for all its limiters if the
-// server rejects its writes, so that their circuit breakers open.
-func TestJointRefusedWrites(t *testing.T) {
-	t.Parallel()
-	calls, server := &redistest.Calls{}, redistest.Start(t, "--maxmemory-policy", "noeviction")
-	client := server.NewClient(t, calls.Count)
-	var seen [2]faulttest.Outages
-	conn := window.On(client)
-	var limiters []*window.Limiter
-	for i := range seen {
-		limiters = append(limiters, must(window.New(conn, window.Config{Name: fmt.Sprint("full", i), Limits: parsed("5/1h"), Timeout: time.Minute, Observe: seen[i].Observe})))
-	}
-	awaitJoint(t, calls, limiters...)
-	if err := client.Do(t.Context(), client.B().ConfigSet().ParameterValue().ParameterValue("maxmemory", "1").Build()).Error(); err != nil {
-		t.Fatal(err)
-	}
-	for range 5 {
-		j, err := window.AllowAll(t.Context(), window.Check{Limiter: limiters[0], Event: "e"}, window.Check{Limiter: limiters[1], Event: "e"})
-		if !errors.Is(err, window.ErrOutage) || window.ReasonOf(err) != window.ReasonOOM {
-			t.Errorf("%+v, %v", j, err)
-		}
-	}
-	for i := range seen {
-		if kinds := seen[i].Kinds(); len(kinds) != 1 {
-			t.Errorf("limiter %d reports %q", i, kinds)
-		}
 	}
 }
 

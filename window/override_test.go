@@ -25,7 +25,7 @@ type night struct {
 	clock *clock
 }
 
-// newNight returns a limiter of 2/1h on a connection.
+// newNight returns a limiter of 2/1h on a connection, which often reads its overrides.
 func newNight(t *testing.T, conn *window.Connection, change func(*window.Config)) night {
 	t.Helper()
 	c := &clock{}
@@ -34,7 +34,9 @@ func newNight(t *testing.T, conn *window.Connection, change func(*window.Config)
 	if change != nil {
 		change(&cfg)
 	}
-	return night{t, must(window.New(conn, cfg)), c}
+	l := must(window.New(conn, cfg))
+	l.ReadOverridesEvery(50 * time.Millisecond)
+	return night{t, l, c}
 }
 
 // override gives the event an override for an hour, and waits until this limiter applies it.
@@ -450,17 +452,6 @@ func TestOverrideMistakes(t *testing.T) {
 	}
 }
 
-// TestOverrideObserved checks what Observe receives after a decision made by an override.
-func TestOverrideObserved(t *testing.T) {
-	var last window.Observation
-	n := newNight(t, window.On(redistest.Client(t)), func(cfg *window.Config) { cfg.Observe = func(_ context.Context, o window.Observation) { last = o } })
-	n.override("e", window.Override{Mode: window.OverrideBlock})
-	d := must(n.AllowN(t.Context(), "e", 3))
-	if last.Kind != window.KindDenied || last.Units != 3 || !cmp.Equal(last.Decision, d) || last.InRedis != 0 {
-		t.Errorf("%+v", last)
-	}
-}
-
 // TestOverridesUnread checks that Observe receives once that overrides cannot be read, with the
 // reason and an error that says what to do, and once that they can be read again.
 func TestOverridesUnread(t *testing.T) {
@@ -512,6 +503,7 @@ func TestOverridesNoPerm(t *testing.T) {
 func TestOverrideAddsNoCommand(t *testing.T) {
 	server := redistest.Start(t)
 	n, began := newNight(t, window.On(server.Client(t)), nil), time.Now()
+	n.ReadOverridesEvery(5 * time.Second)
 	n.override("none", window.Override{Mode: window.OverrideBlock})
 	calls := func() (total int64) {
 		stats := must(server.Do(t.Context(), "INFO", "commandstats").ToString())

@@ -14,9 +14,6 @@ import (
 	"github.com/slidegate/slidegate/lua"
 )
 
-// overridesEvery is the age of a copy of the overrides from which the next decision refreshes it.
-const overridesEvery = 5 * time.Second
-
 // overrides reads and changes the overrides of a limiter's Name in Redis, and holds the copy that
 // decisions use.
 type overrides struct {
@@ -25,6 +22,7 @@ type overrides struct {
 	countDenied bool
 	clock       func() time.Time
 	observe     func(context.Context, Observation) // may be nil
+	every       time.Duration                      // the age of the copy from which the next decision refreshes it
 
 	due   atomic.Bool                   // the next decision starts a refresh and sets this to false
 	table atomic.Pointer[overrideTable] // the copy; nil if there are none
@@ -57,12 +55,12 @@ type override struct {
 func newOverrides(conn *Connection, l *engine.Limiter, observe func(context.Context, Observation)) (*overrides, error) {
 	cfg := engine.Config{Kind: "o", Script: lua.Overrides, Name: l.Name, Clock: l.Clock, Timeout: max(0, l.Timeout), MaxUnits: 1, Text: limitText}
 	e, err := engine.New((*pipeline.Connection)(conn), cfg, []engine.Limit{{Max: 1, Per: 1}})
-	o := &overrides{engine: e, limiter: l, countDenied: l.CountDenied, clock: l.Clock.Now, observe: observe}
+	o := &overrides{engine: e, limiter: l, countDenied: l.CountDenied, clock: l.Clock.Now, observe: observe, every: 5 * time.Second}
 	if o.clock == nil {
 		o.clock = time.Now
 	}
 	o.due.Store(true)
-	o.timer = time.AfterFunc(overridesEvery, func() { o.due.Store(true) })
+	o.timer = time.AfterFunc(o.every, func() { o.due.Store(true) })
 	o.timer.Stop()
 	return o, err
 }
@@ -76,11 +74,11 @@ func (o *overrides) current() *overrideTable {
 	return o.table.Load()
 }
 
-// fresh refreshes the copy if it is 5 s old, and returns how long it then is fresh. If ctx is done
+// fresh refreshes the copy if it is old enough, and returns how long it then is fresh. If ctx is done
 // first, it returns 0.
 func (o *overrides) fresh(ctx context.Context) time.Duration {
 	left := make(chan time.Duration, 1)
-	go func() { left <- o.refresh(overridesEvery) }()
+	go func() { left <- o.refresh(o.every) }()
 	select {
 	case d := <-left:
 		return d
@@ -100,7 +98,7 @@ func (o *overrides) refresh(ago time.Duration) time.Duration {
 	o.due.Store(false)
 	o.reread()
 	o.read = time.Now()
-	o.timer.Reset(overridesEvery)
+	o.timer.Reset(o.every)
 	return ago
 }
 
