@@ -33,7 +33,7 @@ func TestAllocations(t *testing.T) {
 }
 
 // heapPerLimiter is the most bytes that a limiter may take before its first call.
-const heapPerLimiter = 1060
+const heapPerLimiter = 1024
 
 // TestHeapOfLimiters checks how much memory a limiter takes before its first call, so that a
 // service can hold one for each tenant. With -v, it prints the bytes and the objects.

@@ -65,10 +65,13 @@ const (
 	KindOverridesRead   Kind = "overrides read"   // they could be read again
 )
 
-// Reason says why Redis did not answer. Its text can be used as a label: there are no other values.
+// Reason says why Redis did not answer. Its text can be used as a label. The constants are those
+// reasons that a program may treat differently. The others are noreplicas, masterdown, clusterdown,
+// tryagain, loading, busy, noscript and other.
+// https://github.com/slidegate/slidegate/blob/main/docs/outages.md#reasons
 type Reason string
 
-// The reasons. Those in the first group are mostly mistakes that need an operator. The others can
+// Reasons. Those in the first group are mostly mistakes that need an operator. All others can
 // resolve by themselves. Their texts are their names in lower case.
 const (
 	ReasonNoPerm   Reason = pipeline.ReasonNoPerm   // the ACL user lacks a key pattern or a command
@@ -78,17 +81,9 @@ const (
 	ReasonReadOnly Reason = pipeline.ReasonReadOnly // the server is a replica; temporary during a failover
 	ReasonLua      Reason = pipeline.ReasonLua      // the server runs no Lua, or the script failed
 
-	ReasonTimeout     Reason = pipeline.ReasonTimeout     // no reply within Config.Timeout, to this call or to earlier ones
-	ReasonRefused     Reason = pipeline.ReasonRefused     // no connection: refused, unreachable, unknown host, or not established yet
-	ReasonClosed      Reason = pipeline.ReasonClosed      // a connection broke, or the client is closed
-	ReasonNoReplicas  Reason = pipeline.ReasonNoReplicas  // fewer replicas than min-replicas-to-write
-	ReasonMasterDown  Reason = pipeline.ReasonMasterDown  // the server is a replica that has lost its master
-	ReasonClusterDown Reason = pipeline.ReasonClusterDown // the cluster is down, or no node serves the slot
-	ReasonTryAgain    Reason = pipeline.ReasonTryAgain    // the slot is moving: TRYAGAIN, MOVED or ASK
-	ReasonLoading     Reason = pipeline.ReasonLoading     // the server is loading its data
-	ReasonBusy        Reason = pipeline.ReasonBusy        // another script has been running for too long
-	ReasonNoScript    Reason = pipeline.ReasonNoScript    // the server lost the script twice
-	ReasonOther       Reason = pipeline.ReasonOther       // anything else, or the caller canceled a request in flight: see Observation.Err
+	ReasonTimeout Reason = pipeline.ReasonTimeout // no reply within Config.Timeout, to this call or to earlier ones
+	ReasonRefused Reason = pipeline.ReasonRefused // no connection: refused, unreachable, unknown host, or not established yet
+	ReasonClosed  Reason = pipeline.ReasonClosed  // a connection broke, or the client is closed
 )
 
 // ReasonOf returns why Redis did not answer, if err matches ErrOutage or ErrUncertain. Otherwise it

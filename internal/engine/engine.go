@@ -33,7 +33,6 @@ type core struct {
 	store  Store
 	bound  func(maxEvents int) // bounds a limiter in memory; otherwise nil
 	prefix string              // the start of each key
-	suffix string
 }
 
 // Store keeps a limiter's counts, in Redis or in memory.
@@ -165,7 +164,7 @@ func (l *Limiter) BoundBy(bound func(maxEvents int)) { l.bound = bound }
 
 func newLimiter(cfg Config, limits []Limit) *Limiter {
 	own := newLimits(limits, cfg.CountDenied)
-	return &Limiter{&core{Config: cfg, own: own, prefix: cfg.Name + ":{", suffix: "}:" + cfg.Kind}, own}
+	return &Limiter{&core{Config: cfg, own: own, prefix: cfg.Name + ":{"}, own}
 }
 
 // Made reports whether the limiter was created with New, NewLocal or With.
@@ -193,7 +192,10 @@ func (l *Limiter) Same(other *Limiter) bool {
 }
 
 // Key returns the Redis key of an event: the name, the event as hash tag, and the kind of record.
-func (l *core) Key(event string) string { return l.prefix + l.Tag(event) + l.suffix }
+func (l *core) Key(event string) string { return l.keyOf(l.Tag(event)) }
+
+// keyOf returns the Redis key of the event with the given hash tag.
+func (l *core) keyOf(tag string) string { return l.prefix + tag + "}:" + l.Kind }
 
 // Tag returns the hash tag of an event.
 func (l *core) Tag(event string) string { return keys.Tag(l.Secret, event) }
@@ -208,7 +210,7 @@ func (l *core) Shown(event, key string) (text string, hashed bool) {
 	if key == "" {
 		return l.Tag(event), true
 	}
-	return key[len(l.prefix) : len(key)-len(l.suffix)], true
+	return key[len(l.prefix) : len(key)-len("}:")-len(l.Kind)], true
 }
 
 // Decide decides a request for n units of event. It stores the reply in r, to avoid copying a

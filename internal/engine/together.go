@@ -72,7 +72,7 @@ func (t *gathered) key(a Ask) string {
 	if a.Event != t.event || !bytes.Equal(a.Secret, t.secret) {
 		t.event, t.secret, t.tag = a.Event, a.Secret, a.Tag(a.Event)
 	}
-	return a.prefix + t.tag + a.suffix
+	return a.keyOf(t.tag)
 }
 
 // Len returns the number of asks.

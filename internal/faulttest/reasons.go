@@ -53,17 +53,17 @@ var causes = []cause{
 		send("CLIENT", "KILL", "USER", "limiter")(t, s)
 	}},
 	{name: "maxmemory", reason: window.ReasonOOM, says: "raise maxmemory", begin: send("CONFIG", "SET", "maxmemory", "1")},
-	{name: "min-replicas", reason: window.ReasonNoReplicas, says: transient, begin: send("CONFIG", "SET", "min-replicas-to-write", "1"), needs: []redistest.Feature{redistest.NoReplicas}},
+	{name: "min-replicas", reason: "noreplicas", says: transient, begin: send("CONFIG", "SET", "min-replicas-to-write", "1"), needs: []redistest.Feature{redistest.NoReplicas}},
 	{name: "saving fails", reason: window.ReasonMisconf, says: "what the server log says", args: []string{"--dir", "/proc"}, begin: failToSave},
 	{name: "a replica", reason: window.ReasonReadOnly, says: "connect to the master", begin: send("REPLICAOF", "127.0.0.1", "1")},
-	{name: "a replica that serves nothing", reason: window.ReasonMasterDown, says: transient, begin: func(t *testing.T, s *redistest.Server) {
+	{name: "a replica that serves nothing", reason: "masterdown", says: transient, begin: func(t *testing.T, s *redistest.Server) {
 		send("CONFIG", "SET", "replica-serve-stale-data", "no")(t, s)
 		send("REPLICAOF", "127.0.0.1", "1")(t, s)
 	}},
-	{name: "a cluster without slots", reason: window.ReasonClusterDown, says: transient, args: []string{"--cluster-enabled", "yes"}, begin: func(*testing.T, *redistest.Server) {}},
+	{name: "a cluster without slots", reason: "clusterdown", says: transient, args: []string{"--cluster-enabled", "yes"}, begin: func(*testing.T, *redistest.Server) {}},
 	{name: "SIGSTOP", reason: window.ReasonTimeout, says: "within 200ms, the timeout", begin: func(t *testing.T, s *redistest.Server) { s.Pause(t) }},
 	{name: "SIGKILL", reason: window.ReasonRefused, says: transient, begin: func(t *testing.T, s *redistest.Server) { s.Kill(t) }},
-	{name: "a slow script", reason: window.ReasonBusy, says: transient, begin: keepBusy},
+	{name: "a slow script", reason: "busy", says: transient, begin: keepBusy},
 	{name: "no Lua", reason: window.ReasonLua, says: "use a server that runs Lua scripts", args: []string{"--rename-command", "EVALSHA", "", "--rename-command", "EVAL", ""}, begin: func(*testing.T, *redistest.Server) {}},
 	{name: "no Lua module", reason: window.ReasonLua, says: "or Valkey with its module lua", args: []string{"--enable-module-command", "yes"}, begin: send("MODULE", "UNLOAD", "lua"), needs: []redistest.Feature{redistest.LuaModule}},
 }
@@ -194,7 +194,7 @@ func (c cause) isOver(t *testing.T, l *window.Limiter) bool {
 
 // explains reports whether r is a possible reason for the cause. At first, connections can break.
 func (c cause) explains(r window.Reason) bool {
-	return r == c.reason || r == window.ReasonClosed && slices.Contains([]window.Reason{window.ReasonRefused, window.ReasonBusy, window.ReasonNoAuth}, c.reason)
+	return r == c.reason || r == window.ReasonClosed && slices.Contains([]window.Reason{window.ReasonRefused, "busy", window.ReasonNoAuth}, c.reason)
 }
 
 // observations records what Observe receives.
