@@ -202,21 +202,6 @@ func direct(ctx context.Context, t *testing.T, i *grpclimit.Interceptor) error {
 	return err
 }
 
-// TestTrailer checks that the trailer of a server's refusal contains the wait in milliseconds.
-func TestTrailer(t *testing.T) {
-	now := noon
-	l := local(&now, "1/1h")
-	_ = must(l.Allow(t.Context(), "everybody"))
-	now = noon.Add(time.Millisecond)
-	c := serverSide(t, interceptor(grpclimit.Config{Limiter: l}))
-	for name, call := range map[string]call{"unary": unary, "stream": stream} {
-		trailer, err := call(t.Context(), c)
-		if got := trailer.Get("grpc-retry-pushback-ms"); !slices.Equal(got, []string{"3599999"}) {
-			t.Errorf("%s: %v, %v", name, got, err)
-		}
-	}
-}
-
 // TestRetryPolicy checks that a retry under grpc's retry policy waits as long as the server
 // specifies, and not the policy's backoff of 100 s. The limiter's clock stands still until the
 // retry arrives.

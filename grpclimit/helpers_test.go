@@ -59,11 +59,6 @@ func used(t *testing.T, l *window.Limiter, event string) int64 {
 	return must(l.Inspect(t.Context(), event)).Limits[0].Used
 }
 
-// onRedis returns a limiter with its own Name, on the Redis server that tests share.
-func onRedis(t *testing.T, limits ...string) *window.Limiter {
-	return must(window.New(window.On(redistest.Client(t)), window.Config{Name: redistest.Key(t), Limits: parsed(limits...), Timeout: time.Minute}))
-}
-
 // interceptor returns an Interceptor. Its Outage is FailClosed, it has the same key for all calls,
 // and it discards its log, unless cfg sets others.
 func interceptor(cfg grpclimit.Config) *grpclimit.Interceptor {

@@ -32,7 +32,7 @@ func newClient() (*http.Client, error) {
 }
 
 // How do I call an API no faster than it allows, and obey its Retry-After?
-func ExampleTransport() {
+func ExampleNewTransport() {
 	client, err := newClient()
 	if err != nil {
 		panic(err)

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slidegate/slidegate/ar1"
 	"github.com/slidegate/slidegate/httplimit"
 	"github.com/slidegate/slidegate/window"
 )
@@ -166,43 +165,6 @@ func checkRetryAfter(t *testing.T, w *httptest.ResponseRecorder) {
 	}
 	if after < 1 {
 		t.Fatalf("Retry-After %d", after)
-	}
-}
-
-// TestRetryAfterLetsIn checks that a client that waits for Retry-After is allowed, and that it is
-// denied a second earlier.
-func TestRetryAfterLetsIn(t *testing.T) {
-	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
-	clock := func() time.Time { return now }
-	for name, l := range map[string]httplimit.Limiter{
-		"one":            inMemory(clock, "5/1h"),
-		"three":          inMemory(clock, "1/3s", "10/1m", "40/10m"),
-		"no whole times": inMemory(clock, "1/1500ms", "7/9999ms"),
-		"in buckets":     inMemory(clock, "100/1m", "300/7m"),
-		"ar1":            must(ar1.NewLocal(ar1.Config{Name: "a", Limits: limits("5/10s", "30/2m"), Now: clock})),
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := rand.New(rand.NewPCG(3, 4))
-			h := middleware(httplimit.Config{Limiter: l}).Wrap(fine)
-			for denials := 0; denials < 200; {
-				now = now.Add(time.Duration(r.IntN(700)) * time.Millisecond)
-				w := ask(h)
-				checkRetryAfter(t, w)
-				if w.Code == http.StatusOK {
-					continue
-				}
-				denials++
-				after := time.Duration(must(strconv.Atoi(w.Header().Get("Retry-After")))) * time.Second
-				now = now.Add(after - time.Second)
-				if w := ask(h); w.Code != http.StatusTooManyRequests {
-					t.Fatalf("allowed a second before %v", after)
-				}
-				now = now.Add(time.Second)
-				if w := ask(h); w.Code != http.StatusOK {
-					t.Fatalf("denied after %v: %v", after, w.Header())
-				}
-			}
-		})
 	}
 }
 

@@ -119,25 +119,3 @@ func TestLegacyHeaders(t *testing.T) {
 		}
 	})
 }
-
-// TestLegacyResetLetsIn checks that a client is allowed at the reset, and denied two seconds
-// earlier.
-func TestLegacyResetLetsIn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1500ms", "7/9999ms", "40/1m"), LegacyHeaders: true}).Wrap(fine)
-		for denials := 0; denials < 200; <-time.After(307 * time.Millisecond) {
-			w := ask(h)
-			if w.Code == http.StatusOK {
-				continue
-			}
-			denials++
-			wait := must(time.ParseDuration(legacyHeaders(w, time.Unix(0, 0))[2])) - time.Duration(time.Now().UnixNano())
-			<-time.After(wait - 2*time.Second)
-			early := ask(h).Code
-			<-time.After(min(wait, 2*time.Second))
-			if late := ask(h).Code; late != http.StatusOK || early == http.StatusOK && wait > 2*time.Second {
-				t.Fatalf("%v to the reset: %d two seconds earlier, and %d then", wait, early, late)
-			}
-		}
-	})
-}

@@ -176,6 +176,28 @@ func TestTransportFallback(t *testing.T) {
 	log.explains(t, "jobs")
 }
 
+// TestTransportOutage checks that one line is logged when an outage starts, and one when it ends.
+func TestTransportOutage(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	var log logBuffer
+	client := transport(httplimit.TransportConfig{
+		Turns:  must(pace.New(window.On(server.Client(t)), pace.Config{Name: redistest.Key(t), Limits: limits("1/1ms")})),
+		Outage: httplimit.FailOpen, Log: log.logger(),
+		Base: roundTripper(func(*http.Request) (*http.Response, error) { return &http.Response{Body: http.NoBody}, nil }),
+	})
+	ask := func() {
+		if _, err := client.RoundTrip(request(t, http.MethodGet, "http://x", nil)); err != nil { //nolint:bodyclose // there is none
+			t.Error(err)
+		}
+	}
+	server.Kill(t)
+	ask()
+	ask()
+	server.Restart(t)
+	await(t, "the log reports the end of the outage", func() bool { ask(); return log.String() == lineOutage+lineRecovered })
+}
+
 // TestTransportPlace checks that a place is held until the end of the response, however it ends.
 func TestTransportPlace(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -289,36 +311,6 @@ func TestTransportLostAtTheEnd(t *testing.T) {
 		if text, err := io.ReadAll(response.Body); string(text) != "whole" || err != nil {
 			t.Errorf("%s, %v", text, err)
 		}
-	})
-}
-
-// TestTransportKeepsPlace checks that if the caller's context is canceled, the place is held until
-// Base has returned.
-func TestTransportKeepsPlace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := places(1)
-		ctx, leave := context.WithCancel(t.Context())
-		began, over := make(chan struct{}), make(chan struct{})
-		base := roundTripper(func(r *http.Request) (*http.Response, error) {
-			close(began)
-			<-r.Context().Done()
-			<-over
-			return nil, context.Cause(r.Context())
-		})
-		failed := make(chan error)
-		go func() {
-			_, err := transport(httplimit.TransportConfig{Places: l, Base: base}).RoundTrip(request(t, http.MethodGet, "http://x", nil).WithContext(ctx)) //nolint:bodyclose // it fails
-			failed <- err
-		}()
-		<-began
-		leave()
-		<-time.After(time.Second)
-		checkHeld(t, l, here, 1)
-		close(over)
-		if err := <-failed; !errors.Is(err, context.Canceled) || errors.Is(err, inflight.ErrLost) {
-			t.Error(err)
-		}
-		checkHeld(t, l, here, 0)
 	})
 }
 

@@ -15,7 +15,7 @@ func Example_fail2ban() {
 	if err != nil {
 		panic(err)
 	}
-	var clients httplimit.Clients // behind a proxy, use httplimit.ClientsBehind
+	var clients httplimit.Clients     // behind a proxy, use httplimit.ClientsBehind
 	bans := log.New(os.Stdout, "", 0) // in production: its own file, with log.LstdFlags
 	limit, err := httplimit.New(httplimit.Config{
 		Limiter: limiter,
