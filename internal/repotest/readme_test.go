@@ -150,7 +150,7 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-func checkPassword(context.Context, string, string) (bool, error) { return false, nil }
+func check(context.Context, string, string) (bool, error) { return false, nil }
 
 func welcome(http.ResponseWriter, *http.Request, string) {}
 
