@@ -398,8 +398,7 @@ func (s *Server) slots() []string {
 }
 
 func newCommand(args []string) Command {
-	switch args[0] {
-	case "SCRIPT":
+	if args[0] == "SCRIPT" {
 		return Command{Name: "SCRIPT", Script: args[2]}
 	}
 	n := int(integerOf(args[2]))
