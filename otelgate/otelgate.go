@@ -73,7 +73,6 @@ type observer struct {
 	full     metric.Int64Counter
 	outages  metric.Int64Counter
 	active   metric.Int64UpDownCounter
-	cacheOff metric.Int64Counter
 	unread   metric.Int64UpDownCounter
 	lost     metric.Int64Counter
 
@@ -91,7 +90,6 @@ func newObserver(meter metric.Meter) (*observer, error) {
 		full:     m.counter("decision.full", "{decision}", "Decisions on new event keys for which memory had no room."),
 		outages:  m.counter("outages", "{outage}", "Outages of Redis, or of a part of a cluster, that have started."),
 		active:   m.upDownCounter("active_outages", "{outage}", "Current outages: 1 for a limiter that gets no reply from Redis, or from a part of a cluster."),
-		cacheOff: m.counter("denial_cache.disabled", "{limiter}", "Limiters whose client cannot cache values, so DenialCache has no effect."),
 		unread:   m.upDownCounter("overrides.unread", "{limiter}", "Limiters that cannot read their overrides: 1 while reads fail. Changes go unnoticed."),
 		lost:     m.counter("lease.lost", "{lease}", "Leases that ended before their holders released them."),
 	}
@@ -108,8 +106,6 @@ func (o *observer) observe(ctx context.Context, seen window.Observation) {
 		o.active.Add(ctx, 1, s.add...)
 	case window.KindOutageEnded:
 		o.active.Add(ctx, -1, s.add...)
-	case window.KindCacheOff:
-		o.cacheOff.Add(ctx, 1, s.add...)
 	case window.KindOverridesUnread:
 		o.unread.Add(ctx, 1, s.add...)
 	case window.KindOverridesRead:
@@ -169,7 +165,7 @@ func (o *observer) register(ctx context.Context, of series) *options {
 func (o *observer) start(ctx context.Context, limiter string, s *options) {
 	for _, counter := range []interface {
 		Add(context.Context, int64, ...metric.AddOption)
-	}{o.merged, o.full, o.outages, o.active, o.cacheOff, o.unread} {
+	}{o.merged, o.full, o.outages, o.active, o.unread} {
 		counter.Add(ctx, 0, s.add...)
 	}
 	for _, kind := range []window.Kind{inflight.KindLost, inflight.KindOverdue} {

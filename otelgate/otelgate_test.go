@@ -71,7 +71,7 @@ func TestDecisions(t *testing.T) {
 	b := newCollector()
 	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), DenialCache: 9, Observe: b.observe}
 	l := must(window.New(window.On(redistest.Client(t)), cfg))
-	for range 8 { // the denial cache answers from the third denial on
+	for range 8 { // the denial cache answers after the first denial
 		must(l.Allow(t.Context(), "e"))
 	}
 	_, _ = l.Allow(t.Context(), "")
@@ -88,17 +88,17 @@ func TestDecisions(t *testing.T) {
 	must(local.Allow(t.Context(), "f")) // memory has no room
 
 	want := map[string]uint64{
-		"allowed by redis": 5, "denied by redis": 3, "denied by denial_cache": 4, "refused by none": 1, "peeked by redis": 1, "charged by redis": 1,
+		"allowed by redis": 5, "denied by redis": 2, "denied by denial_cache": 5, "refused by none": 1, "peeked by redis": 1, "charged by redis": 1,
 		"allowed by memory": 1, "denied by memory": 1,
 	}
 	if diff := cmp.Diff(want, b.decisions(t)); diff != "" {
 		t.Errorf("decisions (-want +got)\n%s", diff)
 	}
-	if inRedis := b.durations(t, "slidegate.limiter.redis.duration"); len(inRedis) != 1 || inRedis[0].Count != 10 {
+	if inRedis := b.durations(t, "slidegate.limiter.redis.duration"); len(inRedis) != 1 || inRedis[0].Count != 9 {
 		t.Errorf("in Redis: %v", inRedis)
 	}
 	sizes := b.metrics(t)["slidegate.limiter.batch.size"].Data.(metricdata.Histogram[int64]).DataPoints
-	if len(sizes) != 1 || sizes[0].Count != 10 || sizes[0].Sum != 10 { // there was only one caller
+	if len(sizes) != 1 || sizes[0].Count != 9 || sizes[0].Sum != 9 { // there was only one caller
 		t.Errorf("batches: %v", sizes)
 	}
 	if merged, full := b.sum(t, "slidegate.limiter.decision.merged"), b.sum(t, "slidegate.limiter.decision.full"); merged != 1 || full != 1 {
@@ -200,10 +200,6 @@ func TestOutage(t *testing.T) {
 func TestKinds(t *testing.T) {
 	b := newCollector()
 	b.observe(t.Context(), window.Observation{Limiter: "api", Kind: window.KindUncertain, Reason: window.ReasonClosed, Took: time.Second, InRedis: time.Second})
-	b.observe(t.Context(), window.Observation{Limiter: "api", Kind: window.KindCacheOff})
-	if got := b.sum(t, "slidegate.limiter.denial_cache.disabled"); got != 1 {
-		t.Errorf("%d limiters without a cache", got)
-	}
 	for _, step := range []struct {
 		kind window.Kind
 		want int64
@@ -321,7 +317,7 @@ func TestConventions(t *testing.T) {
 	b.observe(t.Context(), window.Observation{Limiter: "api", Kind: window.KindOutage})
 	must(otelgate.InFlight(b.provider, must(inflight.NewLocal(inflight.Config{Name: "jobs", Max: 1}))))
 	all := b.metrics(t)
-	if len(all) != 13 {
+	if len(all) != 12 {
 		t.Errorf("%d metrics", len(all))
 	}
 	page := string(must(os.ReadFile("../docs/monitoring.md")))

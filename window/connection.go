@@ -34,9 +34,8 @@ type Connection pipeline.Connection
 // write_timeout and client_name set Dialer.Timeout, ConnWriteTimeout and ClientName in the options.
 //
 // Dial starts from options that keep an outage short: AlwaysPipelining, a Dialer.Timeout of 1 s and
-// a ConnWriteTimeout of 2 s. The URL and then the functions in set can change them. For a server
-// that cannot track keys, which DenialCache needs, Dial creates a client with DisableCache. To
-// trust your own certificate authority:
+// a ConnWriteTimeout of 2 s. It also sets DisableCache, which some servers need. The URL and then
+// the functions in set can change them. To trust your own certificate authority:
 //
 //	window.Dial(url, func(o *rueidis.ClientOption) { o.TLSConfig.RootCAs = pool })
 //

@@ -42,10 +42,10 @@ type Trace struct {
 // Kind says what an Observation reports. Its text can be used as a label.
 type Kind string
 
-// The kinds. Their texts are their names in lower case, such as "outage began", except that
-// KindCacheOff is "denial cache off". The first five say how an attempt ended: a call of Allow,
-// AllowN or AllowUpTo, or one try within a Wait. KindPeeked covers every peek, whatever its result.
-// For each limiter, KindOutageBegan and KindOutageEnded alternate.
+// The kinds. Their texts are their names in lower case, such as "outage began". The first five say
+// how an attempt ended: a call of Allow, AllowN or AllowUpTo, or one try within a Wait. KindPeeked
+// covers every peek, whatever its result. For each limiter, KindOutageBegan and KindOutageEnded
+// alternate.
 const (
 	KindAllowed   Kind = engine.Allowed   // units were allowed: all, or some by AllowUpTo
 	KindDenied    Kind = engine.Denied    // nothing was allowed, even if denied attempts count
@@ -57,8 +57,6 @@ const (
 
 	KindOutageBegan Kind = engine.OutageBegan // three calls in a row failed in one range of hash slots, or there is no connection yet
 	KindOutageEnded Kind = engine.OutageEnded // no range of hash slots has been out for a second
-
-	KindCacheOff Kind = engine.CacheOff // reported once: the client caches no values, so DenialCache has no effect
 
 	// These two kinds alternate, and are only reported with Config.Overrides.
 	KindOverridesUnread Kind = "overrides unread" // the overrides could not be read: the copy stays in force, and changes go unnoticed

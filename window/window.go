@@ -84,11 +84,11 @@ type Config struct {
 	// https://github.com/slidegate/slidegate/blob/main/docs/outages.md
 	Fallback *Limiter `json:"-"`
 
-	// DenialCache is how many denied events to remember; 0 means none. From the third denial on,
-	// the same attempt (event and units) costs Redis nothing. A cached denial can be stale by one
-	// round trip plus 0.1 ms. If the connection dies silently, it can be stale by up to 4 s with
-	// Dial, and by up to 12 s with the rueidis defaults. DenialCache requires a rueidis client
-	// without DisableCache, and cannot be combined with Now or CountDenied.
+	// DenialCache is how many denied events to remember; 0 means none. For RetryAfter, but at most
+	// a second, this process then denies the same attempt (event and units) without Redis. If
+	// another process gives back units, or Redis loses the key, a cached denial can be stale for
+	// that second. Changes by this limiter, such as Refund and Reset, end it. DenialCache cannot be
+	// combined with Now or CountDenied.
 	// https://github.com/slidegate/slidegate/blob/main/docs/outages.md
 	DenialCache int
 

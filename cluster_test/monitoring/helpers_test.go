@@ -131,15 +131,15 @@ func startProgram(t *testing.T, redis *redistest.Server) (address string) {
 	server := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	t.Cleanup(server.Close)
 
-	keeps, discards := redis.Client(t), redis.NewClient(t, func(o *rueidis.ClientOption) { o.DisableCache = true })
+	client := redis.Client(t)
 	cfg := window.Config{Name: "api", Limits: parseLimits("50/1s", "100000/1h"), Timeout: 500 * time.Millisecond, Overrides: true, Observe: observe}
-	must("", keeps.Do(t.Context(), keeps.B().Set().Key("api:{overrides}:o").Value("foreign").Build()).Error())
-	api := must(window.New(window.On(keeps), cfg))
+	must("", client.Do(t.Context(), client.B().Set().Key("api:{overrides}:o").Value("foreign").Build()).Error())
+	api := must(window.New(window.On(client), cfg))
 	cfg.Overrides, cfg.Name, cfg.Limits, cfg.DenialCache = false, "cached", parseLimits("1/1h"), 10
-	cached := must(window.New(window.On(keeps), cfg))
-	cfg.Name = "uncached"
+	cached := must(window.New(window.On(client), cfg))
+	cfg.Name, cfg.DenialCache = "uncached", 0
 	cfg.Fallback = must(window.NewLocal(window.Config{Name: cfg.Name, Limits: cfg.Limits}))
-	uncached := must(window.New(window.On(discards), cfg))
+	uncached := must(window.New(window.On(client), cfg))
 	stranger := redis.NewClient(t, func(o *rueidis.ClientOption) { o.Username, o.Password = "stranger", "password" })
 	forbidden := must(window.New(window.On(stranger), window.Config{Name: "forbidden", Limits: cfg.Limits, Observe: observe}))
 	full := must(window.NewLocal(window.Config{Name: "full", Limits: cfg.Limits, MaxEvents: 1, Observe: observe}))
@@ -153,7 +153,7 @@ func startProgram(t *testing.T, redis *redistest.Server) (address string) {
 		repeat(t, func(ctx context.Context, _ int) { _, _ = l.Allow(ctx, "e") })
 	}
 	repeat(t, func(ctx context.Context, i int) { _, _ = full.Allow(ctx, fmt.Sprint(i)) })
-	startHolders(t, provider, inflight.Config{Name: "jobs", Max: 1, TTL: time.Second, Observe: observe}, window.On(keeps))
+	startHolders(t, provider, inflight.Config{Name: "jobs", Max: 1, TTL: time.Second, Observe: observe}, window.On(client))
 	return must(url.Parse(server.URL)).Host
 }
 

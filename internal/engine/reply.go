@@ -167,7 +167,6 @@ const (
 	Refused   = "refused"
 	Peeked    = "peeked"
 	Charged   = "charged"
-	CacheOff  = "denial cache off"
 
 	OutageBegan = pipeline.OutageBegan
 	OutageEnded = pipeline.OutageEnded

@@ -66,8 +66,6 @@ func (b *budget) observe(_ context.Context, o window.Observation) {
 	case window.KindOutageEnded:
 		b.out.Store(false)
 		b.p.history.ended(b.Pattern, time.Now())
-	case window.KindCacheOff:
-		b.p.cfg.Log.Warn("every denial takes a call to Redis, because Redis does not report changes", "route", b.Pattern)
 	}
 }
 

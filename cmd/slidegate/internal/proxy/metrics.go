@@ -129,8 +129,7 @@ func (m *metrics) observe(pattern string, o window.Observation) {
 		m.outages.WithLabelValues(pattern).Inc()
 	case window.KindAllowed, window.KindDenied, window.KindOutage, window.KindUncertain:
 		m.seconds.WithLabelValues(pattern, string(o.Kind)).Observe(o.Took.Seconds())
-	case window.KindOutageEnded, window.KindRefused, window.KindPeeked, window.KindCacheOff,
-		window.KindOverridesUnread, window.KindOverridesRead: // does not concern Redis
+	case window.KindOutageEnded, window.KindRefused, window.KindPeeked, window.KindOverridesUnread, window.KindOverridesRead: // does not concern Redis
 	}
 }
 
