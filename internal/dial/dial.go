@@ -107,10 +107,10 @@ func Check(o rueidis.ClientOption) error {
 	return nil
 }
 
-// Safe sets AlwaysPipelining. It also sets timeouts that keep an outage short, unless o already has
-// timeouts.
+// Safe sets AlwaysPipelining, and DisableCache, since limiters do not use client-side caching. It
+// also sets timeouts that keep an outage short, unless o already has timeouts.
 func Safe(o *rueidis.ClientOption) {
-	o.AlwaysPipelining = true
+	o.AlwaysPipelining, o.DisableCache = true, true
 	if o.Dialer.Timeout == 0 {
 		o.Dialer.Timeout = time.Second
 	}
@@ -120,18 +120,12 @@ func Safe(o *rueidis.ClientOption) {
 	o.Sentinel.Dialer = o.Dialer
 }
 
-// Client connects to Redis and returns the client. If the server does not support client-side
-// caching, the client has no cache, so that every denial requires a call to Redis. Errors never
-// contain a password.
+// Client connects to Redis and returns the client. Errors never contain a password.
 func Client(o rueidis.ClientOption) (rueidis.Client, error) {
 	if o.TLSConfig != nil && o.DialCtxFn == nil && o.DialFn == nil {
 		o.DialCtxFn = dialTLS
 	}
 	client, err := rueidis.NewClient(o)
-	if errors.Is(err, rueidis.ErrNoCache) {
-		o.DisableCache = true
-		client, err = rueidis.NewClient(o)
-	}
 	return client, withoutPasswords(err, o.Password, o.Sentinel.Password)
 }
 

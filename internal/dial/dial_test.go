@@ -115,6 +115,7 @@ func TestNoPassword(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		Safe(&o)
 		_, err = Client(o)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "OKAPI") {
 			t.Error(err)
@@ -122,14 +123,13 @@ func TestNoPassword(t *testing.T) {
 	}
 }
 
-// TestNoTracking checks that Client also works with a server that lacks RESP3 and therefore
-// client-side caching.
-func TestNoTracking(t *testing.T) {
+// TestNoHello checks that Safe options suit a server that lacks RESP3 and therefore client-side
+// caching.
+func TestNoHello(t *testing.T) {
 	server := redistest.Start(t, "--rename-command", "HELLO", "")
-	if _, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}}); !errors.Is(err, rueidis.ErrNoCache) {
-		t.Fatal(err)
-	}
-	client, err := Client(rueidis.ClientOption{InitAddress: []string{server.Addr()}})
+	o := rueidis.ClientOption{InitAddress: []string{server.Addr()}}
+	Safe(&o)
+	client, err := Client(o)
 	if err != nil {
 		t.Fatal(err)
 	}
