@@ -161,7 +161,7 @@ func waitForever(args []string) error {
 	if err != nil {
 		return err
 	}
-	all, name := append(waiters(client), holders(args[0], client)...), strings.Join(args[2:], " ")
+	all, name := append(waiters(client), holders(client)...), strings.Join(args[2:], " ")
 	c := all[slices.IndexFunc(all, func(c contender) bool { return c.name == name })]
 	failed := make(chan error)
 	for range callers {

@@ -61,7 +61,7 @@ func TestInFlight(t *testing.T) {
 		}
 	}
 	text := res.tables()
-	for _, name := range []string{"inflight, full / sorted set, full", "another process, Track", "x/sync/semaphore", "1000"} {
+	for _, name := range []string{"inflight, full / sorted set, full", "another process", "x/sync/semaphore", "1000"} {
 		if !strings.Contains(text, "\n| "+name+" | ") {
 			t.Errorf("no row of %s in %s", name, text)
 		}

@@ -62,7 +62,7 @@ func (b bench) inflight(ctx context.Context, res *result) (err error) {
 	if r.Wakes, err = b.wakes(ctx); err != nil {
 		return err
 	}
-	if r.Fleet, err = b.fleets(ctx, "inflight", holders(b.addr, b.ours)); err != nil {
+	if r.Fleet, err = b.fleets(ctx, "inflight", holders(b.ours)); err != nil {
 		return err
 	}
 	if b.memory > 0 {
@@ -164,16 +164,14 @@ type handover struct {
 // wakes measures how soon after Release a waiter gets the place, both with a single limiter and
 // with limiters on two connections, as in two processes.
 func (b bench) wakes(ctx context.Context) (all []wake, err error) {
-	client, err := connectCaching(b.addr)
+	client, err := connect(b.addr)
 	if err != nil {
 		return nil, err
 	}
 	defer client.Close()
 	cfg := inflight.Config{Name: "wakes", Max: 1}
 	a, other := must(inflight.New(window.On(b.ours), cfg)), must(inflight.New(window.On(client), cfg))
-	cfg.Track = true
-	tracking := must(inflight.New(window.On(client), cfg))
-	pairs := []handover{{"the same process", a, a}, {"another process", a, other}, {"another process, Track", a, tracking}}
+	pairs := []handover{{"the same process", a, a}, {"another process", a, other}}
 	took := make([][]float64, len(pairs))
 	for round := range b.rounds {
 		b.log.Printf("inflight: wake-ups, round %d of %d", round+1, b.rounds)
@@ -218,29 +216,18 @@ func (h handover) wake(ctx context.Context) (took time.Duration, err error) {
 }
 
 // holders returns the rows of a fleet whose callers take one of a few places and hold it briefly.
-func holders(addr string, client rueidis.Client) []contender {
+func holders(client rueidis.Client) []contender {
 	like := fmt.Sprintf("Acquire and Release, Max: %d; each lease is held for %v", places, holds)
 	return []contender{
-		{name: "inflight", like: like, ask: holding(func() (rueidis.Client, error) { return client, nil }, false)},
-		{name: "inflight, Track", like: like, ask: holding(func() (rueidis.Client, error) { return connectCaching(addr) }, true)},
+		{name: "inflight", like: like, ask: holding(client)},
 		{name: "x/sync/semaphore", like: "the same, in one process, without Redis", alone: true, ask: holdingAlone()},
 	}
 }
 
-// holding takes a lease with inflight's Acquire, and releases it. The first call connects.
-func holding(connect func() (rueidis.Client, error), track bool) ask {
-	made := sync.OnceValues(func() (*inflight.Limiter, error) {
-		client, err := connect()
-		if err != nil {
-			return nil, err
-		}
-		return inflight.New(window.On(client), inflight.Config{Name: "fleet", Max: places, Track: track, TTL: 3 * patience, Timeout: patience})
-	})
+// holding takes a lease with inflight's Acquire, and releases it.
+func holding(client rueidis.Client) ask {
+	l := must(inflight.New(window.On(client), inflight.Config{Name: "fleet", Max: places, TTL: 3 * patience, Timeout: patience}))
 	return func(ctx context.Context, event string) (bool, error) {
-		l, err := made()
-		if err != nil {
-			return false, err
-		}
 		lease, err := l.Acquire(ctx, event)
 		if err != nil {
 			return false, err

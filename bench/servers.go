@@ -57,11 +57,6 @@ func connect(addr string) (rueidis.Client, error) {
 	return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, AlwaysPipelining: true, DisableCache: true})
 }
 
-// connectCaching connects a client that can cache keys.
-func connectCaching(addr string) (rueidis.Client, error) {
-	return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, AlwaysPipelining: true})
-}
-
 func (s servers) close() {
 	_ = s.theirs.Close()
 	s.ours.Close()

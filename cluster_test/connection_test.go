@@ -218,13 +218,8 @@ func TestACL(t *testing.T) {
 		}
 	})
 	each(t, func(t *testing.T, k kind) { checkForbidden(t, k, nodes, client) })
-	allow := func(rule string) {
-		commands := regexp.MustCompile("- " + rule + ".*, add `([^`]*)`").FindStringSubmatch(pageOnKeys())
-		onAll(t, nodes, append([]string{"ACL", "SETUSER", "limiter"}, strings.Fields(commands[1])...)...)
-	}
-	allow("For a `DenialCache`")
-	each(t, func(t *testing.T, k kind) { checkDenialCache(t, k, nodes, client) })
-	allow("For `inflight`")
+	commands := regexp.MustCompile("- For `inflight`.*, add `([^`]*)`").FindStringSubmatch(pageOnKeys())
+	onAll(t, nodes, append([]string{"ACL", "SETUSER", "limiter"}, strings.Fields(commands[1])...)...)
 	checkInFlight(t, nodes, client)
 	for _, command := range [][]string{{"FLUSHALL"}, {"KEYS", "*"}, {"CONFIG", "GET", "*"}, {"PUBLISH", "c", "m"}, {"CLUSTER", "RESET"}} {
 		err := client.Do(t.Context(), client.B().Arbitrary(command...).Build()).Error()
@@ -234,26 +229,11 @@ func TestACL(t *testing.T) {
 	}
 }
 
-// checkDenialCache checks that the DenialCache works for the user, without a denied command.
-func checkDenialCache(t *testing.T, k kind, nodes *redistest.Nodes, client rueidis.Client) {
-	t.Helper()
-	onAll(t, nodes, "ACL", "LOG", "RESET")
-	l := must(k.newOnClient(client, window.Config{Name: "login", Limits: []window.Limit{perMonth(1)}, DenialCache: 10}))
-	for n := range 5 {
-		if d := must(l.Allow(t.Context(), "remembered "+k.name)); d.Allowed != (n == 0) {
-			t.Errorf("%d: %+v", n, d)
-		}
-	}
-	for _, s := range nodes.All {
-		checkDenied(t, s)
-	}
-}
-
-// checkInFlight checks that inflight works for the user, including Track, without a denied command.
+// checkInFlight checks that inflight works for the user, without a denied command.
 func checkInFlight(t *testing.T, nodes *redistest.Nodes, client rueidis.Client) {
 	t.Helper()
 	onAll(t, nodes, "ACL", "LOG", "RESET")
-	l := must(inflight.New(window.On(client), inflight.Config{Name: "login", Max: 1, TTL: time.Second, Track: true}))
+	l := must(inflight.New(window.On(client), inflight.Config{Name: "login", Max: 1, TTL: time.Second}))
 	lease, _, err := l.TryAcquire(t.Context(), "e")
 	if lease == nil || err != nil {
 		t.Fatal(lease, err)

@@ -54,7 +54,7 @@ type overrideProcess struct {
 }
 
 // startOverrideProcesses starts processes whose limiters have the same name: one without a
-// DenialCache, one with it, and one on go-redis.
+// DenialCache, one with it, and one on go-redis with it.
 func startOverrideProcesses(t *testing.T, nodes *redistest.Nodes, events []string) (all []*overrideProcess) {
 	t.Helper()
 	name := redistest.Key(t)
@@ -62,7 +62,7 @@ func startOverrideProcesses(t *testing.T, nodes *redistest.Nodes, events []strin
 		name  string
 		open  faulttest.Open
 		cache int
-	}{{"plain", faulttest.Rueidis, 0}, {"cached", faulttest.Rueidis, 100}, {"go-redis", goRedis, 0}} {
+	}{{"plain", faulttest.Rueidis, 0}, {"cached", faulttest.Rueidis, 100}, {"go-redis", goRedis, 100}} {
 		cfg := window.Config{
 			Name: name, Limits: []window.Limit{perMonth(overrideSteps[0].max)}, DenialCache: p.cache, Overrides: true, Timeout: time.Minute,
 		}

@@ -101,7 +101,7 @@ func TestPromotedByHand(t *testing.T) {
 // certificate.
 func TestTLS(t *testing.T) {
 	s := tlstest.NewAuthority(t).Start(t)
-	each(t, func(t *testing.T, k kind) { checkVerbs(t, k, s.Client(t), true) })
+	each(t, func(t *testing.T, k kind) { checkVerbs(t, k, s.Client(t)) })
 	nobody := s.Options(nil)
 	nobody.TLSConfig = nobody.TLSConfig.Clone()
 	nobody.TLSConfig.Certificates = nil
@@ -112,13 +112,9 @@ func TestTLS(t *testing.T) {
 }
 
 // checkVerbs checks that a limiter allows, denies, waits, refunds and resets.
-func checkVerbs(t *testing.T, k kind, client rueidis.Client, remembers bool) {
+func checkVerbs(t *testing.T, k kind, client rueidis.Client) {
 	t.Helper()
-	cfg := window.Config{Name: redistest.Key(t), Limits: []window.Limit{perMonth(1)}}
-	if remembers {
-		cfg.DenialCache = 10
-	}
-	l := must(k.newOnClient(client, cfg))
+	l := must(k.newOnClient(client, window.Config{Name: redistest.Key(t), Limits: []window.Limit{perMonth(1)}, DenialCache: 10}))
 	d := must(l.Allow(t.Context(), "e"))
 	for range 4 {
 		if d, err := l.Allow(t.Context(), "e"); err != nil || d.Allowed {
@@ -137,7 +133,7 @@ func checkVerbs(t *testing.T, k kind, client rueidis.Client, remembers bool) {
 // TestRESP2 checks decisions through a client that supports only RESP2.
 func TestRESP2(t *testing.T) {
 	client := redistest.NewClient(t, func(o *rueidis.ClientOption) { o.AlwaysRESP2, o.DisableCache = true, true })
-	each(t, func(t *testing.T, k kind) { checkVerbs(t, k, client, false) })
+	each(t, func(t *testing.T, k kind) { checkVerbs(t, k, client) })
 }
 
 // TestACLOfOneServer runs TestACL on a server that is not part of a cluster, and thus on each
@@ -150,7 +146,7 @@ func TestACLOfOneServer(t *testing.T) {
 		calls.Count(o)
 	})
 	each(t, func(t *testing.T, k kind) {
-		checkVerbs(t, k, client, false)
+		checkVerbs(t, k, client)
 		l := must(k.newOnClient(client, window.Config{Name: "login", Limits: []window.Limit{perMonth(1)}, Timeout: time.Minute}))
 		calls.AwaitSeveral(t, asker(t, l))
 	})

@@ -26,9 +26,6 @@
 //     followed.
 //   - The client's hooks see each call that is sent.
 //
-// Config.DenialCache needs a client that supports client-side caching. With go-redis, New returns
-// an error if it is set.
-//
 // # Options of the client
 //
 // Set ReadTimeout to a second or two, and never to -1. Callers of a limiter stop waiting after
