@@ -44,8 +44,8 @@ type Request struct {
 
 	// The sender sets batch before it moves the request to sent, and the other fields when the
 	// request is done. After that, the fields belong to the call, and after Do to the user of the
-	// request. If the call leaves before the request is done, the call sets cause,
-	// and the sender sets nothing more.
+	// request. If the call leaves before the request is done, the call sets cause, and the sender
+	// sets nothing more.
 
 	batch  *batch
 	doneAt time.Duration
