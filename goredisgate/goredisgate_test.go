@@ -75,7 +75,7 @@ func TestEveryKind(t *testing.T) {
 			remembered := false
 			w := must(window.New(conn, window.Config{
 				Name: redistest.Key(t), Limits: perHour, Timeout: time.Minute, DenialCache: 10,
-				Observe: func(_ context.Context, o window.Observation) { remembered = remembered || o.Remembered },
+				Observe: func(_ context.Context, o window.Observation) { remembered = remembered || o.Trace.Remembered },
 			}))
 			a := must(ar1.New(conn, ar1.Config{Name: redistest.Key(t), Limits: perHour, Timeout: time.Minute}))
 			var events []string

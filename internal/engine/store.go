@@ -36,12 +36,6 @@ func newOnRedis(conn *pipeline.Connection, l *core) *onRedis {
 	return s
 }
 
-func (s *onRedis) report(ctx context.Context, r pipeline.Report) {
-	if s.Notify != nil {
-		s.Notify(ctx, r)
-	}
-}
-
 // Decide decides a request for n units under limits.
 func (s *onRedis) Decide(ctx context.Context, limits *Limits, v Verb, event string, n int64) (Reply, error) {
 	timeout, err := s.pipeline.Connected(ctx, s.Timeout)
