@@ -368,13 +368,28 @@ func TestOverrideInOutage(t *testing.T) {
 	}
 }
 
-// TestOverrideAndDenialCache checks that a cached denial is not returned under other limits.
+// TestOverrideAndDenialCache checks that a cached denial is not returned under other limits, and that
+// this limiter forgets it when it sets or ends an override.
 func TestOverrideAndDenialCache(t *testing.T) {
-	n := newNight(t, window.On(redistest.Client(t)), func(cfg *window.Config) { cfg.Now, cfg.DenialCache = nil, 10 })
+	remembered := false
+	n := newNight(t, window.On(redistest.Client(t)), func(cfg *window.Config) {
+		cfg.Now, cfg.DenialCache, cfg.Observe = nil, 10, func(_ context.Context, o window.Observation) { remembered = o.Remembered }
+	})
 	n.attempts("e", 6)
 	n.override("e", window.Override{Limits: parsed("3/1h")})
 	if d := must(n.Allow(t.Context(), "e")); !d.Allowed {
 		t.Errorf("%+v", d)
+	}
+	for range 2 { // the override ends, and is then set again
+		for !remembered {
+			n.attempts("e", 1)
+		}
+		if ended := must(n.EndOverride(t.Context(), "e")); !ended {
+			check(t, n.Override(t.Context(), "e", window.Override{Mode: window.OverrideLimits, Limits: parsed("3/1h"), Why: "on call"}, time.Hour))
+		}
+		if n.attempts("e", 1); remembered {
+			t.Error("a denial from before the change is repeated")
+		}
 	}
 }
 
