@@ -95,7 +95,7 @@ func TestDenialsCostLittleUnderLoad(t *testing.T) {
 	callers.Wait()
 	sent, took := g.commands(t, scriptCommands...)-before, time.Since(begin)
 	t.Logf("%d denials in %v, %d commands", denials.Load(), took, sent)
-	if ends := int(took / time.Second); sent > 16*(ends+1) || sent == 0 {
+	if ends := int(took / time.Second); sent > 16*(ends+1) {
 		t.Errorf("%d commands in %v", sent, took)
 	}
 }
@@ -225,8 +225,8 @@ func TestObserverPanics(t *testing.T) {
 	}
 }
 
-// TestWhatEndsADenial checks that each of several changes ends a cached denial: the next attempt is
-// allowed, or is answered by Redis.
+// TestWhatEndsADenial checks that each of several changes ends a cached denial: changes by this
+// limiter at once, and others within about a second.
 func TestWhatEndsADenial(t *testing.T) {
 	t.Parallel()
 	limits := parsed("2/1h")
@@ -244,6 +244,7 @@ func TestWhatEndsADenial(t *testing.T) {
 		"Restart": func(t *testing.T, g guarded, _ window.Decision) { g.server.Restart(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			g := newGuarded(t, limits, nil)
 			first := must(g.Allow(t.Context(), "e"))
 			must(g.Allow(t.Context(), "e"))

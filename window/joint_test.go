@@ -126,11 +126,17 @@ func TestJointAsksTheDenialCache(t *testing.T) {
 	plain := must(window.New(conn, window.Config{Name: redistest.Key(t) + "a", Limits: parsed("9/1h"), Timeout: time.Minute}))
 	cached := must(window.New(conn, window.Config{Name: redistest.Key(t) + "b", Limits: parsed("1/1h"), Timeout: time.Minute, DenialCache: 10}))
 	awaitJoint(t, calls, plain, must(cached.With(parsed("1000000/1h")...)))
-	for range 4 {
+	var j window.JointDecision
+	var err error
+	var before int64
+	for began := time.Now(); before == 0 || time.Since(began) > time.Second; { // the cached denial may have ended on a busy machine
+		began = time.Now()
+		check(t, cached.Reset(t.Context(), "e"))
 		must(cached.Allow(t.Context(), "e"))
+		must(cached.Allow(t.Context(), "e"))
+		before = calls.Scripts.Load()
+		j, err = window.AllowAll(t.Context(), window.Check{Limiter: plain, Event: "e"}, window.Check{Limiter: cached, Event: "e"})
 	}
-	before := calls.Scripts.Load()
-	j, err := window.AllowAll(t.Context(), window.Check{Limiter: plain, Event: "e"}, window.Check{Limiter: cached, Event: "e"})
 	if err != nil || j.Allowed || j.RetryAfter < 59*time.Minute || len(j.Decisions) != 2 || j.Decisions[0].Usage != nil || j.Decisions[1].Usage == nil {
 		t.Errorf("%+v, %v", j, err)
 	}

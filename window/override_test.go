@@ -373,7 +373,7 @@ func TestOverrideInOutage(t *testing.T) {
 func TestOverrideAndDenialCache(t *testing.T) {
 	remembered := false
 	n := newNight(t, window.On(redistest.Client(t)), func(cfg *window.Config) {
-		cfg.Now, cfg.DenialCache, cfg.Observe = nil, 10, func(_ context.Context, o window.Observation) { remembered = o.Remembered }
+		cfg.Now, cfg.DenialCache, cfg.Observe = nil, 10, func(_ context.Context, o window.Observation) { remembered = o.Trace.Remembered }
 	})
 	n.attempts("e", 6)
 	n.override("e", window.Override{Limits: parsed("3/1h")})

@@ -137,11 +137,8 @@ func TestWithDenialCache(t *testing.T) {
 			}
 		},
 	}))
-	for range 4 {
+	for remembered == 0 {
 		must(l.Allow(t.Context(), "e"))
-	}
-	if remembered == 0 {
-		t.Fatal("no denial is cached")
 	}
 	if d := must(with(l, "2/1h").Allow(t.Context(), "e")); !d.Allowed {
 		t.Errorf("%+v", d)
