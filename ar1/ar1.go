@@ -10,7 +10,7 @@
 //
 //	limiter, err := ar1.New(conn, ar1.Config{ // conn comes from window.Dial
 //		Name:   "api",
-//		Limits: []ar1.Limit{window.PerMinute(1000), window.PerDay(100_000)},
+//		Limits: []window.Limit{window.PerMinute(1000), window.PerDay(100_000)},
 //	})
 //	// ...
 //	d, err := limiter.Allow(ctx, "API key 17")
@@ -22,7 +22,7 @@
 //
 // The event parameter of every method names the subject that is limited: an address, an account, an
 // API key. The levels of each event are kept in one Redis key. Methods work as in window, but ar1
-// has no AllowAll, AllowUpTo, Charge, Settle or With.
+// has no AllowAll, AllowUpTo, Charge, Settle, Wait or With.
 //
 // # How rate limiting by a level works
 //
@@ -58,30 +58,6 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// These types are those of window.
-type (
-	// Limit is a rate limit: it allows exactly Max units at once after a rest, a steady Max per
-	// Per, and up to 2 x Max in any interval of length Per. Max is 1 to 10^7. Resolution must be 0,
-	// since a level has no buckets. Format a limit with Label, because String shows a Resolution
-	// for a large Max. Create limits with window.PerHour or window.ParseLimit, for example, but not
-	// with window.Every, because a level cannot enforce a minimum distance.
-	Limit = window.Limit
-
-	// Decision is as in window, with two differences. At has a resolution of 1 µs, and is the time
-	// of the clock even if the clock has stepped back. If a denied attempt is counted, Counted is
-	// the number of units asked for, although the level rises by less (see Config.CountDenied).
-	Decision = window.Decision
-
-	// Usage is as in window, derived from the level. Remaining is how many units the limit would
-	// allow at once. Used is Max - Remaining: it approximates the level, and is never above Max.
-	// ResetAfter is the time until the level counts as 0. Waits above 290 years, which occur only
-	// if Per is decades long, are reported as 290 years.
-	Usage = window.Usage
-
-	// Observation is as in window.
-	Observation = window.Observation
-)
-
 // Config configures a Limiter. Only Name and Limits are required. Fields work as in window.Config
 // unless described otherwise.
 type Config struct {
@@ -89,10 +65,14 @@ type Config struct {
 	// limiter of package window.
 	Name string
 
-	// Limits holds 1 to 31 limits, as in window. Under each of them, an interval of length Per can
-	// hold up to 2 x Max units. If Max is lowered, a level above the new Max causes denials until
-	// it has decayed. https://github.com/slidegate/slidegate/blob/main/docs/algorithm.md
-	Limits []Limit
+	// Limits holds 1 to 31 limits, as in window. Each allows exactly Max units at once after a rest,
+	// a steady Max per Per, and up to 2 x Max in any interval of length Per. Max is 1 to 10^7.
+	// Resolution must be 0, since a level has no buckets. Format a limit with Label, because String
+	// shows a Resolution for a large Max. Create limits with window.PerHour or window.ParseLimit,
+	// for example, but not with window.Every, because a level cannot enforce a minimum distance. If
+	// Max is lowered, a level above the new Max causes denials until it has decayed.
+	// https://github.com/slidegate/slidegate/blob/main/docs/algorithm.md
+	Limits []window.Limit
 
 	// CountDenied makes denied attempts count too, as in window. They raise a level to at most C,
 	// so once a client stops, its next unit is allowed after Per/Max.
@@ -114,19 +94,12 @@ type Config struct {
 	// Fallback decides while Redis cannot answer, as in window. It has no Fallback itself.
 	Fallback *Limiter `json:"-"`
 
-	// DenialCache is how many denied events to remember, as in window; 0 means none.
-	DenialCache int
-
 	// MaxEvents bounds how many events a limiter in memory holds, as in window.
 	MaxEvents int
 
-	// AllowWhenFull makes a limiter that already holds MaxEvents events allow new ones without
-	// counting them, instead of denying them.
-	AllowWhenFull bool
-
 	// Observe is called after each attempt and peek, and when an outage starts or ends, as in
 	// window.
-	Observe func(ctx context.Context, o Observation) `json:"-"`
+	Observe func(ctx context.Context, o window.Observation) `json:"-"`
 
 	// OnDenied is called after each denied attempt, as in window. Unlike Observe, it receives the
 	// event.
@@ -139,11 +112,11 @@ type Config struct {
 // Most callers should use Allow. Inspect also estimates the rate, for dashboards and scores.
 type Limiter struct {
 	engine   *engine.Limiter
-	limits   []Limit
+	limits   []window.Limit
 	plan     string // for Observe; see WithPlan
 	fallback *Limiter
-	observe  func(context.Context, Observation)   // may be nil
-	onDenied func(context.Context, window.Denial) // may be nil
+	observe  func(context.Context, window.Observation) // may be nil
+	onDenied func(context.Context, window.Denial)      // may be nil
 }
 
 // These errors can be distinguished with errors.Is. They are the same values as in window.
@@ -206,7 +179,7 @@ func (l *Limiter) made() *engine.Limiter {
 }
 
 // Allow calls AllowN with one unit.
-func (l *Limiter) Allow(ctx context.Context, event string) (Decision, error) {
+func (l *Limiter) Allow(ctx context.Context, event string) (window.Decision, error) {
 	return l.AllowN(ctx, event, 1)
 }
 
@@ -215,12 +188,19 @@ func (l *Limiter) Allow(ctx context.Context, event string) (Decision, error) {
 // retrying a millisecond earlier fails, unless something else changes the levels in between. Errors
 // are the same as in window, except that a record can be full only because of the number of limits,
 // not of units.
-func (l *Limiter) AllowN(ctx context.Context, event string, n int64) (Decision, error) {
+//
+// Decision.At has a resolution of 1 µs, and is the time of the clock even if the clock has stepped
+// back. If a denied attempt is counted, Decision.Counted is the number of units asked for, although
+// the level rises by less (see Config.CountDenied). Each Usage is derived from the level. Remaining
+// is how many units the limit would allow at once. Used is Max - Remaining: it approximates the
+// level, and is never above Max. ResetAfter is the time until the level counts as 0. Waits above
+// 290 years, which occur only if Per is decades long, are reported as 290 years.
+func (l *Limiter) AllowN(ctx context.Context, event string, n int64) (window.Decision, error) {
 	return l.decide(ctx, engine.Allow, event, n)
 }
 
 // Peek calls PeekN with one unit.
-func (l *Limiter) Peek(ctx context.Context, event string) (Decision, error) {
+func (l *Limiter) Peek(ctx context.Context, event string) (window.Decision, error) {
 	return l.PeekN(ctx, event, 1)
 }
 
@@ -228,29 +208,8 @@ func (l *Limiter) Peek(ctx context.Context, event string) (Decision, error) {
 // the clock has stepped back to before the time of the record, the level does not start to decay,
 // and RetryAfter does not start to shrink, until the next attempt, which moves the record to the
 // time of the clock.
-func (l *Limiter) PeekN(ctx context.Context, event string, n int64) (Decision, error) {
+func (l *Limiter) PeekN(ctx context.Context, event string, n int64) (window.Decision, error) {
 	return l.decide(ctx, engine.Peek, event, n)
-}
-
-// Wait calls WaitN with one unit.
-func (l *Limiter) Wait(ctx context.Context, event string) (Decision, error) {
-	return l.WaitN(ctx, event, 1)
-}
-
-// WaitN waits until n units are allowed and counted, as in window. If the deadline of ctx comes too
-// early for that, WaitN returns at once, with the denial and an error that matches
-// context.DeadlineExceeded.
-func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, error) {
-	for {
-		d, err := l.decide(ctx, engine.Wait, event, n)
-		if err != nil || d.Allowed {
-			return d, err
-		}
-		if err := l.engine.Sleep(ctx, n, d.RetryAfter, d.Degraded); err != nil {
-			l.denied(ctx, engine.Allow, event, "", d)
-			return d, err
-		}
-	}
 }
 
 // Refund gives back what is left of the units that d counted, under each limit in d.Usage. Since
@@ -260,7 +219,7 @@ func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, e
 //
 // Refund a decision once, and not after a Reset or a step of the clock: that could give back units
 // of another caller. Otherwise Refund works as in window.
-func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
+func (l *Limiter) Refund(ctx context.Context, event string, d window.Decision) error {
 	e := l.made()
 	switch {
 	case !d.Allowed || d.Counted <= 0 || d.Degraded && l.fallback == nil:
@@ -308,7 +267,8 @@ type Snapshot struct {
 // counted units, provided that there is at least one unit per Per. If units are rarer, Rate is
 // lower, because a level below 1/4 counts as 0. Each unit raises Rate by 1/Per.
 type LimitState struct {
-	Usage
+	window.Usage // see AllowN
+
 	Level    float64       // in units, to 10^-8; 0 below 1/4
 	Rate     float64       // units per second: Level / Per
 	HalfLife time.Duration // the time in which the level decays by half: Per x ln 2

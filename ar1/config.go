@@ -22,14 +22,13 @@ const (
 func (cfg Config) engine() engine.Config {
 	c := engine.Config{
 		Kind: "a", Script: lua.AR1, MaxUnits: maxUnits,
-		Name: cfg.Name, CountDenied: cfg.CountDenied, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, DenialCache: cfg.DenialCache,
-		MaxEvents: cfg.MaxEvents, AllowWhenFull: cfg.AllowWhenFull,
+		Name: cfg.Name, CountDenied: cfg.CountDenied, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, MaxEvents: cfg.MaxEvents,
 		Clock: clock.Clock{Now: cfg.Now, Tick: time.Microsecond, Unit: time.Time.UnixMicro, Time: time.UnixMicro, End: maxTime, Year: 2255},
 		Text:  limitText,
 	}
 	if cfg.Observe != nil {
 		c.Notify = func(ctx context.Context, r pipeline.Report) {
-			cfg.Observe(ctx, Observation{
+			cfg.Observe(ctx, window.Observation{
 				Limiter: cfg.Name, Kind: window.Kind(r.Kind),
 				Reason: window.Reason(r.Failure.Reason()), Err: r.Failure.Err(),
 			})
@@ -39,7 +38,7 @@ func (cfg Config) engine() engine.Config {
 }
 
 // engineLimits converts limits into the form that all kinds of limiters share.
-func engineLimits(limits []Limit) (all []engine.Limit) {
+func engineLimits(limits []window.Limit) (all []engine.Limit) {
 	for _, l := range limits {
 		fault := engine.CheckRange(l.Max, maxUnits, "10^7", l.Per)
 		if fault == nil && l.Resolution != 0 {
@@ -52,5 +51,5 @@ func engineLimits(limits []Limit) (all []engine.Limit) {
 
 // limitText formats a limit for messages.
 func limitText(l engine.Limit) string {
-	return Limit{Max: l.Max, Per: clock.Milliseconds(l.Per)}.Label()
+	return window.Limit{Max: l.Max, Per: clock.Milliseconds(l.Per)}.Label()
 }

@@ -22,7 +22,7 @@ import (
 // start.
 type drift struct{ per, c, one, now float64 }
 
-func newDrift(l ar1.Limit) *drift { return &drift{per: perOf(l), c: peakOf(l), one: math.Inf(-1)} }
+func newDrift(l window.Limit) *drift { return &drift{per: perOf(l), c: peakOf(l), one: math.Inf(-1)} }
 
 func (d *drift) level() float64 { return math.Exp((d.one - d.now) / d.per) }
 
@@ -44,7 +44,7 @@ func (d *drift) step(us int64) (fits, ambiguous bool) {
 
 // attempts returns random times between attempts, in µs: about as many as the limit allows, and
 // none whose outcome depends on less than 10 µs.
-func attempts(l ar1.Limit, n int) (times []int64, allowed int, end *drift) {
+func attempts(l window.Limit, n int) (times []int64, allowed int, end *drift) {
 	rng, d := rand.New(rand.NewPCG(7, uint64(l.Max))), newDrift(l)
 	for now := int64(noon); len(times) < n; {
 		us := rng.Int64N(2 * l.Per.Microseconds() / l.Max)
@@ -104,10 +104,10 @@ return allowed`
 
 // onRedis makes the server run the script for a thousand attempts per call, because a million calls
 // would take too long.
-func onRedis(t *testing.T, l ar1.Limit, times []int64, want int, end *drift) {
+func onRedis(t *testing.T, l window.Limit, times []int64, want int, end *drift) {
 	t.Parallel()
 	c, client := newClock(), redistest.Start(t).Client(t)
-	b := bench{t, must(ar1.New(window.On(client), ar1.Config{Name: redistest.Key(t), Limits: []ar1.Limit{l}, Now: c.now, Timeout: time.Minute})), c}
+	b := bench{t, must(ar1.New(window.On(client), ar1.Config{Name: redistest.Key(t), Limits: []window.Limit{l}, Now: c.now, Timeout: time.Minute})), c}
 	key := must(b.Inspect(t.Context(), "e")).Key
 	got := 0
 	for part := range slices.Chunk(times, 1000) {
@@ -121,7 +121,7 @@ func onRedis(t *testing.T, l ar1.Limit, times []int64, want int, end *drift) {
 	b.near(l, got, want, end)
 }
 
-func (b bench) near(l ar1.Limit, got, want int, end *drift) {
+func (b bench) near(l window.Limit, got, want int, end *drift) {
 	b.Helper()
 	off := perOf(l) * math.Log(b.level()/end.level())
 	b.Logf("%d allowed; the time is off by %.4f ms", got, off)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/window"
 )
 
 // How do I limit the attempts of an IP address, with one number for each limit?
@@ -14,7 +15,7 @@ func Example() {
 	now := time.Date(2025, time.March, 4, 12, 0, 0, 0, time.UTC)
 	l, err := ar1.NewLocal(ar1.Config{
 		Name:   "login",
-		Limits: []ar1.Limit{{Max: 5, Per: 10 * time.Second}}, // 5 at once, and up to 10 in any interval of 10 s
+		Limits: []window.Limit{{Max: 5, Per: 10 * time.Second}}, // 5 at once, and up to 10 in any interval of 10 s
 		Now:    func() time.Time { return now },
 	})
 	if err != nil {
@@ -40,7 +41,7 @@ func Example() {
 // never denies, and only estimates the rate.
 func ExampleLimiter_Inspect() {
 	now := time.Date(2025, time.March, 4, 12, 0, 0, 0, time.UTC)
-	l, err := ar1.NewLocal(ar1.Config{Name: "rate", Limits: []ar1.Limit{{Max: 1_000_000, Per: time.Minute}}, Now: func() time.Time { return now }})
+	l, err := ar1.NewLocal(ar1.Config{Name: "rate", Limits: []window.Limit{{Max: 1_000_000, Per: time.Minute}}, Now: func() time.Time { return now }})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func must[T any](v T, err error) T {
 }
 
 // limits parses limits, and removes their Resolution.
-func limits(texts ...string) (all []ar1.Limit) {
+func limits(texts ...string) (all []window.Limit) {
 	for _, text := range texts {
 		l := must(window.ParseLimit(text))
 		l.Resolution = 0
@@ -31,7 +31,7 @@ func limits(texts ...string) (all []ar1.Limit) {
 }
 
 // perOf returns the Per of l in ms.
-func perOf(l ar1.Limit) float64 { return float64(l.Per.Microseconds()) / 1000 }
+func perOf(l window.Limit) float64 { return float64(l.Per.Microseconds()) / 1000 }
 
 // noon is the time at which tests start, in µs.
 const noon = 1_700_000_000_000_000
@@ -75,17 +75,17 @@ func inMemory(t *testing.T, cfg ar1.Config) bench {
 	return bench{t, must(ar1.NewLocal(cfg)), c}
 }
 
-func (b bench) allow(event string, n int64) ar1.Decision {
+func (b bench) allow(event string, n int64) window.Decision {
 	b.Helper()
 	return b.decided(b.AllowN(b.Context(), event, n))
 }
 
-func (b bench) peek(event string, n int64) ar1.Decision {
+func (b bench) peek(event string, n int64) window.Decision {
 	b.Helper()
 	return b.decided(b.PeekN(b.Context(), event, n))
 }
 
-func (b bench) decided(d ar1.Decision, err error) ar1.Decision {
+func (b bench) decided(d window.Decision, err error) window.Decision {
 	b.Helper()
 	if err != nil {
 		b.Fatal(err)

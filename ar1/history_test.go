@@ -26,25 +26,25 @@ const (
 // plan is a kind of history.
 type plan struct {
 	name    string
-	callers [][]ar1.Limit // each caller has its own limits; all share one name
-	denials bool          // denied attempts count
-	jumps   bool          // the clock steps back and jumps ahead, by 1 µs to 1 year
+	callers [][]window.Limit // each caller has its own limits; all share one name
+	denials bool             // denied attempts count
+	jumps   bool             // the clock steps back and jumps ahead, by 1 µs to 1 year
 	cluster bool
 }
 
 var plans = []plan{
-	{name: "one limit", callers: [][]ar1.Limit{limits("3/1s")}},
-	{name: "three limits", callers: [][]ar1.Limit{limits("1/500ms", "4/5s", "90/10m")}},
-	{name: "three limits on a cluster", callers: [][]ar1.Limit{limits("1/500ms", "4/5s", "90/10m")}, cluster: true},
-	{name: "clock", callers: [][]ar1.Limit{limits("2/1s", "7/10s")}, jumps: true},
-	{name: "clock, four limits", callers: [][]ar1.Limit{limits("1/1s", "3/10s", "300/1h", "5/60d")}, jumps: true},
-	{name: "denials count", callers: [][]ar1.Limit{limits("3/1s", "20/1m")}, denials: true},
-	{name: "denials count, clock", callers: [][]ar1.Limit{limits("2/1s", "9/20s")}, denials: true, jumps: true},
-	{name: "two callers", callers: [][]ar1.Limit{limits("2/1s", "6/5s"), limits("9/5s", "20/1m", "2/300ms")}},
-	{name: "changes, clock", jumps: true, callers: [][]ar1.Limit{
+	{name: "one limit", callers: [][]window.Limit{limits("3/1s")}},
+	{name: "three limits", callers: [][]window.Limit{limits("1/500ms", "4/5s", "90/10m")}},
+	{name: "three limits on a cluster", callers: [][]window.Limit{limits("1/500ms", "4/5s", "90/10m")}, cluster: true},
+	{name: "clock", callers: [][]window.Limit{limits("2/1s", "7/10s")}, jumps: true},
+	{name: "clock, four limits", callers: [][]window.Limit{limits("1/1s", "3/10s", "300/1h", "5/60d")}, jumps: true},
+	{name: "denials count", callers: [][]window.Limit{limits("3/1s", "20/1m")}, denials: true},
+	{name: "denials count, clock", callers: [][]window.Limit{limits("2/1s", "9/20s")}, denials: true, jumps: true},
+	{name: "two callers", callers: [][]window.Limit{limits("2/1s", "6/5s"), limits("9/5s", "20/1m", "2/300ms")}},
+	{name: "changes, clock", jumps: true, callers: [][]window.Limit{
 		limits("2/1s", "6/5s"), limits("6/5s", "2/1s"), limits("3/5s"), limits("900/5s", "100000/1h", "1/1s"),
 	}},
-	{name: "large", callers: [][]ar1.Limit{limits("1000000/1h", "70000/100s")}},
+	{name: "large", callers: [][]window.Limit{limits("1000000/1h", "70000/100s")}},
 }
 
 // TestHistories runs random histories in memory, and the first histories of each plan also on Redis
@@ -119,8 +119,8 @@ type history struct {
 	ref                  *reference
 	event                string
 	contenders           []contender
-	decided              []ar1.Decision // decisions that counted something
-	jumped               int64          // how far the clock has jumped ahead, in µs
+	decided              []window.Decision // decisions that counted something
+	jumped               int64             // how far the clock has jumped ahead, in µs
 	steps                []string
 	decisions, ambiguous int
 }
@@ -169,7 +169,7 @@ func (h *history) pass() {
 }
 
 // units returns how many units an attempt asks for.
-func (h *history) units(limits []ar1.Limit) int64 {
+func (h *history) units(limits []window.Limit) int64 {
 	if h.rng.IntN(3) > 0 {
 		return 1
 	}
@@ -198,7 +198,7 @@ func (h *history) decide(t *testing.T, caller int, look bool) {
 	case !look && now < h.ref.written && len(h.ref.counted) > 0:
 		h.ref.write(now)
 	}
-	var first ar1.Decision
+	var first window.Decision
 	for i, c := range h.contenders {
 		d := h.ask(t, c, caller, n, look)
 		if i > 0 && !reflect.DeepEqual(first, d) { //nolint:govet // neither has a Cause
@@ -215,7 +215,7 @@ func (h *history) decide(t *testing.T, caller int, look bool) {
 	}
 }
 
-func (h *history) ask(t *testing.T, c contender, caller int, n int64, look bool) ar1.Decision {
+func (h *history) ask(t *testing.T, c contender, caller int, n int64, look bool) window.Decision {
 	ask := c.limiters[caller].AllowN
 	if look {
 		ask = c.limiters[caller].PeekN
@@ -228,7 +228,7 @@ func (h *history) ask(t *testing.T, c contender, caller int, n int64, look bool)
 }
 
 // judge compares a decision with the levels of the reference after it.
-func (h *history) judge(t *testing.T, name string, limits []ar1.Limit, d ar1.Decision, n int64, fits, counts bool) {
+func (h *history) judge(t *testing.T, name string, limits []window.Limit, d window.Decision, n int64, fits, counts bool) {
 	counted := int64(0)
 	if counts {
 		counted = n
@@ -250,7 +250,7 @@ func (h *history) judge(t *testing.T, name string, limits []ar1.Limit, d ar1.Dec
 	}
 }
 
-func (h *history) judgeUsage(t *testing.T, name string, l ar1.Limit, u ar1.Usage, n int64) {
+func (h *history) judgeUsage(t *testing.T, name string, l window.Limit, u window.Usage, n int64) {
 	per := perOf(l)
 	x := h.ref.level(per, h.clock.us.Load())
 	if w := wait(l, x, n); !isWait(u.RetryAfter, w) {
@@ -295,7 +295,7 @@ func (h *history) inspect(t *testing.T, caller int) {
 	}
 }
 
-func (h *history) judgeState(t *testing.T, name string, l ar1.Limit, s ar1.LimitState) {
+func (h *history) judgeState(t *testing.T, name string, l window.Limit, s ar1.LimitState) {
 	h.judgeUsage(t, name, l, s.Usage, 1)
 	x := h.ref.level(perOf(l), h.clock.us.Load())
 	if math.Abs(s.Level-x) > 2e-8+x*tolerance/perOf(l) {

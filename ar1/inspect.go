@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/internal/clock"
+	"github.com/slidegate/slidegate/window"
 )
 
 // errNoSnapshot is returned for a reply that no Slidegate script would send.
@@ -23,14 +24,14 @@ func (l *Limiter) snapshot(reply []int64) (Snapshot, error) {
 		s.Limits = append(s.Limits, newLimitState(newUsage(limit, of), of[3]))
 	}
 	for others := reply[n:]; len(others) > 0; others = others[3:] {
-		u := Usage{Limit: Limit{Per: clock.Milliseconds(others[0])}, ResetAfter: clock.Milliseconds(others[1])}
+		u := window.Usage{Limit: window.Limit{Per: clock.Milliseconds(others[0])}, ResetAfter: clock.Milliseconds(others[1])}
 		s.Others = append(s.Others, newLimitState(u, others[2]))
 	}
 	return s, nil
 }
 
 // newLimitState returns the state of a limit from its Usage and its level in units of 10^-8.
-func newLimitState(u Usage, level int64) LimitState {
+func newLimitState(u window.Usage, level int64) LimitState {
 	s := LimitState{Usage: u, Level: float64(level) / 1e8, HalfLife: time.Duration(float64(u.Limit.Per) * math.Ln2)}
 	s.Rate = s.Level / u.Limit.Per.Seconds()
 	return s

@@ -18,7 +18,7 @@ func TestInspectShowsOthers(t *testing.T) {
 	now := time.Date(2025, 3, 4, 14, 0, 0, 0, time.UTC)
 	cfg := ar1.Config{
 		Name:   redistest.Key(t),
-		Limits: []ar1.Limit{{Max: 5, Per: 10 * time.Second}, window.PerHour(20), {Max: 1000, Per: 36_525 * 24 * time.Hour}},
+		Limits: []window.Limit{{Max: 5, Per: 10 * time.Second}, window.PerHour(20), {Max: 1000, Per: 36_525 * 24 * time.Hour}},
 		Now:    func() time.Time { return now },
 	}
 	three := must(ar1.New(window.On(redistest.Client(t)), cfg))
@@ -30,7 +30,7 @@ func TestInspectShowsOthers(t *testing.T) {
 		all := must(three.Inspect(t.Context(), "e"))
 		var want []ar1.LimitState
 		for _, s := range []ar1.LimitState{all.Limits[0], all.Limits[2]} {
-			s.Usage = ar1.Usage{Limit: ar1.Limit{Per: s.Limit.Per}, ResetAfter: s.ResetAfter}
+			s.Usage = window.Usage{Limit: window.Limit{Per: s.Limit.Per}, ResetAfter: s.ResetAfter}
 			want = append(want, s)
 		}
 		got := must(one.Inspect(t.Context(), "e"))

@@ -12,7 +12,6 @@ type levels struct {
 	of     []engine.Limit
 	limits []bounds
 	*memory.Store[record]
-	allowWhenFull bool
 }
 
 // record is the state of one event: the level of each limit at the time at, in µs.
@@ -22,7 +21,7 @@ type record struct {
 }
 
 func newMemory(cfg engine.Config, limits []engine.Limit) *levels {
-	m := &levels{of: limits, allowWhenFull: cfg.AllowWhenFull}
+	m := &levels{of: limits}
 	for _, limit := range limits {
 		m.limits = append(m.limits, newBounds(limit))
 	}
@@ -58,11 +57,11 @@ func (m *levels) Decide(_ context.Context, _ *engine.Limits, v engine.Verb, even
 	defer e.Close()
 	r := m.answer(e.Record, v, n, e.Now)
 	if v == engine.Peek && r.Allowed && e.Record == nil && !e.HasRoom() {
-		return engine.Full(m.allowWhenFull, m.of, e.Now, n), nil
+		return engine.Full(false, m.of, e.Now, n), nil
 	}
 	if r.Counted > 0 && e.Record == nil {
 		if !e.Add() {
-			return engine.Full(m.allowWhenFull, m.of, e.Now, n), nil
+			return engine.Full(false, m.of, e.Now, n), nil
 		}
 		*e.Record = record{e.Now, make([]float64, len(m.limits))}
 	}

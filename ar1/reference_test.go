@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/window"
 )
 
 // reference is the model that limiters are compared with. It keeps every counted attempt on one
@@ -22,7 +22,7 @@ type counts struct{ units, age float64 }
 func newReference() *reference { return &reference{counted: map[float64][]counts{}} }
 
 // peakOf returns the C of a limit.
-func peakOf(l ar1.Limit) float64 { return -1 / math.Expm1(-1/float64(l.Max)) }
+func peakOf(l window.Limit) float64 { return -1 / math.Expm1(-1/float64(l.Max)) }
 
 // sum returns the sum of all counted units, decayed to now. If now is before the last write,
 // nothing decays.
@@ -72,13 +72,13 @@ const tolerance = 0.010
 
 // wait returns how long it takes, in ms, until the level x has decayed so far that n units fit. It
 // is negative if they already fit.
-func wait(l ar1.Limit, x float64, n int64) float64 {
+func wait(l window.Limit, x float64, n int64) float64 {
 	return perOf(l) * math.Log(x/(peakOf(l)-float64(n)))
 }
 
 // fits reports whether n units fit under all limits, and whether the answer depends on less than 10
 // µs.
-func (r *reference) fits(limits []ar1.Limit, n, now int64) (fits, ambiguous bool) {
+func (r *reference) fits(limits []window.Limit, n, now int64) (fits, ambiguous bool) {
 	fits = true
 	for _, l := range limits {
 		w := wait(l, r.level(perOf(l), now), n)
@@ -89,7 +89,7 @@ func (r *reference) fits(limits []ar1.Limit, n, now int64) (fits, ambiguous bool
 
 // count counts n units under every limit. If they do not fit, it counts as many as raise the level
 // to C.
-func (r *reference) count(limits []ar1.Limit, n, now int64) {
+func (r *reference) count(limits []window.Limit, n, now int64) {
 	r.write(now)
 	for _, l := range limits {
 		per := perOf(l)
@@ -100,7 +100,7 @@ func (r *reference) count(limits []ar1.Limit, n, now int64) {
 }
 
 // refund gives back what is left of the units that d counted, if that is at least 1/4 of a unit.
-func (r *reference) refund(limits []ar1.Limit, d ar1.Decision, now int64) {
+func (r *reference) refund(limits []window.Limit, d window.Decision, now int64) {
 	passed, left := float64(max(0, max(now, r.written)-d.At.UnixMicro()))/1000, map[float64]float64{}
 	for _, l := range limits {
 		per := perOf(l)
@@ -116,7 +116,7 @@ func (r *reference) refund(limits []ar1.Limit, d ar1.Decision, now int64) {
 	}
 }
 
-func holds(d ar1.Decision, l ar1.Limit) bool {
+func holds(d window.Decision, l window.Limit) bool {
 	for _, u := range d.Usage {
 		if u.Limit.Per == l.Per {
 			return true

@@ -13,7 +13,7 @@ import (
 )
 
 // decide answers a request for n units of one event.
-func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int64) (Decision, error) {
+func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int64) (window.Decision, error) {
 	e, began := l.made(), time.Time{}
 	if l.observe != nil {
 		began = time.Now()
@@ -25,7 +25,7 @@ func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int
 
 // finish converts the reply or, after an outage, the reply of the Fallback to a Decision. It then
 // calls Observe and OnDenied.
-func (l *Limiter) finish(ctx context.Context, v engine.Verb, event string, n int64, reply *engine.Reply, err error, began time.Time) (d Decision, _ error) {
+func (l *Limiter) finish(ctx context.Context, v engine.Verb, event string, n int64, reply *engine.Reply, err error, began time.Time) (d window.Decision, _ error) {
 	by, key, trace := l, reply.Key, reply.Trace
 	if err != nil {
 		by, trace.Failure = l.fallback, pipeline.FailureIn(err)
@@ -36,7 +36,7 @@ func (l *Limiter) finish(ctx context.Context, v engine.Verb, event string, n int
 		d.Degraded, d.Cause = by != l, trace.Failure.Err()
 	}
 	if l.observe != nil {
-		l.observe(ctx, Observation{
+		l.observe(ctx, window.Observation{
 			Limiter: l.engine.Name, Plan: l.plan, Kind: window.Kind(engine.KindOf(v, d.Allowed, err)), Units: n, Decision: d, Took: time.Since(began), Full: reply.Full,
 			InRedis: trace.InRedis,
 			Trace:   window.Trace{Merged: trace.Merged, Batch: trace.Batch, Remembered: reply.Remembered, SlotRange: trace.SlotRange},
@@ -50,7 +50,7 @@ func (l *Limiter) finish(ctx context.Context, v engine.Verb, event string, n int
 }
 
 // denied calls OnDenied if d is a denial, as in window.
-func (l *Limiter) denied(ctx context.Context, v engine.Verb, event, key string, d Decision) {
+func (l *Limiter) denied(ctx context.Context, v engine.Verb, event, key string, d window.Decision) {
 	if d.Allowed || l.onDenied == nil || !v.Denies() {
 		return
 	}
@@ -63,10 +63,10 @@ func (l *Limiter) denied(ctx context.Context, v engine.Verb, event, key string, 
 }
 
 // decision converts a reply to a Decision.
-func (l *Limiter) decision(reply *engine.Reply) Decision {
-	d := Decision{
+func (l *Limiter) decision(reply *engine.Reply) window.Decision {
+	d := window.Decision{
 		Allowed: reply.Allowed, Granted: reply.Granted, Counted: reply.Counted,
-		At: l.engine.Clock.Time(reply.At).UTC(), Usage: make([]Usage, len(l.limits)),
+		At: l.engine.Clock.Time(reply.At).UTC(), Usage: make([]window.Usage, len(l.limits)),
 	}
 	for i, limit := range l.limits {
 		u := newUsage(limit, reply.Row(i))
@@ -82,8 +82,8 @@ func (l *Limiter) decision(reply *engine.Reply) Decision {
 
 // newUsage returns the Usage of the limit from its row in a reply: the units used, RetryAfter and
 // ResetAfter in ms.
-func newUsage(limit Limit, row []int64) Usage {
-	return Usage{
+func newUsage(limit window.Limit, row []int64) window.Usage {
+	return window.Usage{
 		Limit: limit, Used: row[0], Remaining: max(0, limit.Max-row[0]),
 		RetryAfter: clock.Milliseconds(row[1]), ResetAfter: clock.Milliseconds(row[2]),
 	}
@@ -91,10 +91,10 @@ func newUsage(limit Limit, row []int64) Usage {
 
 // counted returns the units, time and limits of d, for a refund. If d has no Usage, it may have
 // counted in any limit.
-func (l *Limiter) counted(d Decision) engine.Counted {
+func (l *Limiter) counted(d window.Decision) engine.Counted {
 	c := engine.Counted{Units: d.Counted, At: l.engine.Clock.Unit(d.At)}
 	for _, limit := range l.engine.Limits() {
-		if len(d.Usage) == 0 || slices.ContainsFunc(d.Usage, func(u Usage) bool { return u.Limit.Per.Milliseconds() == limit.Per }) {
+		if len(d.Usage) == 0 || slices.ContainsFunc(d.Usage, func(u window.Usage) bool { return u.Limit.Per.Milliseconds() == limit.Per }) {
 			c.Limits = append(c.Limits, limit)
 		}
 	}

@@ -48,7 +48,6 @@ func must[T any](v T, err error) T {
 type limiter interface {
 	Allow(ctx context.Context, event string) (window.Decision, error)
 	Peek(ctx context.Context, event string) (window.Decision, error)
-	Wait(ctx context.Context, event string) (window.Decision, error)
 	Refund(ctx context.Context, event string, d window.Decision) error
 	Reset(ctx context.Context, event string) error
 }
@@ -73,9 +72,9 @@ func newWindow(conn *window.Connection, cfg window.Config) (limiter, error) {
 	return window.New(conn, cfg)
 }
 
-// newLevel returns an ar1 limiter.
+// newLevel returns an ar1 limiter. It has no DenialCache.
 func newLevel(conn *window.Connection, cfg window.Config) (limiter, error) {
-	return ar1.New(conn, ar1.Config{Name: cfg.Name, Limits: cfg.Limits, Timeout: cfg.Timeout, Now: cfg.Now, DenialCache: cfg.DenialCache})
+	return ar1.New(conn, ar1.Config{Name: cfg.Name, Limits: cfg.Limits, Timeout: cfg.Timeout, Now: cfg.Now})
 }
 
 // goRedis returns a connection through go-redis. It is a faulttest.Open.

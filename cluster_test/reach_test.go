@@ -111,7 +111,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// checkVerbs checks that a limiter allows, denies, waits, refunds and resets.
+// checkVerbs checks that a limiter allows, denies, refunds and resets.
 func checkVerbs(t *testing.T, k kind, client rueidis.Client) {
 	t.Helper()
 	l := must(k.newOnClient(client, window.Config{Name: redistest.Key(t), Limits: []window.Limit{perMonth(1)}, DenialCache: 10}))
@@ -124,7 +124,7 @@ func checkVerbs(t *testing.T, k kind, client rueidis.Client) {
 	if err := l.Refund(t.Context(), "e", d); err != nil {
 		t.Error(err)
 	}
-	must(l.Wait(t.Context(), "e"))
+	must(l.Allow(t.Context(), "e"))
 	if err := l.Reset(t.Context(), "e"); err != nil || freeUnits(t, l, "e") != 1 {
 		t.Errorf("after a Reset: %v", err)
 	}

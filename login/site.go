@@ -144,7 +144,7 @@ func (s *siteAlarm) takeFailures(since time.Duration) int64 {
 }
 
 // add adds n failures to the shared level and returns it. If n is 0, it only reads.
-func (s *siteAlarm) add(ctx context.Context, n int64) (ar1.Decision, error) {
+func (s *siteAlarm) add(ctx context.Context, n int64) (window.Decision, error) {
 	if n == 0 {
 		return s.shared.Peek(ctx, siteEvent)
 	}

@@ -75,7 +75,7 @@ func TestConnections(t *testing.T) {
 func calls(t *testing.T, conn *window.Connection) map[string]func() error {
 	ctx := t.Context()
 	w := must(window.New(conn, window.Config{Name: "w", Limits: perHour, DenialCache: 100}))
-	a := must(ar1.New(conn, ar1.Config{Name: "a", Limits: []ar1.Limit{{Max: 5, Per: time.Hour}}}))
+	a := must(ar1.New(conn, ar1.Config{Name: "a", Limits: []window.Limit{{Max: 5, Per: time.Hour}}}))
 	p := must(pace.New(conn, pace.Config{Name: "p", Limits: perHour}))
 	i := must(inflight.New(conn, inflight.Config{Name: "i", Max: 1}))
 	g := must(login.New(conn, login.Config{Name: "g", Secret: []byte("0123456789abcdef")}))

@@ -16,7 +16,7 @@ func TestMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		limit.Resolution = 0
-		l, err := ar1.NewLocal(ar1.Config{Name: "x", Limits: []ar1.Limit{limit}})
+		l, err := ar1.NewLocal(ar1.Config{Name: "x", Limits: []window.Limit{limit}})
 		if err != nil {
 			t.Fatal(err)
 		}
