@@ -53,52 +53,6 @@ func TestClockOutOfRange(t *testing.T) {
 	})
 }
 
-// TestOneKeyExpires checks on the server's clock that an event is one key, which expires when its
-// last level is below 1/4.
-func TestOneKeyExpires(t *testing.T) {
-	client, name := redistest.Client(t), redistest.Key(t)
-	l := must(ar1.New(window.On(client), ar1.Config{Name: name, Limits: limits("5/20ms", "9/100ms"), Timeout: time.Minute}))
-	before := time.Now()
-	d := must(l.Allow(t.Context(), "e"))
-	key := must(l.Inspect(t.Context(), "e")).Key
-	ends := redistest.Expires(t, client, key)
-	if want := d.At.Add(d.Usage[1].ResetAfter).UnixMilli(); d.Usage[1].ResetAfter != 139*time.Millisecond || ends < want || ends > want+1 || d.At.Before(before.Add(-time.Second)) {
-		t.Errorf("key ends at %d, the level at %d: %+v", ends, want, d)
-	}
-	for time.Now().Before(d.At.Add(time.Second)) && must(client.Do(t.Context(), client.B().Exists().Key(key).Build()).AsInt64()) > 0 {
-		continue // until the server drops it
-	}
-	if s := must(l.Inspect(t.Context(), "e")); s.Limits[1].Level != 0 || s.Limits[1].Rate != 0 {
-		t.Errorf("a level remains: %+v", s)
-	}
-	if keys := must(client.Do(t.Context(), client.B().Exists().Key(key).Build()).AsInt64()); keys != 0 {
-		t.Error("the key is still there after a second")
-	}
-}
-
-// TestFreeLook checks that a peek, an inspection and a denial change nothing, and that either all
-// limits count an attempt or none.
-func TestFreeLook(t *testing.T) {
-	client, c, name := redistest.Client(t), newClock(), redistest.Key(t)
-	b := bench{t, must(ar1.New(window.On(client), ar1.Config{Name: name, Limits: limits("1/5s", "5/1h"), Now: c.now, Timeout: time.Minute})), c}
-	b.allow("e", 1)
-	key := must(b.Inspect(t.Context(), "e")).Key
-	if !strings.HasPrefix(key, name+":{") {
-		t.Errorf("%s is not a key of %s", key, name)
-	}
-	state := func() string { return redistest.Stored(t, client, key) }
-	before := state()
-	c.pass(time.Second)
-	peeked := b.peek("e", 1)
-	if again := b.peek("e", 1); peeked.Allowed || !cmp.Equal(again, peeked) || !b.peek("new", 1).Allowed {
-		t.Errorf("%+v, and then %+v", peeked, again)
-	}
-	b.level()
-	if d := b.allow("e", 1); d.Allowed || state() != before || d.Tightest().Limit.Max != 1 {
-		t.Errorf("%s became %s: %+v", before, state(), d)
-	}
-}
-
 // TestFallback checks that the Fallback decides if the server refuses to write, that Observe
 // receives the plan, and that a decision of the Fallback is refunded there.
 func TestFallback(t *testing.T) {
