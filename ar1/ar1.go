@@ -173,7 +173,7 @@ func (l *Limiter) WithPlan(plan string) *Limiter {
 // which is a programming error.
 func (l *Limiter) made() *engine.Limiter {
 	if l == nil || l.engine == nil {
-		panic("slidegate: this limiter is nil or zero; create one with ar1.New or NewLocal")
+		engine.Unmade("ar1")
 	}
 	return l.engine
 }

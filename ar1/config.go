@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/slidegate/slidegate/internal/clock"
 	"github.com/slidegate/slidegate/internal/engine"
@@ -13,18 +12,14 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-const (
-	maxUnits = 1e7     // rounding errors of doubles grow with Max²: at this Max, they reach 1/10 of a unit
-	maxTime  = 1 << 53 // the first µs that the script rejects, in the year 2255
-)
+const maxUnits = 1e7 // rounding errors of doubles grow with Max²: at this Max, they reach 1/10 of a unit
 
 // engine converts the configuration into the form that all kinds of limiters share.
 func (cfg Config) engine() engine.Config {
 	c := engine.Config{
-		Kind: "a", Script: lua.AR1, MaxUnits: maxUnits,
+		Kind: "a", Script: lua.AR1, File: "ar1.lua", MaxUnits: maxUnits,
 		Name: cfg.Name, CountDenied: cfg.CountDenied, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, MaxEvents: cfg.MaxEvents,
-		Clock: clock.Clock{Now: cfg.Now, Tick: time.Microsecond, Unit: time.Time.UnixMicro, Time: time.UnixMicro, End: maxTime, Year: 2255},
-		Text:  limitText,
+		Clock: clock.Micros(cfg.Now),
 	}
 	if cfg.Observe != nil {
 		c.Notify = func(ctx context.Context, r pipeline.Report) {
@@ -47,9 +42,4 @@ func engineLimits(limits []window.Limit) (all []engine.Limit) {
 		all = append(all, engine.Limit{Max: l.Max, Per: l.Per.Milliseconds(), Fault: fault})
 	}
 	return all
-}
-
-// limitText formats a limit for messages.
-func limitText(l engine.Limit) string {
-	return window.Limit{Max: l.Max, Per: clock.Milliseconds(l.Per)}.Label()
 }

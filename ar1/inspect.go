@@ -1,7 +1,6 @@
 package ar1
 
 import (
-	"errors"
 	"math"
 	"time"
 
@@ -9,16 +8,13 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// errNoSnapshot is returned for a reply that no Slidegate script would send.
-var errNoSnapshot = errors.New("the reply to inspect does not match the header of ar1.lua; remove the script that Redis holds under this hash")
-
 // snapshot converts the reply to the verb inspect, which the header of ar1.lua describes.
 func (l *Limiter) snapshot(reply []int64) (Snapshot, error) {
 	n := 2 + 4*len(l.limits)
 	if len(reply) < n || (len(reply)-n)%3 > 0 {
-		return Snapshot{}, errNoSnapshot
+		return Snapshot{}, l.engine.Malformed()
 	}
-	s := Snapshot{At: time.UnixMicro(reply[1]).UTC()}
+	s := Snapshot{At: l.engine.Clock.Time(reply[1])}
 	for i, limit := range l.limits {
 		of := reply[2+4*i:]
 		s.Limits = append(s.Limits, newLimitState(newUsage(limit, of), of[3]))

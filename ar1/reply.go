@@ -66,7 +66,7 @@ func (l *Limiter) denied(ctx context.Context, v engine.Verb, event, key string, 
 func (l *Limiter) decision(reply *engine.Reply) window.Decision {
 	d := window.Decision{
 		Allowed: reply.Allowed, Granted: reply.Granted, Counted: reply.Counted,
-		At: l.engine.Clock.Time(reply.At).UTC(), Usage: make([]window.Usage, len(l.limits)),
+		At: l.engine.Clock.Time(reply.At), Usage: make([]window.Usage, len(l.limits)),
 	}
 	for i, limit := range l.limits {
 		u := newUsage(limit, reply.Row(i))

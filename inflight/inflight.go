@@ -158,7 +158,6 @@ const (
 	defaultHold = time.Hour
 	mostUnits   = 1000
 	mostHolder  = 32
-	maxTime     = 9e15 // the last µs that the script accepts, in the year 2255
 	badMax      = "a Max of %d; choose 1 to 1000 units"
 )
 
@@ -236,9 +235,9 @@ func (cfg *Config) check() error {
 // engine converts the configuration into the form that all kinds of limiters share.
 func (cfg *Config) engine() engine.Config {
 	c := engine.Config{
-		Kind: "l", Script: lua.Inflight, MaxUnits: mostUnits,
+		Kind: "l", Script: lua.Inflight, File: "inflight.lua", MaxUnits: mostUnits,
 		Name: cfg.Name, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, MaxEvents: cfg.MaxEvents,
-		Clock: clock.Clock{Tick: time.Microsecond, Unit: time.Time.UnixMicro, Time: time.UnixMicro, End: maxTime, Year: 2255},
+		Clock: clock.Micros(nil),
 		Text:  func(l engine.Limit) string { return fmt.Sprintf("a Max of %d", l.Max) },
 	}
 	if cfg.Observe != nil {
@@ -263,7 +262,7 @@ func limits(most int64, ttl time.Duration) []engine.Limit {
 // With, which is a programming error.
 func (l *Limiter) made() *engine.Limiter {
 	if l == nil || l.engine == nil {
-		panic("slidegate: this limiter is nil or zero; create one with inflight.New or NewLocal")
+		engine.Unmade("inflight")
 	}
 	return l.engine
 }

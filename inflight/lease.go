@@ -51,7 +51,7 @@ func (l *Lease) enter(ctx context.Context, by *Limiter) (decided, error) {
 	if by == l.limiter {
 		l.token = a.token
 	}
-	return decided{Decision{Used: a.used, Max: by.max, RetryAfter: a.wait, At: time.UnixMicro(a.now).UTC()}, a.trace}, nil
+	return decided{Decision{Used: a.used, Max: by.max, RetryAfter: a.wait, At: by.engine.Clock.Time(a.now)}, a.trace}, nil
 }
 
 // extend records that a call that started at began extended the lease by another TTL.

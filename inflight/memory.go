@@ -147,7 +147,7 @@ func (m *local) inspect(_ context.Context, event string) (s Snapshot, err error)
 		return s, err
 	}
 	defer e.Close()
-	s.At = utc(e.Now)
+	s.At = m.engine.Clock.Known(e.Now)
 	if e.Record == nil {
 		return s, nil
 	}
@@ -155,7 +155,7 @@ func (m *local) inspect(_ context.Context, event string) (s Snapshot, err error)
 	for _, p := range e.Record.held {
 		if p.end > e.Now {
 			s.Used += p.n
-			s.Leases = append(s.Leases, Held{p.holder, p.n, p.token, utc(p.token), utc(p.end)})
+			s.Leases = append(s.Leases, Held{p.holder, p.n, p.token, m.engine.Clock.Known(p.token), m.engine.Clock.Known(p.end)})
 		}
 	}
 	slices.SortStableFunc(s.Leases, func(a, b Held) int { return a.Until.Compare(b.Until) })

@@ -2,8 +2,6 @@ package inflight
 
 import (
 	"context"
-	"errors"
-	"strconv"
 	"time"
 
 	"github.com/slidegate/slidegate/internal/engine"
@@ -38,8 +36,8 @@ type answer struct {
 type onRedis struct{ *engine.Limiter }
 
 func (s *onRedis) acquire(ctx context.Context, event string, r ref, ttl time.Duration, holder string) (a answer, err error) {
-	rest := []string{integer(ttl.Milliseconds()), r.id, integer(r.n), integer(r.max)}
-	reply, err := s.call(ctx, engine.Call{Verb: "acquire", Event: event, Rest: named(rest, holder)}, 5)
+	rest := []string{engine.Integer(ttl.Milliseconds()), r.id, engine.Integer(r.n), engine.Integer(r.max)}
+	reply, err := s.Call(ctx, engine.Call{Verb: "acquire", Event: event, Rest: named(rest, holder), Least: 5})
 	if err != nil {
 		return answer{trace: reply.Trace}, err
 	}
@@ -56,11 +54,11 @@ func named(rest []string, holder string) []string {
 }
 
 func (s *onRedis) renew(ctx context.Context, event string, all []ref, ttl time.Duration, holder string) ([]bool, error) {
-	rest := []string{integer(ttl.Milliseconds())}
+	rest := []string{engine.Integer(ttl.Milliseconds())}
 	for _, r := range all {
-		rest = append(rest, r.id, integer(r.n), integer(r.max), integer(r.token))
+		rest = append(rest, r.id, engine.Integer(r.n), engine.Integer(r.max), engine.Integer(r.token))
 	}
-	reply, err := s.call(ctx, engine.Call{Verb: "renew", Event: event, Rest: named(rest, holder), Reads: true}, 3+len(all))
+	reply, err := s.Call(ctx, engine.Call{Verb: "renew", Event: event, Rest: named(rest, holder), Reads: true, Least: 3 + len(all)})
 	if err != nil {
 		return nil, err
 	}
@@ -74,48 +72,27 @@ func (s *onRedis) renew(ctx context.Context, event string, all []ref, ttl time.D
 func (s *onRedis) release(ctx context.Context, event string, all []ref) error {
 	var rest []string
 	for _, r := range all {
-		rest = append(rest, r.id, integer(r.n))
+		rest = append(rest, r.id, engine.Integer(r.n))
 	}
-	_, err := s.call(ctx, engine.Call{Verb: "release", Event: event, Rest: rest, Reads: true}, 3)
+	_, err := s.Call(ctx, engine.Call{Verb: "release", Event: event, Rest: rest, Reads: true, Least: 3})
 	return err
 }
 
 func (s *onRedis) reset(ctx context.Context, event string) error {
-	_, err := s.call(ctx, engine.Call{Verb: "reset", Event: event, Reads: true}, 1)
+	_, err := s.Call(ctx, engine.Call{Verb: "reset", Event: event, Reads: true, Least: 1})
 	return err
 }
 
 func (s *onRedis) inspect(ctx context.Context, event string) (of Snapshot, err error) {
-	r, err := s.call(ctx, engine.Call{Verb: "inspect", Event: event, Reads: true, InText: true}, 6)
+	r, err := s.Call(ctx, engine.Call{Verb: "inspect", Event: event, Reads: true, InText: true, Least: 6})
 	if err != nil {
 		return of, err
 	}
-	of = Snapshot{At: utc(r.Integers[1]), Used: r.Integers[2], Token: r.Integers[3]}
+	of = Snapshot{At: s.Clock.Known(r.Integers[1]), Used: r.Integers[2], Token: r.Integers[3]}
 	for i := 6; i+5 <= len(r.Integers); i += 5 {
 		of.Leases = append(of.Leases, Held{
-			Holder: r.Texts[i+4], Units: r.Integers[i+1], Token: r.Integers[i+2], Since: utc(r.Integers[i+2]), Until: utc(r.Integers[i+3]),
+			Holder: r.Texts[i+4], Units: r.Integers[i+1], Token: r.Integers[i+2], Since: s.Clock.Known(r.Integers[i+2]), Until: s.Clock.Known(r.Integers[i+3]),
 		})
 	}
 	return of, nil
-}
-
-// errReply is returned for a reply that no Slidegate script would send.
-var errReply = errors.New("the reply does not match the header of inflight.lua; remove the script that Redis holds under this hash")
-
-// call makes the call c. It returns an error if the reply has fewer integers than least.
-func (s *onRedis) call(ctx context.Context, c engine.Call, least int) (r engine.CallReply, err error) {
-	if r, err = s.Call(ctx, c); err == nil && len(r.Integers) < least {
-		err = s.Wrap(errReply)
-	}
-	return r, err
-}
-
-func integer(n int64) string { return strconv.FormatInt(n, 10) }
-
-// utc returns the time in µs as a time.Time in UTC, or the zero time for 0.
-func utc(us int64) (t time.Time) {
-	if us > 0 {
-		t = time.UnixMicro(us).UTC()
-	}
-	return t
 }

@@ -43,35 +43,28 @@ func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
 	}
 	s, err := l.snapshot(reply)
 	s.Event, s.Key = event, l.engine.Key(event)
-	return s, l.engine.Wrap(err)
+	return s, err
 }
 
 // snapshot converts the reply to the verb inspect, which the header of pace.lua describes.
 func (l *Limiter) snapshot(reply []int64) (Snapshot, error) {
 	rows, ok := engine.Rows(reply[6:])
 	if !ok || len(rows) < len(l.limits) {
-		return Snapshot{}, errReply
+		return Snapshot{}, l.engine.Malformed()
 	}
+	utc := l.engine.Clock.Known
 	s := Snapshot{At: utc(reply[1]), PausedUntil: utc(reply[3]), Newest: utc(reply[4]), Next: utc(reply[5])}
 	for i, limit := range l.limits {
 		u := window.Usage{Limit: limit, Used: rows[i][0], Remaining: max(0, limit.Max-rows[i][0])}
 		u.RetryAfter, u.ResetAfter = milliseconds(rows[i][1]), milliseconds(rows[i][2])
-		s.Limits = append(s.Limits, window.LimitState{Usage: u, Buckets: newBuckets(rows[i])})
+		s.Limits = append(s.Limits, window.LimitState{Usage: u, Buckets: engine.Buckets[window.Bucket](l.engine.Clock, rows[i])})
 	}
 	for _, row := range rows[len(l.limits):] {
 		u := window.Usage{Limit: window.Limit{Per: milliseconds(row[0])}, Used: row[1], ResetAfter: milliseconds(row[2])}
-		s.Others = append(s.Others, window.LimitState{Usage: u, Buckets: newBuckets(row)})
+		s.Others = append(s.Others, window.LimitState{Usage: u, Buckets: engine.Buckets[window.Bucket](l.engine.Clock, row)})
 	}
 	slices.SortFunc(s.Others, func(a, b window.LimitState) int { return cmp.Compare(a.Limit.Per, b.Limit.Per) })
 	return s, nil
-}
-
-// newBuckets returns the buckets listed in a row.
-func newBuckets(row []int64) (buckets []window.Bucket) {
-	for pairs := row[4:]; len(pairs) > 0; pairs = pairs[2:] {
-		buckets = append(buckets, window.Bucket{Last: utc(pairs[0]), Units: pairs[1]})
-	}
-	return buckets
 }
 
 // inspect returns the state of the event in the same form as the script.
@@ -104,12 +97,4 @@ func (r *record) row(l engine.Limit, now int64) []int64 {
 		}
 	}
 	return row
-}
-
-// utc returns the time in ms as a time.Time in UTC, or the zero time for 0.
-func utc(ms int64) (t time.Time) {
-	if ms > 0 {
-		t = time.UnixMilli(ms).UTC()
-	}
-	return t
 }

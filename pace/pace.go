@@ -130,7 +130,6 @@ const (
 	mostAhead    = 24 * time.Hour
 	exactMax     = 256     // the largest Max whose turns are exact to the millisecond
 	maxUnits     = 1 << 53 // as in the script
-	maxTime      = 1 << 47 // the first ms that the script rejects, in the year 6429
 )
 
 // New returns a limiter that keeps its turns in the Redis or Redis Cluster that conn connects to.
@@ -177,10 +176,9 @@ func newLimiter(e *engine.Limiter, s store, cfg Config) (*Limiter, error) {
 // engine converts the configuration into the form that all kinds of limiters share.
 func (cfg Config) engine() engine.Config {
 	c := engine.Config{
-		Kind: "r", Script: lua.Pace, MaxUnits: maxUnits,
+		Kind: "r", Script: lua.Pace, File: "pace.lua", MaxUnits: maxUnits,
 		Name: cfg.Name, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, MaxEvents: cfg.MaxEvents,
-		Clock: clock.Clock{Now: cfg.Now, Tick: time.Millisecond, Unit: time.Time.UnixMilli, Time: time.UnixMilli, End: maxTime, Year: 6429},
-		Text:  limitText,
+		Clock: clock.Millis(cfg.Now),
 	}
 	if cfg.Observe != nil {
 		c.Notify = func(ctx context.Context, r pipeline.Report) {
@@ -208,16 +206,11 @@ func engineLimits(limits []window.Limit) (all []engine.Limit) {
 	return all
 }
 
-// limitText formats a limit for messages.
-func limitText(l engine.Limit) string {
-	return window.Limit{Max: l.Max, Per: clock.Milliseconds(l.Per)}.Label()
-}
-
 // made returns the limiter's engine. It panics if the limiter was not created by New or NewLocal,
 // which is a programming error.
 func (l *Limiter) made() *engine.Limiter {
 	if l == nil || l.engine == nil {
-		panic("slidegate: this limiter is nil or zero; create one with pace.New or NewLocal")
+		engine.Unmade("pace")
 	}
 	return l.engine
 }

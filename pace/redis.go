@@ -2,9 +2,7 @@ package pace
 
 import (
 	"context"
-	"errors"
 	"slices"
-	"strconv"
 
 	"github.com/slidegate/slidegate/internal/engine"
 )
@@ -18,14 +16,14 @@ type onRedis struct {
 func newOnRedis(e *engine.Limiter) *onRedis {
 	s := &onRedis{Limiter: e}
 	for _, l := range e.Limits() {
-		s.args = append(s.args, integer(l.Per), integer(l.Max))
+		s.args = append(s.args, engine.Integer(l.Per), engine.Integer(l.Max))
 	}
 	return s
 }
 
 func (s *onRedis) book(ctx context.Context, event string, k, n, ahead int64) (b booking, err error) {
-	args := slices.Concat(s.args, []string{integer(ahead), integer(n)})
-	r, err := s.call(ctx, engine.Call{Verb: "book", Event: event, Units: k, Rest: args, Merges: true}, 5)
+	args := slices.Concat(s.args, []string{engine.Integer(ahead), engine.Integer(n)})
+	r, err := s.Call(ctx, engine.Call{Verb: "book", Event: event, Units: k, Rest: args, Merges: true, Least: 5})
 	b.trace = r.Trace
 	if err != nil {
 		return b, err
@@ -39,13 +37,13 @@ func (s *onRedis) book(ctx context.Context, event string, k, n, ahead int64) (b 
 }
 
 func (s *onRedis) cancel(ctx context.Context, r Reservation) error {
-	args := slices.Concat(s.args, []string{integer(r.At.UnixMilli()), integer(r.Shift)})
-	_, err := s.call(ctx, engine.Call{Verb: "cancel", Event: r.Event, Units: r.N, Rest: args}, 1)
+	args := slices.Concat(s.args, []string{engine.Integer(r.At.UnixMilli()), engine.Integer(r.Shift)})
+	_, err := s.Call(ctx, engine.Call{Verb: "cancel", Event: r.Event, Units: r.N, Rest: args, Least: 1})
 	return err
 }
 
 func (s *onRedis) pause(ctx context.Context, event string, d int64) (state, error) {
-	r, err := s.call(ctx, engine.Call{Verb: "pause", Event: event, Units: 1, Rest: []string{integer(d)}}, 4)
+	r, err := s.Call(ctx, engine.Call{Verb: "pause", Event: event, Units: 1, Rest: []string{engine.Integer(d)}, Least: 4})
 	if err != nil {
 		return state{}, err
 	}
@@ -53,7 +51,7 @@ func (s *onRedis) pause(ctx context.Context, event string, d int64) (state, erro
 }
 
 func (s *onRedis) ask(ctx context.Context, event string) (state, error) {
-	r, err := s.call(ctx, engine.Call{Verb: "due", Event: event, Units: 1, Reads: true}, 4)
+	r, err := s.Call(ctx, engine.Call{Verb: "due", Event: event, Units: 1, Reads: true, Least: 4})
 	if err != nil {
 		return state{}, err
 	}
@@ -62,27 +60,14 @@ func (s *onRedis) ask(ctx context.Context, event string) (state, error) {
 
 // Reset forgets the event.
 func (s *onRedis) Reset(ctx context.Context, event string) error {
-	_, err := s.call(ctx, engine.Call{Verb: "reset", Event: event, Units: 1}, 1)
+	_, err := s.Call(ctx, engine.Call{Verb: "reset", Event: event, Units: 1, Least: 1})
 	return err
 }
 
 func (s *onRedis) inspect(ctx context.Context, event string) ([]int64, error) {
-	r, err := s.call(ctx, engine.Call{Verb: "inspect", Event: event, Units: 1, Rest: s.args, Reads: true}, 6)
+	r, err := s.Call(ctx, engine.Call{Verb: "inspect", Event: event, Units: 1, Rest: s.args, Reads: true, Least: 6})
 	return r.Integers, err
-}
-
-// errReply is returned for a reply that no Slidegate script would send.
-var errReply = errors.New("the reply does not match the header of pace.lua; remove the script that Redis holds under this hash")
-
-// call makes the call c. It returns an error if the reply has fewer integers than least.
-func (s *onRedis) call(ctx context.Context, c engine.Call, least int) (r engine.CallReply, err error) {
-	if r, err = s.Call(ctx, c); err == nil && len(r.Integers) < least {
-		err = s.Wrap(errReply)
-	}
-	return r, err
 }
 
 // stateOf returns the state in a reply.
 func stateOf(reply []int64) state { return state{now: reply[1], shift: reply[2], end: reply[3]} }
-
-func integer(n int64) string { return strconv.FormatInt(n, 10) }

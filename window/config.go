@@ -3,7 +3,6 @@ package window
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/slidegate/slidegate/internal/clock"
 	"github.com/slidegate/slidegate/internal/engine"
@@ -11,16 +10,13 @@ import (
 	"github.com/slidegate/slidegate/lua"
 )
 
-const maxTime = 1 << 47 // the first ms that the script rejects, in the year 6429
-
 // engine converts the configuration into the form that all kinds of limiters share.
 func (cfg Config) engine() engine.Config {
 	c := engine.Config{
-		Kind: "w", Script: lua.Window, MergeAsSome: true, MaxUnits: maxUnits,
+		Kind: "w", Script: lua.Window, File: "window.lua", MergeAsSome: true, MaxUnits: maxUnits,
 		Name: cfg.Name, CountDenied: cfg.CountDenied, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, DenialCache: cfg.DenialCache,
 		MaxEvents: cfg.MaxEvents, AllowWhenFull: cfg.AllowWhenFull,
-		Clock: clock.Clock{Now: cfg.Now, Tick: time.Millisecond, Unit: time.Time.UnixMilli, Time: time.UnixMilli, End: maxTime, Year: 6429},
-		Text:  limitText,
+		Clock: clock.Millis(cfg.Now), Text: limitText,
 	}
 	if cfg.Observe != nil {
 		c.Notify = func(ctx context.Context, r pipeline.Report) {

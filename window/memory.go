@@ -3,6 +3,7 @@ package window
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 
 	"github.com/slidegate/slidegate/internal/engine"
@@ -129,7 +130,7 @@ func answer(r *engine.Reply, views []view, limits []engine.Limit, v engine.Verb,
 			adds = 0
 		}
 	}
-	r.At = maxTime
+	r.At = math.MaxInt64
 	r.Grant(v, n, fit)
 	for i := range limits {
 		date := views[i].date(now)
@@ -382,7 +383,7 @@ func (m *counts) Inspect(_ context.Context, limits *engine.Limits, event string)
 	}
 	defer e.Close()
 	views, _ := e.Record.views(nil, limits.All(), e.Now)
-	reply := []int64{0, maxTime}
+	reply := []int64{0, math.MaxInt64}
 	for i := range views {
 		reply[1] = min(reply[1], views[i].date(e.Now))
 		used, retry, reset := views[i].usage(limits.All()[i].Max, 1, 0, 0, e.Now)

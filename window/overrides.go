@@ -2,7 +2,6 @@ package window
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -53,7 +52,7 @@ type override struct {
 // newOverrides returns the overrides of a limiter with the engine l. They have their own circuit
 // breaker, whose outages are not passed to Observe: see noteUnread.
 func newOverrides(conn *Connection, l *engine.Limiter, observe func(context.Context, Observation)) (*overrides, error) {
-	cfg := engine.Config{Kind: "o", Script: lua.Overrides, Name: l.Name, Clock: l.Clock, Timeout: max(0, l.Timeout), MaxUnits: 1, Text: limitText}
+	cfg := engine.Config{Kind: "o", Script: lua.Overrides, File: "overrides.lua", Name: l.Name, Clock: l.Clock, Timeout: max(0, l.Timeout), MaxUnits: 1, Text: limitText}
 	e, err := engine.New((*pipeline.Connection)(conn), cfg, []engine.Limit{{Max: 1, Per: 1}})
 	o := &overrides{engine: e, limiter: l, countDenied: l.CountDenied, clock: l.Clock.Now, observe: observe, every: 5 * time.Second}
 	if o.clock == nil {
@@ -177,6 +176,7 @@ func (o *overrides) list(ctx context.Context, known int64) (list overrideList, e
 	if err != nil {
 		return list, err
 	}
+	utc := o.limiter.Clock.Time
 	list.at, list.version = utc(reply.Integers[1]), reply.Integers[2]
 	for i := 3; i+6 <= len(reply.Integers); i += 6 {
 		from := Override{Tag: reply.Texts[i], Since: utc(reply.Integers[i+1]), Until: utc(reply.Integers[i+2]), Why: reply.Texts[i+4], By: reply.Texts[i+5]}
@@ -187,14 +187,7 @@ func (o *overrides) list(ctx context.Context, known int64) (list overrideList, e
 	return list, nil
 }
 
-// errOverrides is returned for a reply that no Slidegate script would send.
-var errOverrides = errors.New("the reply does not match the header of overrides.lua; remove the script that Redis holds under this hash")
-
 // call calls overrides.lua.
 func (o *overrides) call(ctx context.Context, verb string, rest []string) (engine.CallReply, error) {
-	reply, err := o.engine.Call(ctx, engine.Call{Verb: verb, Event: "overrides", Rest: rest, Reads: verb == "list", InText: true})
-	if err == nil && len(reply.Integers) < 3 {
-		err = o.engine.Wrap(errOverrides)
-	}
-	return reply, err
+	return o.engine.Call(ctx, engine.Call{Verb: verb, Event: "overrides", Rest: rest, Reads: verb == "list", InText: true, Least: 3})
 }

@@ -86,7 +86,7 @@ func (l *Limiter) degraded() *Limiter {
 // fill writes the reply to a request for n units to d.
 func (l *Limiter) fill(d *Decision, n int64, reply *engine.Reply) {
 	d.Allowed, d.Granted, d.Counted = reply.Allowed, reply.Granted, reply.Counted
-	d.At, d.Usage = utc(reply.At), make([]Usage, len(l.limits))
+	d.At, d.Usage = l.engine.Clock.Time(reply.At), make([]Usage, len(l.limits))
 	for i := range l.limits {
 		u := &d.Usage[i]
 		u.set(&l.limits[i], reply.Row(i))

@@ -252,7 +252,7 @@ func (l *Limiter) Name() string { return l.made().Name }
 // With, which is a programming error.
 func (l *Limiter) made() *engine.Limiter {
 	if l == nil || !l.engine.Made() {
-		panic("slidegate: this limiter is nil or zero; create one with window.New or NewLocal")
+		engine.Unmade("window")
 	}
 	return &l.engine
 }

@@ -12,9 +12,33 @@ type Clock struct {
 	Now  func() time.Time      // nil means the Redis server's clock or, in memory, this process's monotonic clock
 	Tick time.Duration         // one unit
 	Unit func(time.Time) int64 // converts a time to units since 1970
-	Time func(int64) time.Time // the inverse of Unit
+	Time func(int64) time.Time // the inverse of Unit, in UTC
 	End  int64                 // the first time that the scripts reject, in units
 	Year int                   // the year of End
+}
+
+// Millis returns a Clock in ms, for scripts that reject times from the year 6429 on.
+func Millis(now func() time.Time) Clock {
+	return Clock{
+		Now: now, Tick: time.Millisecond, Unit: time.Time.UnixMilli, Time: func(ms int64) time.Time { return time.UnixMilli(ms).UTC() },
+		End: 1 << 47, Year: 6429,
+	}
+}
+
+// Micros returns a Clock in µs, for scripts that reject times from the year 2255 on.
+func Micros(now func() time.Time) Clock {
+	return Clock{
+		Now: now, Tick: time.Microsecond, Unit: time.Time.UnixMicro, Time: func(us int64) time.Time { return time.UnixMicro(us).UTC() },
+		End: 1 << 53, Year: 2255,
+	}
+}
+
+// Known returns the time t of a reply or a record, or the zero time if t is 0 or less.
+func (c Clock) Known(t int64) time.Time {
+	if t <= 0 {
+		return time.Time{}
+	}
+	return c.Time(t)
 }
 
 // Read returns the time of Now. It returns an error if the scripts would reject that time.

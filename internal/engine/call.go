@@ -16,6 +16,7 @@ type Call struct {
 	Merges bool     // concurrent calls that differ only in Units are merged into one call for all units
 	Reads  bool     // the call changes nothing, or repeating it has no further effect
 	InText bool     // the reply can contain strings
+	Least  int      // the fewest integers in a reply
 }
 
 // A CallReply is the script's reply to a Call.
@@ -44,5 +45,9 @@ func (l *Limiter) Call(ctx context.Context, c Call) (reply CallReply, err error)
 		r.Group, r.Merged = strings.Join(c.Rest, " "), c.Verb
 	}
 	s.pipeline.Do(ctx, timeout, r)
-	return CallReply{r.Reply, r.Texts, r.First, r.Trace}, l.Wrap(r.Err)
+	reply = CallReply{r.Reply, r.Texts, r.First, r.Trace}
+	if r.Err == nil && len(r.Reply) < c.Least {
+		return reply, l.Malformed()
+	}
+	return reply, l.Wrap(r.Err)
 }

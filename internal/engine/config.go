@@ -16,6 +16,7 @@ import (
 type Config struct {
 	Kind        string // the kind of record, which is the last part of each key
 	Script      string // the source of the script that Redis runs
+	File        string // the name of the script, for messages
 	Name        string
 	CountDenied bool
 	Secret      []byte
@@ -29,7 +30,15 @@ type Config struct {
 	AllowWhenFull bool // allows new events when memory is full
 
 	Notify func(context.Context, pipeline.Report) // may be nil; the context is that of the call that reports
-	Text   func(Limit) string                     // formats a limit for messages
+	Text   func(Limit) string                     // formats a limit for messages; nil means Max/Per
+}
+
+// text formats a limit for messages.
+func (cfg *Config) text(l Limit) string {
+	if cfg.Text != nil {
+		return cfg.Text(l)
+	}
+	return fmt.Sprintf("%d/%s", l.Max, clock.Format(clock.Milliseconds(l.Per)))
 }
 
 const maxPer = 36_525 * 24 * time.Hour

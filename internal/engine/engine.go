@@ -167,6 +167,12 @@ func newLimiter(cfg Config, limits []Limit) *Limiter {
 	return &Limiter{&core{Config: cfg, own: own, prefix: cfg.Name + ":{"}, own}
 }
 
+// Unmade panics, because a limiter of the package with the given name is nil or zero, which is a
+// programming error.
+func Unmade(name string) {
+	panic("slidegate: this limiter is nil or zero; create one with " + name + ".New or NewLocal")
+}
+
 // Made reports whether the limiter was created with New, NewLocal or With.
 func (l *Limiter) Made() bool { return l.core != nil }
 
@@ -293,7 +299,7 @@ func (l *Limiter) Check(ctx context.Context, v Verb, event string, n int64) erro
 	}
 	for _, limit := range l.limits.list {
 		if n > limit.Max {
-			return l.Wrap(fmt.Errorf("%d units under %s: %w", n, l.Text(limit), ErrExceedsLimit))
+			return l.Wrap(fmt.Errorf("%d units under %s: %w", n, l.text(limit), ErrExceedsLimit))
 		}
 	}
 	return nil

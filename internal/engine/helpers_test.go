@@ -31,7 +31,7 @@ func limiter(t *testing.T, client rueidis.Client, change ...func(*Config)) *Limi
 	t.Helper()
 	cfg := Config{
 		Kind: "t", Script: servertest.Script, Name: "test", Timeout: time.Second, MaxUnits: 1 << 53, MergeAsSome: true,
-		Clock: clock.Clock{Unit: time.Time.UnixMilli, Time: time.UnixMilli, End: 1 << 47, Year: 6429},
+		Clock: clock.Millis(nil),
 		Text:  func(l Limit) string { return fmt.Sprint(l.Max, " in ", l.Per, " ms") },
 	}
 	for _, c := range change {

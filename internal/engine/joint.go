@@ -83,8 +83,8 @@ func (j *Joint) lookUp(replies []JointReply) bool {
 func (j *Joint) request() *pipeline.Request {
 	r := j.newRequest(verbJoint)
 	for _, a := range j.asks {
-		r.Joint.Units = append(r.Joint.Units, integer(a.N))
-		r.Rest = append(append(r.Rest, integer(int64(len(a.limits.list)))), a.limits.args...)
+		r.Joint.Units = append(r.Joint.Units, Integer(a.N))
+		r.Rest = append(append(r.Rest, Integer(int64(len(a.limits.list)))), a.limits.args...)
 	}
 	r.Group = strings.Join(r.Rest, " ")
 	return r

@@ -107,7 +107,7 @@ func (cfg *Config) checkLimits(limits []Limit) error {
 		}
 		if twin := slices.IndexFunc(limits[:i], func(other Limit) bool { return other.Per == l.Per }); twin >= 0 {
 			return fmt.Errorf("two limits with a Per of %v, %s and %s; keep the tighter one",
-				time.Duration(l.Per)*time.Millisecond, cfg.Text(limits[twin]), cfg.Text(l))
+				time.Duration(l.Per)*time.Millisecond, cfg.text(limits[twin]), cfg.text(l))
 		}
 	}
 	return nil

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
+	"github.com/slidegate/slidegate/internal/clock"
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
@@ -156,6 +158,22 @@ func Rows(reply []int64) (rows [][]int64, ok bool) {
 		rows, reply = append(rows, reply[:n]), reply[n:]
 	}
 	return rows, true
+}
+
+// Buckets returns the buckets listed in a row. B is window.Bucket.
+func Buckets[B ~struct {
+	Last  time.Time
+	Units int64
+}](c clock.Clock, row []int64) (buckets []B) {
+	for pairs := row[4:]; len(pairs) > 0; pairs = pairs[2:] {
+		buckets = append(buckets, B{Last: c.Time(pairs[0]), Units: pairs[1]})
+	}
+	return buckets
+}
+
+// Malformed returns the error for a reply that no Slidegate script would send.
+func (l *core) Malformed() error {
+	return l.Wrap(fmt.Errorf("the reply does not match the header of %s; remove the script that Redis holds under this hash", l.File))
 }
 
 // The kinds of observations: the outcomes of requests, and the kinds of pipeline.Report.

@@ -129,13 +129,13 @@ func (s *onRedis) scriptTime() (string, error) {
 		return "", nil
 	}
 	now, err := s.Clock.Read()
-	return integer(now), err
+	return Integer(now), err
 }
 
 // Refund gives back the units that c records.
 func (s *onRedis) Refund(ctx context.Context, event string, c Counted) error {
 	args, _ := scriptArgs(nil, c.Limits, s.CountDenied)
-	return s.change(ctx, verbRefund, event, min(c.Units, s.MaxUnits), append(args, integer(c.At)))
+	return s.change(ctx, verbRefund, event, min(c.Units, s.MaxUnits), append(args, Integer(c.At)))
 }
 
 // Reset forgets the event.
@@ -173,4 +173,5 @@ func (s *onRedis) call(ctx context.Context, verb, key string, n int64, args []st
 	return r.Reply, r.Err
 }
 
-func integer(n int64) string { return strconv.FormatInt(n, 10) }
+// Integer formats an argument of a script.
+func Integer(n int64) string { return strconv.FormatInt(n, 10) }

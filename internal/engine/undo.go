@@ -57,8 +57,8 @@ func (t *gathered) undoRequest(undos []Undo) *pipeline.Request {
 	r := t.newRequest(verbUndo)
 	r.Joint.Each = true
 	for i, u := range undos {
-		r.Joint.Units = append(r.Joint.Units, integer(t.asks[i].N), integer(u.Counted.At))
-		r.Rest = append(r.Rest, integer(int64(len(u.Counted.Limits))))
+		r.Joint.Units = append(r.Joint.Units, Integer(t.asks[i].N), Integer(u.Counted.At))
+		r.Rest = append(r.Rest, Integer(int64(len(u.Counted.Limits))))
 		r.Rest, _ = scriptArgs(r.Rest, u.Counted.Limits, u.CountDenied)
 	}
 	r.Group = strings.Join(r.Rest, " ")
