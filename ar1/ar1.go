@@ -55,6 +55,7 @@ import (
 	"github.com/slidegate/slidegate/internal/engine"
 	"github.com/slidegate/slidegate/internal/outage"
 	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/report"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -115,8 +116,7 @@ type Limiter struct {
 	limits   []window.Limit
 	plan     string // for Observe; see WithPlan
 	fallback *Limiter
-	observe  func(context.Context, window.Observation) // may be nil
-	onDenied func(context.Context, window.Denial)      // may be nil
+	report   report.To
 }
 
 // These errors can be distinguished with errors.Is. They are the same values as in window.
@@ -156,7 +156,7 @@ func newLimiter(e *engine.Limiter, err error, cfg Config) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Limiter{engine: e, limits: slices.Clone(cfg.Limits), fallback: cfg.Fallback, observe: cfg.Observe, onDenied: cfg.OnDenied}, nil
+	return &Limiter{engine: e, limits: slices.Clone(cfg.Limits), fallback: cfg.Fallback, report: cfg.report()}, nil
 }
 
 // WithPlan returns a limiter that is like l but sets Observation.Plan to the given plan, as in
@@ -233,7 +233,8 @@ func (l *Limiter) Refund(ctx context.Context, event string, d window.Decision) e
 
 // Reset forgets the event, as in window: it sets all levels of the event to 0, in the Fallback too.
 func (l *Limiter) Reset(ctx context.Context, event string) error {
-	return outage.Reset(ctx, l.made(), event, l.fallback, (*Limiter).Reset)
+	e := l.made()
+	return outage.Reset(ctx, e, event, e.Reset, l.fallback, (*Limiter).Reset)
 }
 
 // Inspect returns the levels of the event, and the rates that they correspond to. Unless denied

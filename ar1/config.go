@@ -1,13 +1,12 @@
 package ar1
 
 import (
-	"context"
 	"fmt"
 	"slices"
 
 	"github.com/slidegate/slidegate/internal/clock"
 	"github.com/slidegate/slidegate/internal/engine"
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/report"
 	"github.com/slidegate/slidegate/lua"
 	"github.com/slidegate/slidegate/window"
 )
@@ -16,21 +15,14 @@ const maxUnits = 1e7 // rounding errors of doubles grow with Max²: at this Max,
 
 // engine converts the configuration into the form that all kinds of limiters share.
 func (cfg Config) engine() engine.Config {
-	c := engine.Config{
+	return engine.Config{
 		Kind: "a", Script: lua.AR1, File: "ar1.lua", MaxUnits: maxUnits,
 		Name: cfg.Name, CountDenied: cfg.CountDenied, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, MaxEvents: cfg.MaxEvents,
-		Clock: clock.Micros(cfg.Now),
+		Clock: clock.Micros(cfg.Now), Notify: cfg.report().Outages(cfg.Name),
 	}
-	if cfg.Observe != nil {
-		c.Notify = func(ctx context.Context, r pipeline.Report) {
-			cfg.Observe(ctx, window.Observation{
-				Limiter: cfg.Name, Kind: window.Kind(r.Kind),
-				Reason: window.Reason(r.Failure.Reason()), Err: r.Failure.Err(),
-			})
-		}
-	}
-	return c
 }
+
+func (cfg Config) report() report.To { return report.To{Observe: cfg.Observe, OnDenied: cfg.OnDenied} }
 
 // engineLimits converts limits into the form that all kinds of limiters share.
 func engineLimits(limits []window.Limit) (all []engine.Limit) {

@@ -8,58 +8,39 @@ import (
 	"github.com/slidegate/slidegate/internal/clock"
 	"github.com/slidegate/slidegate/internal/engine"
 	"github.com/slidegate/slidegate/internal/outage"
-	"github.com/slidegate/slidegate/internal/pipeline"
 	"github.com/slidegate/slidegate/window"
 )
 
-// decide answers a request for n units of one event.
-func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int64) (window.Decision, error) {
-	e, began := l.made(), time.Time{}
-	if l.observe != nil {
+// decide answers a request for n units of one event. In an outage, the Fallback answers. decide then
+// calls Observe and OnDenied.
+func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int64) (d window.Decision, err error) {
+	e, by, began := l.made(), l, time.Time{}
+	if l.report.Observe != nil {
 		began = time.Now()
 	}
 	var reply engine.Reply
-	err := e.Decide(ctx, &reply, v, event, n)
-	return l.finish(ctx, v, event, n, &reply, err, began)
-}
-
-// finish converts the reply or, after an outage, the reply of the Fallback to a Decision. It then
-// calls Observe and OnDenied.
-func (l *Limiter) finish(ctx context.Context, v engine.Verb, event string, n int64, reply *engine.Reply, err error, began time.Time) (d window.Decision, _ error) {
-	by, key, trace := l, reply.Key, reply.Trace
-	if err != nil {
-		by, trace.Failure = l.fallback, pipeline.FailureIn(err)
-		err = outage.Ask(ctx, err, by, func(ctx context.Context, f *Limiter) error { return f.engine.Decide(ctx, reply, v, event, n) })
+	if err = e.Decide(ctx, &reply, v, event, n); err != nil {
+		by = l.fallback
+		err = outage.Decide(ctx, err, &reply, by, func(ctx context.Context, f *Limiter) error { return f.engine.Decide(ctx, &reply, v, event, n) })
 	}
 	if err == nil {
-		d = by.decision(reply)
-		d.Degraded, d.Cause = by != l, trace.Failure.Err()
+		d = by.decision(&reply)
+		d.Degraded, d.Cause = by != l, reply.Trace.Failure.Err()
 	}
-	if l.observe != nil {
-		l.observe(ctx, window.Observation{
-			Limiter: l.engine.Name, Plan: l.plan, Kind: window.Kind(engine.KindOf(v, d.Allowed, err)), Units: n, Decision: d, Took: time.Since(began), Full: reply.Full,
-			InRedis: trace.InRedis,
-			Trace:   window.Trace{Merged: trace.Merged, Batch: trace.Batch, Remembered: reply.Remembered, SlotRange: trace.SlotRange},
-			Reason:  window.Reason(trace.Failure.Reason()), Err: trace.Failure.Err(),
-		})
-	}
-	if err == nil {
-		l.denied(ctx, v, event, key, d)
+	l.report.Attempt(ctx, e, v, window.Observation{Plan: l.plan, Units: n, Decision: d, Full: reply.Full}, reply.Trace, err, began)
+	if err == nil && !d.Allowed && v.Denies() {
+		l.denied(ctx, event, reply.Key, d)
 	}
 	return d, err
 }
 
-// denied calls OnDenied if d is a denial, as in window.
-func (l *Limiter) denied(ctx context.Context, v engine.Verb, event, key string, d window.Decision) {
-	if d.Allowed || l.onDenied == nil || !v.Denies() {
-		return
-	}
-	denial := window.Denial{Limiter: l.engine.Name, RetryAfter: d.RetryAfter, At: d.At}
-	denial.Event, denial.Hashed = l.engine.Shown(event, key)
+// denied calls OnDenied for the denial d.
+func (l *Limiter) denied(ctx context.Context, event, key string, d window.Decision) {
+	denial := window.Denial{RetryAfter: d.RetryAfter, At: d.At}
 	if u := d.Tightest(); u.Used > 0 { // otherwise there was no room
 		denial.Limit = u.Limit
 	}
-	l.onDenied(ctx, denial)
+	l.report.Denied(ctx, l.engine, event, key, denial)
 }
 
 // decision converts a reply to a Decision.

@@ -33,6 +33,7 @@ import (
 	"github.com/slidegate/slidegate/internal/engine"
 	"github.com/slidegate/slidegate/internal/outage"
 	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/report"
 	"github.com/slidegate/slidegate/lua"
 	"github.com/slidegate/slidegate/window"
 )
@@ -107,8 +108,7 @@ type core struct {
 	maxHold  time.Duration
 	holder   string
 	fallback *Limiter
-	observe  func(context.Context, window.Observation) // may be nil
-	onDenied func(context.Context, window.Denial)      // may be nil
+	report   report.To
 	keeper   keeper
 	lines    lines
 }
@@ -200,7 +200,7 @@ func newLimiter(e *engine.Limiter, s store, cfg Config) (*Limiter, error) {
 	}
 	c := &core{
 		store: s, ttl: cfg.ttl(), maxHold: cmp.Or(cfg.MaxHold, defaultHold), holder: cfg.Holder,
-		fallback: cfg.Fallback, observe: cfg.Observe, onDenied: cfg.OnDenied,
+		fallback: cfg.Fallback, report: cfg.report(),
 		lines: lines{of: map[string]*line{}},
 	}
 	c.keeper = keeper{held: map[*Lease]struct{}{}, ttl: c.ttl}
@@ -234,22 +234,15 @@ func (cfg *Config) check() error {
 
 // engine converts the configuration into the form that all kinds of limiters share.
 func (cfg *Config) engine() engine.Config {
-	c := engine.Config{
+	return engine.Config{
 		Kind: "l", Script: lua.Inflight, File: "inflight.lua", MaxUnits: mostUnits,
 		Name: cfg.Name, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, MaxEvents: cfg.MaxEvents,
-		Clock: clock.Micros(nil),
-		Text:  func(l engine.Limit) string { return fmt.Sprintf("a Max of %d", l.Max) },
+		Clock: clock.Micros(nil), Notify: cfg.report().Outages(cfg.Name),
+		Text: func(l engine.Limit) string { return fmt.Sprintf("a Max of %d", l.Max) },
 	}
-	if cfg.Observe != nil {
-		c.Notify = func(ctx context.Context, r pipeline.Report) {
-			cfg.Observe(ctx, window.Observation{
-				Limiter: cfg.Name, Kind: window.Kind(r.Kind),
-				Reason: window.Reason(r.Failure.Reason()), Err: r.Failure.Err(),
-			})
-		}
-	}
-	return c
 }
+
+func (cfg *Config) report() report.To { return report.To{Observe: cfg.Observe, OnDenied: cfg.OnDenied} }
 
 // limits returns Max in the form that all kinds of limiters share.
 func (cfg *Config) limits() []engine.Limit { return limits(cfg.Max, cfg.ttl()) }
@@ -297,7 +290,7 @@ func (l *Limiter) TryAcquireN(ctx context.Context, event string, n int64) (lease
 	}
 	began := time.Now()
 	lease, found, err := l.try(ctx, event, n)
-	l.report(ctx, n, lease, found, err, began)
+	l.observe(ctx, n, lease, found, err, began)
 	if lease == nil && err == nil {
 		l.denied(ctx, event, found.Decision)
 	}
@@ -361,7 +354,7 @@ func (l *Limiter) AcquireN(ctx context.Context, event string, n int64) (*Lease, 
 	}
 	began := time.Now()
 	lease, d, err := l.lines.wait(ctx, l, event, n)
-	l.report(ctx, n, lease, d, err, began)
+	l.observe(ctx, n, lease, d, err, began)
 	if errors.Is(err, errLeft) {
 		l.denied(ctx, event, d.Decision)
 	}
@@ -371,14 +364,8 @@ func (l *Limiter) AcquireN(ctx context.Context, event string, n int64) (*Lease, 
 // Reset forgets the event, in the Fallback too. A lease that is still held takes its units again
 // when it is renewed. Reset returns the same errors as TryAcquireN.
 func (l *Limiter) Reset(ctx context.Context, event string) error {
-	if err := l.made().Check(ctx, engine.Peek, event, 1); err != nil {
-		return err
-	}
-	err := l.store.reset(ctx, event)
-	if l.fallback != nil {
-		err = errors.Join(err, l.fallback.Reset(ctx, event))
-	}
-	return err
+	e := l.made()
+	return outage.Reset(ctx, e, event, l.store.reset, l.fallback, (*Limiter).Reset)
 }
 
 // Close releases all leases that this process holds through l and through all limiters related to l
@@ -405,27 +392,15 @@ func (l *Limiter) Close(ctx context.Context) error {
 	return last
 }
 
-// report calls Observe after a TryAcquire or Acquire.
-func (l *Limiter) report(ctx context.Context, n int64, lease *Lease, d decided, err error, began time.Time) {
-	if l.observe == nil {
-		return
-	}
-	failure := pipeline.FailureIn(cmp.Or(err, d.Cause))
-	l.observe(ctx, window.Observation{
-		Limiter: l.engine.Name, Kind: window.Kind(engine.KindOf(engine.Allow, lease != nil, err)), Units: n, Took: time.Since(began),
-		Decision: window.Decision{Allowed: lease != nil, RetryAfter: d.RetryAfter, At: d.At, Degraded: d.Degraded, Cause: d.Cause},
-		InRedis:  d.trace.InRedis, Trace: window.Trace{Batch: d.trace.Batch, SlotRange: d.trace.SlotRange},
-		Reason: window.Reason(failure.Reason()), Err: failure.Err(),
-	})
+// observe calls Observe after a TryAcquire or Acquire.
+func (l *Limiter) observe(ctx context.Context, n int64, lease *Lease, d decided, err error, began time.Time) {
+	as := window.Decision{Allowed: lease != nil, RetryAfter: d.RetryAfter, At: d.At, Degraded: d.Degraded, Cause: d.Cause}
+	l.report.Attempt(ctx, l.engine, engine.Allow, window.Observation{Units: n, Decision: as}, d.trace, err, began)
 }
 
 // denied calls OnDenied after an attempt that got no units. found is zero if the caller gave up
 // before it asked.
 func (l *Limiter) denied(ctx context.Context, event string, found Decision) {
-	if l.onDenied == nil {
-		return
-	}
-	d := window.Denial{Limiter: l.engine.Name, Limit: window.Limit{Max: cmp.Or(found.Max, l.max)}, RetryAfter: found.RetryAfter, At: time.Now().UTC()}
-	d.Event, d.Hashed = l.engine.Shown(event, "")
-	l.onDenied(ctx, d)
+	limit := window.Limit{Max: cmp.Or(found.Max, l.max)}
+	l.report.Denied(ctx, l.engine, event, "", window.Denial{Limit: limit, RetryAfter: found.RetryAfter, At: time.Now().UTC()})
 }

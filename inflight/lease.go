@@ -217,8 +217,8 @@ func (l *Lease) lose(kind window.Kind) {
 		_ = l.limiter.fallback.store.release(context.Background(), l.event, []ref{r})
 	}
 	l.limiter.lines.released(l.event)
-	if l.limiter.observe != nil {
-		go l.limiter.observe(context.Background(), window.Observation{Limiter: l.limiter.engine.Name, Kind: kind, Units: l.n, Err: cause})
+	if l.limiter.report.Observe != nil {
+		go l.limiter.report.Observe(context.Background(), window.Observation{Limiter: l.limiter.engine.Name, Kind: kind, Units: l.n, Err: cause})
 	}
 }
 

@@ -32,6 +32,7 @@ import (
 	"github.com/slidegate/slidegate/internal/engine"
 	"github.com/slidegate/slidegate/internal/outage"
 	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/report"
 	"github.com/slidegate/slidegate/lua"
 	"github.com/slidegate/slidegate/window"
 )
@@ -91,8 +92,7 @@ type Limiter struct {
 	limits   []window.Limit
 	maxAhead int64 // ms
 	fallback *Limiter
-	observe  func(context.Context, window.Observation) // may be nil
-	onDenied func(context.Context, window.Denial)      // may be nil
+	report   report.To
 	lines    lines
 }
 
@@ -169,27 +169,20 @@ func newLimiter(e *engine.Limiter, s store, cfg Config) (*Limiter, error) {
 	}
 	return &Limiter{
 		engine: e, store: s, limits: slices.Clone(cfg.Limits), maxAhead: cmp.Or(cfg.MaxAhead, defaultAhead).Milliseconds(),
-		fallback: cfg.Fallback, observe: cfg.Observe, onDenied: cfg.OnDenied, lines: lines{of: map[string]*line{}},
+		fallback: cfg.Fallback, report: cfg.report(), lines: lines{of: map[string]*line{}},
 	}, nil
 }
 
 // engine converts the configuration into the form that all kinds of limiters share.
 func (cfg Config) engine() engine.Config {
-	c := engine.Config{
+	return engine.Config{
 		Kind: "r", Script: lua.Pace, File: "pace.lua", MaxUnits: maxUnits,
 		Name: cfg.Name, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, MaxEvents: cfg.MaxEvents,
-		Clock: clock.Millis(cfg.Now),
+		Clock: clock.Millis(cfg.Now), Notify: cfg.report().Outages(cfg.Name),
 	}
-	if cfg.Observe != nil {
-		c.Notify = func(ctx context.Context, r pipeline.Report) {
-			cfg.Observe(ctx, window.Observation{
-				Limiter: cfg.Name, Kind: window.Kind(r.Kind),
-				Reason: window.Reason(r.Failure.Reason()), Err: r.Failure.Err(),
-			})
-		}
-	}
-	return c
 }
+
+func (cfg Config) report() report.To { return report.To{Observe: cfg.Observe, OnDenied: cfg.OnDenied} }
 
 // engineLimits converts limits into the form that all kinds of limiters share.
 func engineLimits(limits []window.Limit) (all []engine.Limit) {
@@ -237,7 +230,7 @@ func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (err error) 
 	}
 	began := time.Now()
 	w, err := l.await(ctx, event, n)
-	l.report(ctx, n, w.turn.Reservation, w.turn.trace, err, began)
+	l.observe(ctx, n, w.turn.Reservation, w.turn.trace, err, began)
 	var late *lateError
 	if errors.As(err, &late) {
 		l.denied(ctx, event, late.after)
@@ -286,7 +279,7 @@ func (l *Limiter) ReserveN(ctx context.Context, event string, n int64) (r Reserv
 	} else if err == nil {
 		r = b.reservation(event, n)
 	}
-	l.report(ctx, n, r, b.trace, err, began)
+	l.observe(ctx, n, r, b.trace, err, began)
 	if err == nil && !r.OK {
 		l.denied(ctx, event, r.Delay)
 	}
@@ -405,40 +398,21 @@ func (l *Limiter) Pause(ctx context.Context, event string, d time.Duration) erro
 // they have already booked, so more than Max units can be used in one interval of length Per. Reset
 // returns the same errors as WaitN.
 func (l *Limiter) Reset(ctx context.Context, event string) error {
-	if err := l.made().Check(ctx, engine.Peek, event, 1); err != nil {
-		return err
-	}
-	err := l.store.Reset(ctx, event)
-	l.lines.retry(event)
-	if l.fallback != nil {
-		err = errors.Join(err, l.fallback.Reset(ctx, event))
-	}
-	return err
+	e := l.made()
+	defer l.lines.retry(event)
+	return outage.Reset(ctx, e, event, l.store.Reset, l.fallback, (*Limiter).Reset)
 }
 
-// report calls Observe after a Wait or Reserve.
-func (l *Limiter) report(ctx context.Context, n int64, r Reservation, trace pipeline.Trace, err error, began time.Time) {
-	if l.observe == nil {
-		return
-	}
-	failure := pipeline.FailureIn(cmp.Or(err, r.Cause))
-	l.observe(ctx, window.Observation{
-		Limiter: l.engine.Name, Kind: window.Kind(engine.KindOf(engine.Allow, r.OK, err)), Units: n, Took: time.Since(began),
-		Decision: window.Decision{Allowed: r.OK && err == nil, RetryAfter: r.Delay, At: r.At, Degraded: r.Degraded, Cause: r.Cause},
-		InRedis:  trace.InRedis, Trace: window.Trace{Merged: trace.Merged, Batch: trace.Batch, SlotRange: trace.SlotRange},
-		Reason: window.Reason(failure.Reason()), Err: failure.Err(),
-	})
+// observe calls Observe after a Wait or Reserve.
+func (l *Limiter) observe(ctx context.Context, n int64, r Reservation, trace pipeline.Trace, err error, began time.Time) {
+	d := window.Decision{Allowed: r.OK && err == nil, RetryAfter: r.Delay, At: r.At, Degraded: r.Degraded, Cause: r.Cause}
+	l.report.Attempt(ctx, l.engine, engine.Allow, window.Observation{Units: n, Decision: d}, trace, err, began)
 }
 
 // denied calls OnDenied after an attempt that got no turn.
 func (l *Limiter) denied(ctx context.Context, event string, retryAfter time.Duration) {
-	if l.onDenied == nil {
-		return
-	}
 	slowest := slices.MinFunc(l.limits, func(a, b window.Limit) int { return cmp.Compare(rate(a), rate(b)) })
-	d := window.Denial{Limiter: l.engine.Name, Limit: slowest, RetryAfter: retryAfter, At: time.Now().UTC()}
-	d.Event, d.Hashed = l.engine.Shown(event, "")
-	l.onDenied(ctx, d)
+	l.report.Denied(ctx, l.engine, event, "", window.Denial{Limit: slowest, RetryAfter: retryAfter, At: time.Now().UTC()})
 }
 
 func rate(l window.Limit) float64 { return float64(l.Max) / float64(l.Per) }

@@ -8,7 +8,6 @@ import (
 	"github.com/slidegate/slidegate/internal/clock"
 	"github.com/slidegate/slidegate/internal/engine"
 	"github.com/slidegate/slidegate/internal/outage"
-	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
 // decide answers a request for n units of one event.
@@ -32,10 +31,8 @@ func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int
 func (l *Limiter) finish(ctx context.Context, d *Decision, v engine.Verb, event string, n int64, reply *engine.Reply, err error, began time.Time) error {
 	by := l
 	if err != nil {
-		key, trace := reply.Key, reply.Trace
-		by, trace.Failure = l.degraded(), pipeline.FailureIn(err)
-		err = outage.Ask(ctx, err, by, func(ctx context.Context, f *Limiter) error { return f.engine.Decide(ctx, reply, v, event, n) })
-		reply.Key, reply.Trace = key, trace
+		by = l.degraded()
+		err = outage.Decide(ctx, err, reply, by, func(ctx context.Context, f *Limiter) error { return f.engine.Decide(ctx, reply, v, event, n) })
 	}
 	if err = l.conclude(ctx, d, v, n, by, reply, err, began); err == nil {
 		l.denied(ctx, v, event, reply.Key, d)

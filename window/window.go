@@ -414,7 +414,8 @@ func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
 // stays in force; see EndOverride. If the value in Redis is not a record of this library, Reset
 // leaves it unchanged and returns an error. Reset returns the same errors as AllowN.
 func (l *Limiter) Reset(ctx context.Context, event string) error {
-	return outage.Reset(ctx, l.made(), event, l.fallback, (*Limiter).Reset)
+	e := l.made()
+	return outage.Reset(ctx, e, event, e.Reset, l.fallback, (*Limiter).Reset)
 }
 
 // Inspect returns every bucket of every limit, for diagnosis. It writes nothing, and never asks the

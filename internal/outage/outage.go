@@ -55,14 +55,27 @@ func Ask[F any](ctx context.Context, cause error, fallback *F, ask func(context.
 	return nil
 }
 
-// Reset forgets event in the limiter l and, if there is one, in its Fallback.
-func Reset[F any](ctx context.Context, l *engine.Limiter, event string, fallback *F, reset func(*F, context.Context, string) error) error {
+// Decide calls decide with the Fallback, as Ask does. The reply r, which decide writes, keeps its key
+// and the trace of the call to Redis. Its trace then contains the failure in cause.
+func Decide[F any](ctx context.Context, cause error, r *engine.Reply, fallback *F, decide func(context.Context, *F) error) error {
+	key, trace := r.Key, r.Trace
+	trace.Failure = pipeline.FailureIn(cause)
+	err := Ask(ctx, cause, fallback, decide)
+	r.Key, r.Trace = key, trace
+	return err
+}
+
+// Reset forgets event in the limiter l, with reset, and in its Fallback, if there is one, with
+// resetIn.
+func Reset[F any](
+	ctx context.Context, l *engine.Limiter, event string, reset func(context.Context, string) error, fallback *F, resetIn func(*F, context.Context, string) error,
+) error {
 	if err := l.Check(ctx, engine.Peek, event, 1); err != nil {
 		return err
 	}
-	err := l.Reset(ctx, event)
+	err := reset(ctx, event)
 	if fallback != nil {
-		err = errors.Join(err, reset(fallback, ctx, event))
+		err = errors.Join(err, resetIn(fallback, ctx, event))
 	}
 	return err
 }

@@ -1,0 +1,55 @@
+// Package report calls Observe and OnDenied for the limiters of ar1, pace and inflight. Package
+// window, which owns the types that they receive, does so itself.
+package report
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/window"
+)
+
+// To holds the functions of a limiter's Config that receive reports. Each of them may be nil.
+type To struct {
+	Observe  func(context.Context, window.Observation)
+	OnDenied func(context.Context, window.Denial)
+}
+
+// Outages returns the engine.Config.Notify of the limiter with the given name: it calls Observe when
+// an outage starts or ends. It returns nil if there is no Observe.
+func (to To) Outages(name string) func(context.Context, pipeline.Report) {
+	if to.Observe == nil {
+		return nil
+	}
+	return func(ctx context.Context, r pipeline.Report) {
+		to.Observe(ctx, window.Observation{Limiter: name, Kind: window.Kind(r.Kind), Reason: window.Reason(r.Failure.Reason()), Err: r.Failure.Err()})
+	}
+}
+
+// Attempt calls Observe, if there is one, after an attempt or a peek that began at the given time.
+// The caller sets the Plan, Units, Decision and Full of o.
+func (to To) Attempt(ctx context.Context, l *engine.Limiter, v engine.Verb, o window.Observation, trace pipeline.Trace, err error, began time.Time) {
+	if to.Observe == nil {
+		return
+	}
+	failure := pipeline.FailureIn(cmp.Or(err, o.Decision.Cause))
+	o.Limiter, o.Kind, o.Took = l.Name, window.Kind(engine.KindOf(v, o.Decision.Allowed, err)), time.Since(began)
+	o.Reason, o.Err = window.Reason(failure.Reason()), failure.Err()
+	o.InRedis, o.Trace = trace.InRedis, window.Trace{Merged: trace.Merged, Batch: trace.Batch, SlotRange: trace.SlotRange}
+	to.Observe(ctx, o)
+}
+
+// Denied calls OnDenied, if there is one, after an attempt on the event was denied. The key is that
+// of the event, or "" if it has not been computed yet. The caller sets the Limit, RetryAfter and At
+// of d.
+func (to To) Denied(ctx context.Context, l *engine.Limiter, event, key string, d window.Denial) {
+	if to.OnDenied == nil {
+		return
+	}
+	d.Limiter = l.Name
+	d.Event, d.Hashed = l.Shown(event, key)
+	to.OnDenied(ctx, d)
+}
