@@ -247,13 +247,12 @@ func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	s, err := l.snapshot(reply)
-	s.Event, s.Key = event, l.engine.Key(event)
+	s.Key = l.engine.Key(event)
 	return s, err
 }
 
 // Snapshot is the state of one event.
 type Snapshot struct {
-	Event  string       // as passed to Inspect
 	Key    string       // the key in Redis
 	At     time.Time    // as in Decision
 	Limits []LimitState // in the order of Config.Limits

@@ -63,7 +63,7 @@ func TestFallback(t *testing.T) {
 	l := must(ar1.New(window.On(client), ar1.Config{
 		Name: "outage", Limits: limits("5/1h"), Fallback: local,
 		Observe: func(_ context.Context, o window.Observation) {
-			seen = append(seen, fmt.Sprint(o.Kind, o.Plan, o.Reason))
+			seen = append(seen, fmt.Sprint(o.Kind, o.Plan, window.ReasonOf(o.Err)))
 		},
 	}))
 	d := must(l.Allow(t.Context(), "e"))
@@ -91,7 +91,7 @@ func TestOnDenied(t *testing.T) {
 			b.allow("b", 1)
 			name, rest, _ := strings.Cut(must(b.Inspect(b.Context(), "a")).Key, ":{")
 			want := window.Denial{
-				Limiter: name, Event: strings.TrimSuffix(rest, "}:a"), Hashed: secret != nil, Limit: limits("2/1h")[0], RetryAfter: d.RetryAfter, At: d.At,
+				Limiter: name, Event: strings.TrimSuffix(rest, "}:a"), Hashed: secret != nil, Limit: limits("2/1h")[0], Decision: d,
 			}
 			if diff := cmp.Diff([]window.Denial{want}, seen); diff != "" {
 				b.Errorf("(-want +got)\n%s", diff)

@@ -27,7 +27,9 @@ func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int
 		d = by.decision(&reply)
 		d.Degraded, d.Cause = by != l, reply.Trace.Failure.Err()
 	}
-	l.report.Attempt(ctx, e, v, window.Observation{Plan: l.plan, Units: n, Decision: d, Full: reply.Full}, reply.Trace, err, began)
+	o := window.Observation{Plan: l.plan, Units: n, Decision: d}
+	o.Trace.Full = reply.Full
+	l.report.Attempt(ctx, e, v, o, reply.Trace, err, began)
 	if err == nil && !d.Allowed && v.Denies() {
 		l.denied(ctx, event, reply.Key, d)
 	}
@@ -36,7 +38,7 @@ func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int
 
 // denied calls OnDenied for the denial d.
 func (l *Limiter) denied(ctx context.Context, event, key string, d window.Decision) {
-	denial := window.Denial{RetryAfter: d.RetryAfter, At: d.At}
+	denial := window.Denial{Decision: d}
 	if u := d.Tightest(); u.Used > 0 { // otherwise there was no room
 		denial.Limit = u.Limit
 	}

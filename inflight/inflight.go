@@ -402,5 +402,5 @@ func (l *Limiter) observe(ctx context.Context, n int64, lease *Lease, d decided,
 // before it asked.
 func (l *Limiter) denied(ctx context.Context, event string, found Decision) {
 	limit := window.Limit{Max: cmp.Or(found.Max, l.max)}
-	l.report.Denied(ctx, l.engine, event, "", window.Denial{Limit: limit, RetryAfter: found.RetryAfter, At: time.Now().UTC()})
+	l.report.Denied(ctx, l.engine, event, "", window.Denial{Limit: limit, Decision: window.Decision{RetryAfter: found.RetryAfter, At: time.Now().UTC()}})
 }

@@ -9,7 +9,6 @@ import (
 
 // Snapshot is the full state of an event, for diagnosis.
 type Snapshot struct {
-	Event  string    // as passed to Inspect
 	Key    string    // the key in Redis
 	At     time.Time // the time of the snapshot, in UTC, on the clock of the leases
 	Used   int64     // units that are held
@@ -37,6 +36,6 @@ func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
 	if err != nil {
 		return Snapshot{}, err
 	}
-	s.Event, s.Key, s.Max = event, l.engine.Key(event), l.max
+	s.Key, s.Max = l.engine.Key(event), l.max
 	return s, nil
 }

@@ -9,9 +9,10 @@ import (
 )
 
 // BudgetState represents what one budget counts for an account, an address or a pair of them. The
-// embedded Snapshot names the event key and lists every bucket of every limit.
+// embedded Snapshot lists every bucket of every limit.
 type BudgetState struct {
 	Budget Budget
+	Event  string // the event key of the budget: with it, Limiter(Budget) can Reset what is counted
 	window.Snapshot
 }
 
@@ -51,7 +52,7 @@ func (g *Guard) Inspect(ctx context.Context, account string, from ...netip.Addr)
 		if err != nil {
 			return nil, g.explain(c.failed("read what is charged to the %s: %w", err))
 		}
-		states[i] = BudgetState{c.name, s}
+		states[i] = BudgetState{c.name, c.event, s}
 	}
 	return states, nil
 }

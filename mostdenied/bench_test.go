@@ -36,7 +36,7 @@ func BenchmarkCount(b *testing.B) {
 func denials(n int) []window.Denial {
 	all := make([]window.Denial, n)
 	for i := range all {
-		all[i] = window.Denial{Limiter: "login.account", Event: "client-" + strconv.Itoa(i), Limit: window.PerHour(5), RetryAfter: time.Minute, At: time.Now()}
+		all[i] = window.Denial{Limiter: "login.account", Event: "client-" + strconv.Itoa(i), Limit: window.PerHour(5), Decision: window.Decision{RetryAfter: time.Minute, At: time.Now()}}
 	}
 	return all
 }

@@ -18,7 +18,7 @@ import (
 
 // deny counts a denial of an event now.
 func (l *List) deny(event string) {
-	l.Count(context.Background(), window.Denial{Limiter: "api", Event: event, Limit: window.PerHour(5), RetryAfter: time.Minute, At: time.Now()})
+	l.Count(context.Background(), window.Denial{Limiter: "api", Event: event, Limit: window.PerHour(5), Decision: window.Decision{RetryAfter: time.Minute, At: time.Now()}})
 }
 
 // names returns the events of a report, in order.
@@ -68,7 +68,7 @@ func TestFewAreExact(t *testing.T) {
 // the clock of Redis has stepped back.
 func TestClockOfRedisStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, d := New(), window.Denial{Limiter: "api", Event: "e", RetryAfter: time.Minute, At: time.Now()}
+		l, d := New(), window.Denial{Limiter: "api", Event: "e", Decision: window.Decision{RetryAfter: time.Minute, At: time.Now()}}
 		l.Count(t.Context(), d)
 		<-time.After(time.Minute)
 		l.Count(t.Context(), d)

@@ -109,8 +109,8 @@ func TestReasons(t *testing.T) {
 	five := window.PerHour(5)
 	for want, d := range map[string]window.Denial{
 		"api, limit 5/1h":                {Limit: five},
-		"api, limit 5/1h of an override": {Limit: five, Override: window.OverrideLimits},
-		"api, blocked by an override":    {Override: window.OverrideBlock},
+		"api, limit 5/1h of an override": {Limit: five, Decision: window.Decision{Override: window.OverrideLimits}},
+		"api, blocked by an override":    {Decision: window.Decision{Override: window.OverrideBlock}},
 		"api, no room in memory":         {},
 	} {
 		list := mostdenied.New()

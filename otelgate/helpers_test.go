@@ -100,5 +100,7 @@ func text(of attribute.Set, key attribute.Key) string {
 
 // seen returns an observation of the given kind, of a decision that took the given time.
 func seen(kind window.Kind, took time.Duration) window.Observation {
-	return window.Observation{Limiter: "api", Kind: kind, Took: took, InRedis: took, Decision: window.Decision{Usage: make([]window.Usage, 1)}}
+	o := window.Observation{Limiter: "api", Kind: kind, Took: took, Decision: window.Decision{Usage: make([]window.Usage, 1)}}
+	o.Trace.InRedis = took
+	return o
 }

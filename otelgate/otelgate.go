@@ -121,14 +121,14 @@ func (o *observer) observe(ctx context.Context, seen window.Observation) {
 // decided records the metrics of a decision, or of an error.
 func (o *observer) decided(ctx context.Context, seen *window.Observation, s *options) {
 	o.duration.Record(ctx, seen.Took.Seconds(), s.recordDecision...)
-	if seen.InRedis > 0 {
-		o.redis.Record(ctx, seen.InRedis.Seconds(), s.record...)
+	if seen.Trace.InRedis > 0 {
+		o.redis.Record(ctx, seen.Trace.InRedis.Seconds(), s.record...)
 		o.batch.Record(ctx, int64(seen.Trace.Batch), s.record...)
 	}
 	if seen.Trace.Merged {
 		o.merged.Add(ctx, 1, s.add...)
 	}
-	if seen.Full {
+	if seen.Trace.Full {
 		o.full.Add(ctx, 1, s.add...)
 	}
 }

@@ -3,6 +3,7 @@ package otelgate_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"regexp"
@@ -20,6 +21,7 @@ import (
 	api "go.opentelemetry.io/otel/trace"
 
 	"github.com/slidegate/slidegate/inflight"
+	"github.com/slidegate/slidegate/internal/pipeline"
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/login"
 	"github.com/slidegate/slidegate/otelgate"
@@ -87,7 +89,9 @@ func TestDecisions(t *testing.T) {
 	for range 3 {
 		must(l.Allow(t.Context(), "f"))
 	}
-	b.observe(t.Context(), window.Observation{Limiter: l.Name(), Kind: window.KindAllowed, Units: 1, InRedis: time.Millisecond, Trace: window.Trace{Batch: 1, Merged: true}})
+	merged := window.Observation{Limiter: l.Name(), Kind: window.KindAllowed, Units: 1}
+	merged.Trace.InRedis, merged.Trace.Batch, merged.Trace.Merged = time.Millisecond, 1, true
+	b.observe(t.Context(), merged)
 
 	cfg.DenialCache, cfg.MaxEvents = 0, 1
 	local := must(window.NewLocal(cfg))
@@ -206,7 +210,9 @@ func TestOutage(t *testing.T) {
 // TestKinds checks that the kinds of observations that no other test here causes are recorded too.
 func TestKinds(t *testing.T) {
 	b := newCollector()
-	b.observe(t.Context(), window.Observation{Limiter: "api", Kind: window.KindUncertain, Reason: window.ReasonClosed, Took: time.Second, InRedis: time.Second})
+	cut := window.Observation{Limiter: "api", Kind: window.KindUncertain, Err: &pipeline.Failure{Counted: window.ErrUncertain, Cause: io.EOF}, Took: time.Second}
+	cut.Trace.InRedis = time.Second
+	b.observe(t.Context(), cut)
 	for _, step := range []struct {
 		kind window.Kind
 		want int64

@@ -42,7 +42,7 @@ type series struct {
 }
 
 func seriesOf(o *window.Observation) series {
-	return series{limiter: o.Limiter, plan: o.Plan, outcome: o.Kind, source: sourceOf(o), reason: o.Reason}
+	return series{limiter: o.Limiter, plan: o.Plan, outcome: o.Kind, source: sourceOf(o), reason: window.ReasonOf(o.Err)}
 }
 
 // sourceOf returns the source of a decision. A missing Usage does not mean that there is no
@@ -57,7 +57,7 @@ func sourceOf(o *window.Observation) string {
 		return byFallback
 	case o.Trace.Remembered:
 		return byDenialCache
-	case o.InRedis > 0:
+	case o.Trace.InRedis > 0:
 		return byRedis
 	}
 	return byMemory

@@ -36,7 +36,7 @@ func TestOnDenied(t *testing.T) {
 		synctest.Wait()
 		leave()
 		synctest.Wait()
-		want := window.Denial{Limiter: "api", Event: keys.Tag(secret, "e"), Hashed: true, Limit: parsed("1/10s")[0], At: time.Now().UTC()}
+		want := window.Denial{Limiter: "api", Event: keys.Tag(secret, "e"), Hashed: true, Limit: parsed("1/10s")[0], Decision: window.Decision{At: time.Now().UTC()}}
 		reserved, waited := want, want
 		reserved.RetryAfter, waited.RetryAfter = 5*time.Second, 20*time.Second
 		equal(t, "denials", seen, []window.Denial{reserved, waited})

@@ -13,7 +13,6 @@ import (
 
 // Snapshot is the full state of an event, for diagnosis.
 type Snapshot struct {
-	Event       string    // as passed to Inspect
 	Key         string    // the key in Redis
 	At          time.Time // the time of the snapshot, in UTC, on the clock of the turns
 	Newest      time.Time // the newest turn ever booked, even if it was cancelled; zero if it is no longer known
@@ -42,7 +41,7 @@ func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	s, err := l.snapshot(reply)
-	s.Event, s.Key = event, l.engine.Key(event)
+	s.Key = l.engine.Key(event)
 	return s, err
 }
 

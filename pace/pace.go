@@ -412,7 +412,7 @@ func (l *Limiter) observe(ctx context.Context, n int64, r Reservation, trace pip
 // denied calls OnDenied after an attempt that got no turn.
 func (l *Limiter) denied(ctx context.Context, event string, retryAfter time.Duration) {
 	slowest := slices.MinFunc(l.limits, func(a, b window.Limit) int { return cmp.Compare(rate(a), rate(b)) })
-	l.report.Denied(ctx, l.engine, event, "", window.Denial{Limit: slowest, RetryAfter: retryAfter, At: time.Now().UTC()})
+	l.report.Denied(ctx, l.engine, event, "", window.Denial{Limit: slowest, Decision: window.Decision{RetryAfter: retryAfter, At: time.Now().UTC()}})
 }
 
 func rate(l window.Limit) float64 { return float64(l.Max) / float64(l.Per) }

@@ -91,7 +91,7 @@ func TestOutage(t *testing.T) {
 		t.Errorf("%v, %d observed", err, len(degraded))
 	}
 	for _, o := range degraded {
-		if o.Kind != window.KindAllowed || o.Reason != window.ReasonTimeout || o.Err == nil || !errors.Is(o.Decision.Cause, o.Err) {
+		if o.Kind != window.KindAllowed || window.ReasonOf(o.Err) != window.ReasonTimeout || o.Err == nil || !errors.Is(o.Decision.Cause, o.Err) {
 			t.Errorf("observed: %+v", o)
 		}
 	}

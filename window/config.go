@@ -20,10 +20,7 @@ func (cfg Config) engine() engine.Config {
 	}
 	if cfg.Observe != nil {
 		c.Notify = func(ctx context.Context, r pipeline.Report) {
-			cfg.Observe(ctx, Observation{
-				Limiter: cfg.Name, Kind: Kind(r.Kind),
-				Reason: Reason(r.Failure.Reason()), Err: r.Failure.Err(),
-			})
+			cfg.Observe(ctx, Observation{Limiter: cfg.Name, Kind: Kind(r.Kind), Err: r.Failure.Err()})
 		}
 	}
 	return c

@@ -67,7 +67,6 @@ type Usage struct {
 
 // Snapshot is the full state of one event, for diagnosis.
 type Snapshot struct {
-	Event  string       // as the caller named it
 	Key    string       // the key in Redis
 	At     time.Time    // as in Decision
 	Limits []LimitState // in the order of Config.Limits

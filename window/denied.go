@@ -2,7 +2,6 @@ package window
 
 import (
 	"context"
-	"time"
 
 	"github.com/slidegate/slidegate/internal/engine"
 )
@@ -30,9 +29,8 @@ type Denial struct {
 	// pace, it is the limit with the lowest rate.
 	Limit Limit
 
-	Override   OverrideMode  // as in Decision
-	RetryAfter time.Duration // as in Decision
-	At         time.Time     // as in Decision
+	// Decision is the denial. For inflight and pace, only RetryAfter and At are set.
+	Decision
 }
 
 // denied calls OnDenied if d is a denial. key is the key of the event, or "" if no key was built.
@@ -40,7 +38,7 @@ func (l *Limiter) denied(ctx context.Context, v engine.Verb, event, key string, 
 	if d.Allowed || l.onDenied == nil || !v.Denies() {
 		return
 	}
-	denial := Denial{Limiter: l.engine.Name, Override: d.Override, RetryAfter: d.RetryAfter, At: d.At}
+	denial := Denial{Limiter: l.engine.Name, Decision: *d}
 	denial.Event, denial.Hashed = l.engine.Shown(event, key)
 	u := d.Tightest()
 	if u.Used > 0 || d.Override == OverrideLimits && !d.Degraded { // otherwise there is a block, or there was no room

@@ -21,7 +21,7 @@ func TestFull(t *testing.T) {
 	for _, allow := range []bool{false, true} {
 		full := 0
 		l := must(window.NewLocal(window.Config{Name: "full", Limits: parsed("2/1h", "9/1d"), MaxEvents: 10, AllowWhenFull: allow, Observe: func(_ context.Context, o window.Observation) {
-			if o.Full {
+			if o.Trace.Full {
 				full++
 			}
 		}}))

@@ -17,26 +17,22 @@ type Observation struct {
 	Decision Decision      // the answer; zero if there is none
 	Took     time.Duration // from call to answer, of an attempt or a peek
 
-	// Reason and Err say why Redis did not answer. They are set for KindOutage and KindUncertain,
-	// for a Degraded decision, and when an outage starts. For KindOverridesUnread, they
-	// say why the overrides could not be read. Otherwise they are zero.
-	Reason Reason // such as ReasonTimeout; "" for overrides whose key holds a foreign value
-	Err    error  // says what to do, and matches ErrOutage or ErrUncertain if there is a Reason; it contains no event
+	// Err says why Redis did not answer, and what to do. It contains no event, and ReasonOf returns
+	// its Reason. It is set for KindOutage and KindUncertain, for a Degraded decision, and when an
+	// outage starts. For KindOverridesUnread, it says why the overrides could not be read. Otherwise
+	// it is nil.
+	Err error
 
-	Full bool // the event was new, and there was no room for it in memory: see Config.MaxEvents
-
-	InRedis time.Duration // from sending an attempt or a peek to its reply; 0 if nothing was sent, or if the caller gave up earlier
-	Trace   Trace         // how an attempt or a peek was answered
-}
-
-// Trace describes how this version of the library answered an attempt or a peek, for diagnosis. Its
-// fields can change in any version. If nothing was sent, all except Remembered and SlotRange are
-// zero.
-type Trace struct {
-	Merged     bool // this attempt shared its script call with other attempts on the event
-	Batch      int  // number of requests in the pipeline, including this one: 1 to 128; 0 if the caller gave up before the reply
-	Remembered bool // the denial cache answered
-	SlotRange  int  // index of the range of hash slots, 0 to 63; 0 if the server is not a cluster
+	// Trace describes how this version of the library answered an attempt or a peek, for diagnosis.
+	// Its fields can change in any version.
+	Trace struct {
+		InRedis    time.Duration // from sending to reply; 0 if nothing was sent, or if the caller gave up earlier
+		Merged     bool          // this attempt shared its script call with other attempts on the event
+		Batch      int           // number of requests in the pipeline, including this one: 1 to 128; 0 as for InRedis
+		Remembered bool          // the denial cache answered
+		Full       bool          // the event was new, and there was no room for it in memory: see Config.MaxEvents
+		SlotRange  int           // index of the range of hash slots, 0 to 63; 0 if the server is not a cluster
+	}
 }
 
 // Kind says what an Observation reports. Its text can be used as a label.

@@ -69,7 +69,7 @@ func TestObserveTrouble(t *testing.T) {
 	must(l.Settle(t.Context(), "secret", d, 2)) // charges the Fallback
 	var got []string
 	for _, o := range seen {
-		got = append(got, fmt.Sprintf("%s %s %q", o.Kind, o.Reason, window.ReasonOf(o.Decision.Cause)))
+		got = append(got, fmt.Sprintf("%s %s %q", o.Kind, window.ReasonOf(o.Err), window.ReasonOf(o.Decision.Cause)))
 		if o.Decision.Degraded != (o.Decision.Cause != nil) || strings.Contains(fmt.Sprint(o.Err, o.Decision.Cause), "secret") {
 			t.Errorf("%+v", o)
 		}
@@ -96,11 +96,11 @@ func TestObserveHow(t *testing.T) {
 		must(l.Allow(ctx, "e"))
 	}
 	last, slot := seen[len(seen)-1], keys.Slot(must(l.Inspect(ctx, "e")).Key)
-	if last.Kind != window.KindDenied || last.InRedis != 0 {
+	if last.Kind != window.KindDenied || last.Trace.InRedis != 0 {
 		t.Errorf("not from the cache: %+v", last)
 	}
 	for i, o := range seen {
-		if sent := o.InRedis > 0 && o.InRedis <= o.Took; sent == o.Trace.Remembered || sent != (o.Trace.Batch == 1) || o.Trace.Merged || o.Trace.SlotRange != slot/256 {
+		if sent := o.Trace.InRedis > 0 && o.Trace.InRedis <= o.Took; sent == o.Trace.Remembered || sent != (o.Trace.Batch == 1) || o.Trace.Merged || o.Trace.SlotRange != slot/256 {
 			t.Errorf("attempt %d: %+v", i, o)
 		}
 	}

@@ -508,7 +508,7 @@ func TestOverridesNoPerm(t *testing.T) {
 		}
 	})
 	must(n.Allow(t.Context(), "e"))
-	if o := <-seen; o.Reason != window.ReasonNoPerm || !errors.Is(o.Err, window.ErrOutage) || !strings.Contains(o.Err.Error(), "~"+n.Name()+":*") {
+	if o := <-seen; window.ReasonOf(o.Err) != window.ReasonNoPerm || !errors.Is(o.Err, window.ErrOutage) || !strings.Contains(o.Err.Error(), "~"+n.Name()+":*") {
 		t.Errorf("%+v", o)
 	}
 }

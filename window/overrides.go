@@ -131,7 +131,7 @@ func (o *overrides) noteUnread(err error) {
 	if o.unread {
 		kind = KindOverridesUnread
 	}
-	o.observe(context.Background(), Observation{Limiter: o.limiter.Name, Kind: kind, Reason: ReasonOf(err), Err: err})
+	o.observe(context.Background(), Observation{Limiter: o.limiter.Name, Kind: kind, Err: err})
 }
 
 // deciding converts overrides into the form that decisions use, by tag.

@@ -61,14 +61,16 @@ func (l *Limiter) mark(d *Decision) {
 
 // report calls Observe.
 func (l *Limiter) report(ctx context.Context, d *Decision, v engine.Verb, n int64, reply *engine.Reply, err error, began time.Time) {
-	if l.observe != nil {
-		l.observe(ctx, Observation{
-			Limiter: l.engine.Name, Plan: l.plan, Kind: Kind(engine.KindOf(v, d.Allowed, err)), Units: n, Decision: *d, Took: time.Since(began), Full: reply.Full,
-			InRedis: reply.Trace.InRedis,
-			Trace:   Trace{Merged: reply.Trace.Merged, Batch: reply.Trace.Batch, Remembered: reply.Remembered, SlotRange: reply.Trace.SlotRange},
-			Reason:  Reason(reply.Trace.Failure.Reason()), Err: reply.Trace.Failure.Err(),
-		})
+	if l.observe == nil {
+		return
 	}
+	o := Observation{
+		Limiter: l.engine.Name, Plan: l.plan, Kind: Kind(engine.KindOf(v, d.Allowed, err)), Units: n, Decision: *d, Took: time.Since(began),
+		Err: reply.Trace.Failure.Err(),
+	}
+	o.Trace.InRedis, o.Trace.Merged, o.Trace.Batch, o.Trace.SlotRange = reply.Trace.InRedis, reply.Trace.Merged, reply.Trace.Batch, reply.Trace.SlotRange
+	o.Trace.Remembered, o.Trace.Full = reply.Remembered, reply.Full
+	l.observe(ctx, o)
 }
 
 // degraded returns the Fallback with the limits that it uses when it decides for l, or nil if there

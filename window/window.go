@@ -430,6 +430,6 @@ func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	s, err := by.snapshot(reply)
-	s.Event, s.Key = event, l.engine.Key(event)
+	s.Key = l.engine.Key(event)
 	return s, err
 }

@@ -25,20 +25,19 @@ func (to To) Outages(name string) func(context.Context, pipeline.Report) {
 		return nil
 	}
 	return func(ctx context.Context, r pipeline.Report) {
-		to.Observe(ctx, window.Observation{Limiter: name, Kind: window.Kind(r.Kind), Reason: window.Reason(r.Failure.Reason()), Err: r.Failure.Err()})
+		to.Observe(ctx, window.Observation{Limiter: name, Kind: window.Kind(r.Kind), Err: r.Failure.Err()})
 	}
 }
 
 // Attempt calls Observe, if there is one, after an attempt or a peek that began at the given time.
-// The caller sets the Plan, Units, Decision and Full of o.
+// The caller sets the Plan, Units, Decision and Trace.Full of o.
 func (to To) Attempt(ctx context.Context, l *engine.Limiter, v engine.Verb, o window.Observation, trace pipeline.Trace, err error, began time.Time) {
 	if to.Observe == nil {
 		return
 	}
-	failure := pipeline.FailureIn(cmp.Or(err, o.Decision.Cause))
 	o.Limiter, o.Kind, o.Took = l.Name, window.Kind(engine.KindOf(v, o.Decision.Allowed, err)), time.Since(began)
-	o.Reason, o.Err = window.Reason(failure.Reason()), failure.Err()
-	o.InRedis, o.Trace = trace.InRedis, window.Trace{Merged: trace.Merged, Batch: trace.Batch, SlotRange: trace.SlotRange}
+	o.Err = pipeline.FailureIn(cmp.Or(err, o.Decision.Cause)).Err()
+	o.Trace.InRedis, o.Trace.Merged, o.Trace.Batch, o.Trace.SlotRange = trace.InRedis, trace.Merged, trace.Batch, trace.SlotRange
 	to.Observe(ctx, o)
 }
 

@@ -136,7 +136,7 @@ func (m *metrics) observe(pattern string, o window.Observation) {
 // countFailure counts a request on which Redis did not decide. It does so even before the first
 // connection, which may fail because of a wrong password.
 func (m *metrics) countFailure(pattern string, o window.Observation) {
-	if isRequest := o.Units > 0; isRequest && o.Reason != "" {
-		m.undecided.WithLabelValues(pattern, string(o.Reason)).Inc()
+	if reason := window.ReasonOf(o.Err); reason != "" && o.Units > 0 {
+		m.undecided.WithLabelValues(pattern, string(reason)).Inc()
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 // deny counts a denial under the given limit now.
 func (p *Proxy) deny(event, limit string, retryAfter time.Duration) {
-	d := window.Denial{Limiter: "proxy", Event: event, Limit: must(window.ParseLimit(limit)), RetryAfter: retryAfter, At: time.Now()}
+	d := window.Denial{Limiter: "proxy", Event: event, Limit: must(window.ParseLimit(limit)), Decision: window.Decision{RetryAfter: retryAfter, At: time.Now()}}
 	p.denied.Count(context.Background(), d)
 }
 
