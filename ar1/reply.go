@@ -11,46 +11,54 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// decide answers a request for n units of one event. In an outage, the Fallback answers. decide then
-// calls Observe and OnDenied.
+// decide answers a request for n units of one event.
 func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int64) (d window.Decision, err error) {
-	e, by, began := l.made(), l, time.Time{}
+	e, began := l.made(), time.Time{}
 	if l.report.Observe != nil {
 		began = time.Now()
 	}
 	var reply engine.Reply
-	if err = e.Decide(ctx, &reply, v, event, n); err != nil {
-		by = l.fallback
-		err = outage.Decide(ctx, err, &reply, by, func(ctx context.Context, f *Limiter) error { return f.engine.Decide(ctx, &reply, v, event, n) })
-	}
-	if err == nil {
-		d = by.decision(&reply)
-		d.Degraded, d.Cause = by != l, reply.Trace.Failure.Err()
-	}
-	o := window.Observation{Plan: l.plan, Units: n, Decision: d}
-	o.Trace.Full = reply.Full
-	l.report.Attempt(ctx, e, v, o, reply.Trace, err, began)
-	if err == nil && !d.Allowed && v.Denies() {
-		l.denied(ctx, event, reply.Key, d)
-	}
+	err = e.Decide(ctx, &reply, v, event, n)
+	err = l.finish(ctx, &d, v, event, n, &reply, err, began)
 	return d, err
 }
 
+// finish writes the reply or, after an outage, the reply of the Fallback to d. It then calls
+// Observe and OnDenied.
+func (l *Limiter) finish(ctx context.Context, d *window.Decision, v engine.Verb, event string, n int64, reply *engine.Reply, err error, began time.Time) error {
+	by := l
+	if err != nil {
+		by = l.fallback
+		err = outage.Decide(ctx, err, reply, by, func(ctx context.Context, f *Limiter) error { return f.engine.Decide(ctx, reply, v, event, n) })
+	}
+	if err == nil {
+		by.fill(d, reply)
+		d.Degraded, d.Cause = by != l, reply.Trace.Failure.Err()
+	}
+	if l.report.Observe != nil {
+		o := window.Observation{Plan: l.plan, Units: n, Decision: *d}
+		o.Trace.Full = reply.Full
+		l.report.Attempt(ctx, l.engine, v, o, reply.Trace, err, began)
+	}
+	if err == nil && !d.Allowed && v.Denies() {
+		l.denied(ctx, event, reply.Key, d)
+	}
+	return err
+}
+
 // denied calls OnDenied for the denial d.
-func (l *Limiter) denied(ctx context.Context, event, key string, d window.Decision) {
-	denial := window.Denial{Decision: d}
+func (l *Limiter) denied(ctx context.Context, event, key string, d *window.Decision) {
+	denial := window.Denial{Decision: *d}
 	if u := d.Tightest(); u.Used > 0 { // otherwise there was no room
 		denial.Limit = u.Limit
 	}
 	l.report.Denied(ctx, l.engine, event, key, denial)
 }
 
-// decision converts a reply to a Decision.
-func (l *Limiter) decision(reply *engine.Reply) window.Decision {
-	d := window.Decision{
-		Allowed: reply.Allowed, Granted: reply.Granted, Counted: reply.Counted,
-		At: l.engine.Clock.Time(reply.At), Usage: make([]window.Usage, len(l.limits)),
-	}
+// fill writes the reply to d.
+func (l *Limiter) fill(d *window.Decision, reply *engine.Reply) {
+	d.Allowed, d.Granted, d.Counted = reply.Allowed, reply.Granted, reply.Counted
+	d.At, d.Usage = l.engine.Clock.Time(reply.At), make([]window.Usage, len(l.limits))
 	for i, limit := range l.limits {
 		u := newUsage(limit, reply.Row(i))
 		if d.Usage[i] = u; i == 0 || u.Remaining < d.Remaining {
@@ -60,7 +68,6 @@ func (l *Limiter) decision(reply *engine.Reply) window.Decision {
 			d.RetryAfter = max(d.RetryAfter, u.RetryAfter)
 		}
 	}
-	return d
 }
 
 // newUsage returns the Usage of the limit from its row in a reply: the units used, RetryAfter and

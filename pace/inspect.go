@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slidegate/slidegate/internal/clock"
 	"github.com/slidegate/slidegate/internal/engine"
 	"github.com/slidegate/slidegate/internal/memory"
 	"github.com/slidegate/slidegate/window"
@@ -55,11 +56,11 @@ func (l *Limiter) snapshot(reply []int64) (Snapshot, error) {
 	s := Snapshot{At: utc(reply[1]), PausedUntil: utc(reply[3]), Newest: utc(reply[4]), Next: utc(reply[5])}
 	for i, limit := range l.limits {
 		u := window.Usage{Limit: limit, Used: rows[i][0], Remaining: max(0, limit.Max-rows[i][0])}
-		u.RetryAfter, u.ResetAfter = milliseconds(rows[i][1]), milliseconds(rows[i][2])
+		u.RetryAfter, u.ResetAfter = clock.Milliseconds(rows[i][1]), clock.Milliseconds(rows[i][2])
 		s.Limits = append(s.Limits, window.LimitState{Usage: u, Buckets: engine.Buckets[window.Bucket](l.engine.Clock, rows[i])})
 	}
 	for _, row := range rows[len(l.limits):] {
-		u := window.Usage{Limit: window.Limit{Per: milliseconds(row[0])}, Used: row[1], ResetAfter: milliseconds(row[2])}
+		u := window.Usage{Limit: window.Limit{Per: clock.Milliseconds(row[0])}, Used: row[1], ResetAfter: clock.Milliseconds(row[2])}
 		s.Others = append(s.Others, window.LimitState{Usage: u, Buckets: engine.Buckets[window.Bucket](l.engine.Clock, row)})
 	}
 	slices.SortFunc(s.Others, func(a, b window.LimitState) int { return cmp.Compare(a.Limit.Per, b.Limit.Per) })

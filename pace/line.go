@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slidegate/slidegate/internal/clock"
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
@@ -343,7 +344,7 @@ func (l *line) bookFor(ctx context.Context, want units, first []*waiter, ahead i
 	}
 	l.move()
 	if err == nil && len(b.turns) < want.turns {
-		l.refused = b.refusal(want.n, b.wait()+milliseconds(ahead), l.limiter.ahead())
+		l.refused = b.refusal(want.n, b.wait()+clock.Milliseconds(ahead), l.limiter.ahead())
 	}
 	for i := 0; err != nil && i < len(first); i++ {
 		first[i].end(err)
@@ -423,7 +424,7 @@ func (l *line) move() {
 	for i := range l.turns {
 		t := &l.turns[i]
 		s := l.last[t.Degraded]
-		t.due = t.due.Add(milliseconds(s.since(t.shifted)))
+		t.due = t.due.Add(clock.Milliseconds(s.since(t.shifted)))
 		t.shifted = s.shift
 	}
 }

@@ -208,7 +208,7 @@ func (l *Limiter) made() *engine.Limiter {
 	return l.engine
 }
 
-func (l *Limiter) ahead() time.Duration { return milliseconds(l.maxAhead) }
+func (l *Limiter) ahead() time.Duration { return clock.Milliseconds(l.maxAhead) }
 
 // Wait calls WaitN with one unit.
 func (l *Limiter) Wait(ctx context.Context, event string) error { return l.WaitN(ctx, event, 1) }

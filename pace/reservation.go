@@ -3,6 +3,7 @@ package pace
 import (
 	"time"
 
+	"github.com/slidegate/slidegate/internal/clock"
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
@@ -54,7 +55,7 @@ type booking struct {
 func (b *booking) reservations(event string, n int64) (all []Reservation) {
 	for _, at := range b.turns {
 		r := b.reservation(event, n)
-		r.OK, r.Delay, r.At = true, milliseconds(at-b.now), time.UnixMilli(at).UTC()
+		r.OK, r.Delay, r.At = true, clock.Milliseconds(at-b.now), time.UnixMilli(at).UTC()
 		all = append(all, r)
 	}
 	return all
@@ -70,7 +71,7 @@ func (b *booking) turn(r Reservation) turn {
 	return turn{Reservation: r, trace: b.trace, due: b.arrived.Add(r.Delay), shifted: b.shift}
 }
 
-func (b *booking) wait() time.Duration { return milliseconds(b.until) }
+func (b *booking) wait() time.Duration { return clock.Milliseconds(b.until) }
 
 // since returns by how much pauses have shifted turns since the sum of all shifts was shift. After
 // a Reset, the sum starts over at 0.
@@ -96,7 +97,5 @@ func (s state) due(r Reservation) (time.Duration, error) {
 	}
 	// Except for pauses, a turn is further away than when it was booked only if the clock has
 	// stepped back.
-	return milliseconds(max(paused, min(left, paused+r.Delay.Milliseconds()))), nil
+	return clock.Milliseconds(max(paused, min(left, paused+r.Delay.Milliseconds()))), nil
 }
-
-func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
