@@ -17,7 +17,8 @@ type Clock struct {
 	Year int                   // the year of End
 }
 
-// Millis returns a Clock in ms, for scripts that reject times from the year 6429 on.
+// Millis returns a Clock in ms, for window and pace, whose scripts reject times from the year 6429
+// on. now is Config.Now, which can be nil.
 func Millis(now func() time.Time) Clock {
 	return Clock{
 		Now: now, Tick: time.Millisecond, Unit: time.Time.UnixMilli, Time: func(ms int64) time.Time { return time.UnixMilli(ms).UTC() },
@@ -25,7 +26,7 @@ func Millis(now func() time.Time) Clock {
 	}
 }
 
-// Micros returns a Clock in µs, for scripts that reject times from the year 2255 on.
+// Micros is like Millis, but in µs, for ar1 and inflight, whose scripts end in the year 2255.
 func Micros(now func() time.Time) Clock {
 	return Clock{
 		Now: now, Tick: time.Microsecond, Unit: time.Time.UnixMicro, Time: func(us int64) time.Time { return time.UnixMicro(us).UTC() },

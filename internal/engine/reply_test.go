@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -31,6 +32,20 @@ func TestMalformedReplies(t *testing.T) {
 			mustAllow(t, l, "event")
 		})
 	}
+}
+
+// TestShortReply checks that a Call returns an error that names the script if its reply has fewer
+// than Least integers.
+func TestShortReply(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := limiter(t, s.Client(t), func(c *Config) { c.File = "test.lua" })
+		for n, want := range map[int]string{3: "", 2: `slidegate: limiter "test": the reply does not match the header of test.lua; remove the script that Redis holds under this hash`} {
+			s.Next(servertest.Action{Reply: integers(n)})
+			if _, err := l.Call(t.Context(), Call{Verb: "reset", Event: "event", Units: 1, Least: 3}); fmt.Sprint(err) != cmp.Or(want, "<nil>") {
+				t.Errorf("%d integers: %v", n, err)
+			}
+		}
+	})
 }
 
 // TestMalformedRepliesToMergedAttempts checks that each merged attempt gets an error.
