@@ -28,14 +28,6 @@ func estimate(n int64) func(*http.Request) int64 {
 	return func(*http.Request) int64 { return n }
 }
 
-// onBoth runs a test with a limiter of 100 units an hour, on Redis and in memory.
-func onBoth(t *testing.T, test func(t *testing.T, l *window.Limiter)) {
-	t.Run("Redis", func(t *testing.T) {
-		test(t, must(window.New(window.On(redistest.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("100/1h"), Timeout: time.Minute})))
-	})
-	t.Run("memory", func(t *testing.T) { test(t, inMemory(nil, "100/1h")) })
-}
-
 // metered returns a middleware that charges an estimate of 10 units and then settles the cost that
 // the handler reports.
 func metered(l httplimit.Limiter) *httplimit.Middleware {
@@ -59,17 +51,16 @@ func TestCostAfter(t *testing.T) {
 		want  int64
 	}{{nil, 10}, {[]int64{3}, 3}, {[]int64{10}, 10}, {[]int64{25}, 25}, {[]int64{4, 90, 17}, 17}, {[]int64{0}, 0}, {[]int64{250}, 250}, {[]int64{-1}, 10}} {
 		t.Run(fmt.Sprint(of.costs), func(t *testing.T) {
-			onBoth(t, func(t *testing.T, l *window.Limiter) {
-				inside := func(w http.ResponseWriter, r *http.Request) {
-					checkUsed(t, l, 10)
-					reports(of.costs...)(w, r)
-				}
-				w := ask(metered(l).Wrap(http.HandlerFunc(inside)))
-				if left := w.Header().Get("RateLimit"); left != `"100/1h";r=90` {
-					t.Error(left)
-				}
-				checkUsed(t, l, of.want)
-			})
+			l := inMemory(nil, "100/1h")
+			inside := func(w http.ResponseWriter, r *http.Request) {
+				checkUsed(t, l, 10)
+				reports(of.costs...)(w, r)
+			}
+			w := ask(metered(l).Wrap(http.HandlerFunc(inside)))
+			if left := w.Header().Get("RateLimit"); left != `"100/1h";r=90` {
+				t.Error(left)
+			}
+			checkUsed(t, l, of.want)
 		})
 	}
 }
@@ -116,7 +107,8 @@ func TestBytesSent(t *testing.T) {
 // above the estimate. The panic propagates.
 func TestCostOfPanic(t *testing.T) {
 	for _, of := range []struct{ cost, want int64 }{{-1, 10}, {3, 10}, {25, 25}} {
-		onBoth(t, func(t *testing.T, l *window.Limiter) {
+		t.Run(fmt.Sprint(of.cost), func(t *testing.T) {
+			l := inMemory(nil, "100/1h")
 			defer func() {
 				if p := recover(); p != http.ErrAbortHandler { //nolint:errorlint // the panic must be this value
 					t.Error(p)
@@ -136,17 +128,16 @@ func TestCostOfPanic(t *testing.T) {
 func TestCostOfClientGone(t *testing.T) {
 	for _, countOnly := range []func(int) bool{nil, isFailure} {
 		for _, cost := range []int64{4, 40} {
-			onBoth(t, func(t *testing.T, l *window.Limiter) {
-				ctx, leave := context.WithCancel(t.Context())
-				m := middleware(httplimit.Config{Limiter: l, Cost: estimate(10), CostAfter: reported, CountOnly: countOnly})
-				h := m.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					leave()
-					<-r.Context().Done()
-					reports(cost)(w, r)
-				}))
-				ask(h, func(r *http.Request) { *r = *r.WithContext(ctx) })
-				checkUsed(t, l, cost)
-			})
+			l := must(window.New(window.On(redistest.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("100/1h"), Timeout: time.Minute}))
+			ctx, leave := context.WithCancel(t.Context())
+			m := middleware(httplimit.Config{Limiter: l, Cost: estimate(10), CostAfter: reported, CountOnly: countOnly})
+			h := m.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				leave()
+				<-r.Context().Done()
+				reports(cost)(w, r)
+			}))
+			ask(h, func(r *http.Request) { *r = *r.WithContext(ctx) })
+			checkUsed(t, l, cost)
 		}
 	}
 }
@@ -154,16 +145,15 @@ func TestCostOfClientGone(t *testing.T) {
 // TestCostAndCountOnly checks that a response that does not count costs nothing, whatever its
 // handler reports.
 func TestCostAndCountOnly(t *testing.T) {
-	onBoth(t, func(t *testing.T, l *window.Limiter) {
-		m := middleware(httplimit.Config{Limiter: l, Cost: estimate(10), CostAfter: reported, CountOnly: func(status int) bool { return status < 500 }})
-		for _, of := range []struct{ status, used int64 }{{502, 0}, {200, 25}, {503, 25}, {200, 50}} {
-			ask(m.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				reports(25)(w, r)
-				w.WriteHeader(int(of.status))
-			})))
-			checkUsed(t, l, of.used)
-		}
-	})
+	l := inMemory(nil, "100/1h")
+	m := middleware(httplimit.Config{Limiter: l, Cost: estimate(10), CostAfter: reported, CountOnly: func(status int) bool { return status < 500 }})
+	for _, of := range []struct{ status, used int64 }{{502, 0}, {200, 25}, {503, 25}, {200, 50}} {
+		ask(m.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			reports(25)(w, r)
+			w.WriteHeader(int(of.status))
+		})))
+		checkUsed(t, l, of.used)
+	}
 }
 
 // TestCostReachesAll checks that a reported cost reaches all middlewares around the handler, and no

@@ -67,29 +67,6 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// TestWindowsOfNoWholeSeconds checks that a limit has no w if its window is not a whole number of
-// seconds, and that q and r never exceed the largest integer of a structured field.
-func TestWindowsOfNoWholeSeconds(t *testing.T) {
-	for text, want := range map[string]string{
-		"5/500ms":              `[{5/500ms map[q:5]}]`,
-		"5/1500ms":             `[{5/1.5s map[q:5]}]`,
-		"5/1ms":                `[{5/1ms map[q:5]}]`,
-		"5/36525d":             `[{5/36525d map[q:5 w:3155760000]}]`,
-		"100/1d12h":            `[{100/1d12h map[q:100 w:129600]}]`,
-		"999999999999999/1h":   `[{999999999999999/1h map[q:999999999999999 w:3600]}]`,
-		"1000000000000000/1h":  `[{1000000000000000/1h map[q:999999999999999 w:3600]}]`,
-		"9007199254740992/10s": `[{9007199254740992/10s map[q:999999999999999 w:10]}]`,
-	} {
-		w := ask(middleware(httplimit.Config{Limiter: inMemory(nil, text)}).Wrap(fine))
-		if got := fmt.Sprint(members(t, w.Header(), "RateLimit-Policy")); got != want {
-			t.Errorf("%s: %s, not %s", text, got, want)
-		}
-		if r := members(t, w.Header(), "RateLimit")[0].numbers["r"]; r < 0 || r > maxInteger {
-			t.Errorf("%s: %d left", text, r)
-		}
-	}
-}
-
 // TestFieldsOfAnyDecision checks every number in the fields for random decisions.
 func TestFieldsOfAnyDecision(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))

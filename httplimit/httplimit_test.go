@@ -2,7 +2,6 @@ package httplimit_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,8 +10,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/slidegate/slidegate/httplimit"
 	"github.com/slidegate/slidegate/window"
@@ -101,60 +98,6 @@ func TestWrongWrap(t *testing.T) {
 	}
 }
 
-// TestRefusals checks the status and the body of each kind of refusal, and that the handler is not
-// called.
-func TestRefusals(t *testing.T) {
-	never := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it reached the handler") })
-	full := inMemory(nil, "1/1h@1m", "5/1d")
-	_ = must(full.Allow(t.Context(), "everybody"))
-	for _, of := range []struct {
-		name string
-		cfg  httplimit.Config
-		want map[string]any
-	}{
-		{"denied", httplimit.Config{Limiter: full}, map[string]any{
-			"type": "https://iana.org/assignments/http-problem-types#quota-exceeded", "title": "Too many requests", "status": 429.,
-			"detail": "Try again after the time in Retry-After.", "violated-policies": []any{"1/1h"},
-		}},
-		{"no key", httplimit.Config{Limiter: full, Key: func(*http.Request) string { return "" }}, map[string]any{
-			"title": "Bad Request", "status": 400., "detail": "The server could not identify the client: a required header, cookie or address is missing, or a header has several values.",
-		}},
-		{"no cost", httplimit.Config{Limiter: full, Cost: func(*http.Request) int64 { return -1 }}, map[string]any{
-			"title": "Bad Request", "status": 400., "detail": "The server could not determine what the request costs.",
-		}},
-		{"too costly", httplimit.Config{Limiter: full, Cost: func(*http.Request) int64 { return 2 }}, map[string]any{
-			"title": "Content Too Large", "status": 413., "detail": "The request costs more than is ever allowed at once.",
-		}},
-		{"outage", httplimit.Config{Limiter: fixedLimiter{err: window.ErrOutage}, Log: new(logBuffer).logger()}, map[string]any{
-			"type": "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity", "title": "Temporarily unavailable", "status": 503.,
-			"detail": "Requests cannot be counted at the moment. Try again soon.",
-		}},
-	} {
-		w := ask(middleware(of.cfg).Wrap(never))
-		var got map[string]any
-		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
-			t.Error(of.name, err)
-		}
-		if after := w.Header().Get("Retry-After"); (w.Code == http.StatusServiceUnavailable) != (after == "1") {
-			t.Errorf("%s: Retry-After: %s", of.name, after)
-		}
-		if diff := cmp.Diff(of.want, got); diff != "" || w.Header().Get("Content-Type") != "application/problem+json" || float64(w.Code) != of.want["status"] {
-			t.Errorf("%s: %d, %v\n%s", of.name, w.Code, w.Header(), diff)
-		}
-	}
-}
-
-// TestDenied checks that Config.Denied gets the decision, and that the fields are already set.
-func TestDenied(t *testing.T) {
-	h := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Denied: func(w http.ResponseWriter, _ *http.Request, d window.Decision) {
-		http.Error(w, "slow down: "+d.Tightest().Limit.Label(), http.StatusServiceUnavailable)
-	}}).Wrap(fine)
-	ask(h)
-	if w := ask(h); w.Code != http.StatusServiceUnavailable || w.Body.String() != "slow down: 1/1h\n" || w.Header().Get("Retry-After") != "3600" || w.Header().Get("RateLimit") == "" {
-		t.Error(w.Code, w.Body, w.Header())
-	}
-}
-
 // TestCost checks that requests cost what Cost returns. Requests that cost nothing are not counted,
 // and get no fields.
 func TestCost(t *testing.T) {
@@ -169,6 +112,12 @@ func TestCost(t *testing.T) {
 		w := ask(h, func(r *http.Request) { r.ContentLength = of.cost })
 		if left := w.Header().Get("RateLimit"); w.Code != of.want || left != of.left {
 			t.Errorf("cost %d: %d, %s", of.cost, w.Code, left)
+		}
+		if isProblem := w.Header().Get("Content-Type") == "application/problem+json"; isProblem != (of.want >= 400) {
+			t.Errorf("cost %d: %v", of.cost, w.Header())
+		}
+		if of.cost < 0 && !strings.Contains(w.Body.String(), "The server could not determine what the request costs.") {
+			t.Error(w.Body)
 		}
 	}
 }

@@ -269,25 +269,6 @@ func TestHeaderCookieRoute(t *testing.T) {
 	}
 }
 
-// TestRoute checks that Route finds the pattern inside a mux, and returns "" around it.
-func TestRoute(t *testing.T) {
-	m := middleware(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Key: httplimit.Route})
-	mux := http.NewServeMux()
-	mux.Handle("GET /a/{id}", m.Wrap(fine))
-	mux.Handle("GET /b", m.Wrap(fine))
-	for _, of := range []struct {
-		path string
-		want int
-	}{{"/a/1", 200}, {"/b", 200}, {"/a/2", 429}, {"/b", 429}} {
-		if w := ask(mux, func(r *http.Request) { r.URL.Path = of.path }); w.Code != of.want {
-			t.Errorf("%s: %d", of.path, w.Code)
-		}
-	}
-	if w := ask(m.Wrap(mux)); w.Code != http.StatusBadRequest {
-		t.Errorf("around the mux: %d", w.Code)
-	}
-}
-
 // routeIn returns a function that returns the pattern that mux finds for a request.
 func routeIn(mux *http.ServeMux) func(*http.Request) string {
 	return func(r *http.Request) string {
@@ -321,16 +302,15 @@ func TestRouteBy(t *testing.T) {
 // FuzzNobodyElsesKey checks that a client's key is that of its own address, whatever the client
 // sends to the proxy.
 func FuzzNobodyElsesKey(f *testing.F) {
-	f.Add([]byte{198, 51, 100, 7}, []byte{203, 0, 113, 1}, "203.0.113.1", "10.0.0.9, ::ffff:203.0.113.1")
-	f.Add([]byte("0123456789abcdef"), []byte("0123456789abcdeg"), "garbage,,", "203.0.113.1:80")
-	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xcb\x00\x71\x01"), []byte{203, 0, 113, 1}, "", ",")
-	f.Add([]byte("\x00\x64\xff\x9b\x00\x00\x00\x00\x00\x00\x00\x00\xcb\x00\x71\x01"), []byte{203, 0, 113, 1}, "", "")
+	f.Add([]byte{198, 51, 100, 7}, "203.0.113.1", "10.0.0.9, ::ffff:203.0.113.1")
+	f.Add([]byte("0123456789abcdef"), "garbage,,", "203.0.113.1:80")
+	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xcb\x00\x71\x01"), "", ",")
+	f.Add([]byte("\x00\x64\xff\x9b\x00\x00\x00\x00\x00\x00\x00\x00\xcb\x00\x71\x01"), "", "")
 	behind, in := must(httplimit.ClientsBehind(proxies...)).Key, must(httplimit.ClientsIn(clientIP, proxies...))
 	hop, hops := must(httplimit.ClientsByHops(1)), must(httplimit.ClientsByHops(2))
-	f.Fuzz(func(t *testing.T, one, two []byte, claim, more string) {
-		a, okA := netip.AddrFromSlice(one)
-		b, okB := netip.AddrFromSlice(two)
-		if !okA || !okB || isProxy(a.String()) || isProxy(b.String()) {
+	f.Fuzz(func(t *testing.T, client []byte, claim, more string) {
+		a, ok := netip.AddrFromSlice(client)
+		if !ok || isProxy(a.String()) {
 			t.Skip()
 		}
 		want := address(from(netip.AddrPortFrom(a, 1).String(), claim))
@@ -347,9 +327,6 @@ func FuzzNobodyElsesKey(f *testing.F) {
 			if key != want || key == "" {
 				t.Errorf("%s has the key %q, not %q", a, key, want)
 			}
-		}
-		if other := behind(from("10.0.0.1:1", more, b.String())); (other == want) != same(a, b) {
-			t.Errorf("%s and %s: %q and %q", a, b, want, other)
 		}
 	})
 }
@@ -426,31 +403,6 @@ func FuzzOneAddressInOneLine(f *testing.F) {
 	})
 }
 
-// FuzzAddrIsWhatKeySays checks that Addr and Key return the same client, or that neither returns
-// one.
-func FuzzAddrIsWhatKeySays(f *testing.F) {
-	f.Add("10.0.0.1:1", "198.51.100.7, 192.0.2.10", "198.51.100.7")
-	f.Add("[::ffff:10.0.0.1%25eth0]:1", "[2001:db8::1%eth0]:80", "::ffff:198.51.100.7")
-	f.Add("@", "unknown", "")
-	all := map[string]httplimit.Clients{
-		"zero": {}, "behind": must(httplimit.ClientsBehind(proxies...)),
-		"hops": must(httplimit.ClientsByHops(2)), "in": must(httplimit.ClientsIn(clientIP, proxies...)),
-	}
-	f.Fuzz(func(t *testing.T, peer, forwarded, line string) {
-		r := withClientIP(from(peer, strings.Split(forwarded, "\n")...), line)
-		for name, clients := range all {
-			key, want := clients.Key(r), ""
-			addr, err := clients.Addr(r)
-			if err == nil {
-				want = address(from(netip.AddrPortFrom(addr, 1).String()))
-			}
-			if key != want || addr.Zone() != "" || addr.Is4In6() {
-				t.Errorf("%s: %v, %v, and the key %q", name, addr, err, key)
-			}
-		}
-	})
-}
-
 // FuzzRouteIsThePattern checks that, whatever path a client sends, the key is the pattern that the
 // mux finds, both with Route inside the mux and with RouteBy around it.
 func FuzzRouteIsThePattern(f *testing.F) {
@@ -494,28 +446,6 @@ func isProxy(entry string) bool {
 		network, err := netip.ParsePrefix(p)
 		return p == address.String() || err == nil && network.Contains(address)
 	})
-}
-
-// same reports whether two addresses belong to the same client. IPv4 addresses must be equal, even
-// those inside IPv6 addresses. Other IPv6 addresses must have the same first 64 bits.
-func same(a, b netip.Addr) bool {
-	one, two := ipv4Of(a), ipv4Of(b)
-	if one != nil || two != nil {
-		return slices.Equal(one, two)
-	}
-	return [8]byte(a.AsSlice()) == [8]byte(b.AsSlice())
-}
-
-// ipv4Of returns an IPv4 address, including one in a mapped or NAT64 IPv6 address, or nil.
-func ipv4Of(a netip.Addr) []byte {
-	bytes := a.AsSlice()
-	if a.Is4In6() || strings.HasPrefix(a.StringExpanded(), "0064:ff9b:0000:0000:0000:0000:") {
-		return bytes[12:]
-	}
-	if a.Is4() {
-		return bytes
-	}
-	return nil
 }
 
 // FuzzKeysStayApart checks that two requests have the same key if and only if everything that the
