@@ -21,10 +21,11 @@ func always(l grpclimit.Limiter, err error) func(context.Context, string) (grpcl
 	return func(context.Context, string) (grpclimit.Limiter, error) { return l, err }
 }
 
-// TestChoose checks that each call is limited by the limiter that Choose returns. A blocked call
-// must fail immediately, without anything that makes clients retry.
+// TestChoose checks that each call is limited by the limiter that Choose returns. The status of a
+// denied call contains the exact wait, and names the limit that denied the call. A blocked call must
+// fail immediately, without anything that makes clients retry.
 func TestChoose(t *testing.T) {
-	free := frozen("1/1h")
+	free := frozen("1/1h@1m", "5/1d")
 	plans := map[string]grpclimit.Limiter{"free": free, "pro": must(free.With(parsed("3/1h")...)), "staff": grpclimit.Unlimited, "closed": grpclimit.Blocked}
 	c := serverSide(t, interceptor(grpclimit.Config{Choose: func(ctx context.Context, method string) (grpclimit.Limiter, error) {
 		if method != "/grpc.health.v1.Health/Check" && method != "/grpc.health.v1.Health/Watch" {

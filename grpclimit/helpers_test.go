@@ -3,14 +3,12 @@ package grpclimit_test
 import (
 	"context"
 	"log/slog"
-	"net"
 	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
@@ -81,16 +79,8 @@ const aMinute = `{"methodConfig": [{"name": [{}], "timeout": "60s"}]}`
 // serve starts grpc's health service on TCP, and returns a client for it.
 func serve(t *testing.T, server []grpc.ServerOption, client ...grpc.DialOption) healthpb.HealthClient {
 	t.Helper()
-	s := grpc.NewServer(server...)
-	healthpb.RegisterHealthServer(s, health.NewServer())
-	listener := must(net.Listen("tcp", "127.0.0.1:0"))
-	go func() { _ = s.Serve(listener) }()
-	t.Cleanup(s.Stop)
-	conn := must(grpc.NewClient(listener.Addr().String(), append([]grpc.DialOption{
-		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultServiceConfig(aMinute),
-	}, client...)...))
-	t.Cleanup(func() { _ = conn.Close() })
-	return healthpb.NewHealthClient(conn)
+	_, _, c := run(t, health.NewServer(), server, client...)
+	return c
 }
 
 // serverSide starts a server with an interceptor, and returns a client for it.

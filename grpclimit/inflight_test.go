@@ -20,12 +20,10 @@ import (
 )
 
 // TestInFlightConfig checks which configurations NewInFlight rejects, and that the errors state the
-// remedy.
+// remedy. Package httplimit tests the errors that both have in common.
 func TestInFlightConfig(t *testing.T) {
 	for want, cfg := range map[string]grpclimit.InFlightConfig{
-		"no Places":      {Key: onlyHere, Outage: grpclimit.FailOpen},
 		"no Key":         {Places: places(), Outage: grpclimit.FailOpen},
-		`the Outage ""`:  {Places: places(), Key: onlyHere},
 		"a Wait of -1ns": {Places: places(), Key: onlyHere, Outage: grpclimit.FailOpen, Wait: -1},
 	} {
 		if _, err := grpclimit.NewInFlight(cfg); err == nil || !strings.Contains(err.Error(), want) {
