@@ -41,52 +41,6 @@ func TestChallengeLetsIn(t *testing.T) {
 	}
 }
 
-// TestChallengeOfADevice checks Challenge for a known device that has used up its budget and is
-// then denied as an unknown device.
-func TestChallengeOfADevice(t *testing.T) {
-	g := newGuard(t, redistest.Client(t), login.Config{Device: limits("1/1d"), Pair: limits("1/2d"), Challenged: &login.Challenged{}})
-	for range 2 {
-		must(g.BeginKnown(t.Context(), "alice", home, "laptop"))
-	}
-	if a := must(g.BeginKnown(t.Context(), "alice", home, "laptop")); a.DeniedBy != login.BudgetDevice || !a.Challenge {
-		t.Errorf("%+v", a)
-	}
-}
-
-// TestNoChallengeHelps checks that Challenge is false if a challenge would not let the client in,
-// or the service has no challenges.
-func TestNoChallengeHelps(t *testing.T) {
-	one := limits("1/1d")
-	for _, tt := range []struct {
-		name string
-		cfg  login.Config
-	}{
-		{"no challenges", login.Config{Address: one}},
-		{"challenged before from this address", login.Config{Address: one, Challenged: &login.Challenged{Address: one}}},
-		{"challenged before on this account from this address", login.Config{Address: one, Challenged: &login.Challenged{Pair: one}}},
-		{"challenged before on this account", login.Config{Address: one, Challenged: &login.Challenged{Account: one}}},
-		{"challenged before without a login since", login.Config{Address: one, Challenged: &login.Challenged{Streak: one}}},
-		{"the total is used up", login.Config{Account: limits("1/2h"), Total: limits("4/1h"), Challenged: &login.Challenged{Account: limits("1/2h")}}},
-	} {
-		g := newGuard(t, redistest.Client(t), tt.cfg)
-		must(g.Begin(t.Context(), "alice", home))
-		if tt.cfg.Challenged == nil {
-			if a, err := g.BeginChallenged(t.Context(), "alice", home); a != nil || err == nil {
-				t.Errorf("%s: %+v, %v", tt.name, a, err)
-			}
-		} else {
-			must(g.BeginChallenged(t.Context(), "alice", home))
-		}
-		if tt.cfg.Total != nil {
-			must(g.BeginKnown(t.Context(), "alice", home, "laptop"))
-			must(g.BeginKnown(t.Context(), "alice", home, "laptop"))
-		}
-		if a := must(g.Begin(t.Context(), "alice", home)); a.Allowed || a.Challenge {
-			t.Errorf("%s: %+v", tt.name, a)
-		}
-	}
-}
-
 // TestSolversLeaveTheReserve checks that attackers who have any number of addresses and solve any
 // number of challenges leave known devices their share.
 func TestSolversLeaveTheReserve(t *testing.T) {
