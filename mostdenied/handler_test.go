@@ -4,15 +4,12 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slidegate/slidegate/internal/keys"
-	"github.com/slidegate/slidegate/login"
 	"github.com/slidegate/slidegate/mostdenied"
 	"github.com/slidegate/slidegate/window"
 )
@@ -135,27 +132,5 @@ func TestSecret(t *testing.T) {
 		if strings.Contains(body, "alice") || strings.Contains(body, "hush") || !strings.Contains(body, keys.Tag(secret, "alice@example.com")) {
 			t.Error(body)
 		}
-	}
-}
-
-// TestLogin checks that the page for a guard shows which budget denied whom.
-func TestLogin(t *testing.T) {
-	list := mostdenied.New()
-	g := must(login.NewLocal(login.Config{Name: "login", OnDenied: list.Count}))
-	for i := range byte(12) {
-		must(g.Begin(t.Context(), "alice", netip.AddrFrom4([4]byte{203, 0, 113, i})))
-	}
-	for range 6 {
-		must(g.Begin(t.Context(), "bob", netip.MustParseAddr("192.0.2.31")))
-	}
-	body := get(t, list, browser).Body.String()
-	rows := regexp.MustCompile(`<span class="event">(.*)</span><small>(.*)</small>`).FindAllStringSubmatch(body, -1)
-	var got []string
-	for _, row := range rows {
-		got = append(got, row[2]+": "+row[1])
-	}
-	want := []string{"login.account, limit 10/10m: alice", "login.pair, limit 5/1m: 192.0.2.31 bob"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

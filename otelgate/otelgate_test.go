@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/netip"
 	"os"
 	"regexp"
 	"slices"
@@ -23,7 +22,6 @@ import (
 	"github.com/slidegate/slidegate/inflight"
 	"github.com/slidegate/slidegate/internal/pipeline"
 	"github.com/slidegate/slidegate/internal/redistest"
-	"github.com/slidegate/slidegate/login"
 	"github.com/slidegate/slidegate/otelgate"
 	"github.com/slidegate/slidegate/window"
 )
@@ -235,21 +233,6 @@ func TestKinds(t *testing.T) {
 	points := b.durations(t, "slidegate.limiter.decision.duration")
 	if len(points) != 1 || text(points[0].Attributes, "error.type") != "closed" {
 		t.Errorf("%v", points)
-	}
-}
-
-// TestLogin checks that package login accepts the function as Observe, and that each budget has its
-// own name.
-func TestLogin(t *testing.T) {
-	b := newCollector()
-	must(must(login.NewLocal(login.Config{Name: "site", Observe: b.observe})).Begin(t.Context(), "anna", netip.MustParseAddr("198.51.100.7")))
-	limiters := map[string]uint64{}
-	for _, p := range b.durations(t, "slidegate.limiter.decision.duration") {
-		limiters[text(p.Attributes, "slidegate.limiter.name")] += p.Count
-	}
-	want := map[string]uint64{"site.address": 1, "site.pair": 1, "site.account": 1, "site.streak": 1, "site.total": 1}
-	if diff := cmp.Diff(want, limiters); diff != "" {
-		t.Errorf("limiters (-want +got)\n%s", diff)
 	}
 }
 

@@ -91,15 +91,3 @@ func calls(t *testing.T, conn *window.Connection) map[string]func() error {
 		"login":    func() error { _, err := g.Begin(ctx, "alice", netip.MustParseAddr("198.51.100.7")); return err },
 	}
 }
-
-// TestDegraded checks that a Fallback decides on both connections.
-func TestDegraded(t *testing.T) {
-	for _, conn := range []*window.Connection{windowtest.Down(), windowtest.Unanswered()} {
-		cfg := window.Config{Name: "api", Limits: perHour}
-		cfg.Fallback = must(window.NewLocal(cfg))
-		l := must(window.New(conn, cfg))
-		if d, err := l.Allow(t.Context(), "e"); !d.Allowed || !d.Degraded || err != nil {
-			t.Errorf("%+v, %v", d, err)
-		}
-	}
-}
