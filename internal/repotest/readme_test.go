@@ -13,12 +13,6 @@ import (
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
-// readmeBlocks returns the Go blocks in the README.
-func readmeBlocks(t *testing.T) []string {
-	t.Helper()
-	return goBlocks(t, "README.md")
-}
-
 // goBlocks returns the Go blocks in a page.
 func goBlocks(t *testing.T, page string) (blocks []string) {
 	t.Helper()
@@ -34,7 +28,7 @@ func TestReadme(t *testing.T) {
 	for _, e := range examples(t, "window") {
 		if e.name == "window" {
 			want, _, _ := strings.Cut(e.program, "\t// It prints:")
-			if diff := cmp.Diff(want+"}\n", readmeBlocks(t)[0]); diff != "" {
+			if diff := cmp.Diff(want+"}\n", goBlocks(t, "README.md")[0]); diff != "" {
 				t.Errorf("README.md (-window's Example +its first program)\n%s", diff)
 			}
 			return
@@ -43,29 +37,12 @@ func TestReadme(t *testing.T) {
 	t.Error("package window has no Example")
 }
 
-// TestReadmeWithoutRedis runs the first program in the README while Redis is down, and then again.
-func TestReadmeWithoutRedis(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiling and linking it takes seconds")
-	}
-	p, server := newCopies(t), redistest.Start(t)
-	p.write(t, "first/main.go", strings.Replace(readmeBlocks(t)[0], exampleRedis, server.Addr(), 1))
-	server.Kill(t)
-	if got := p.run(t, "run", "-mod=mod", "./first"); !strings.HasPrefix(got, "not decided, so the choice is yours: slidegate: ") || !strings.Contains(got, "refused") {
-		t.Errorf("while Redis is down: %s", got)
-	}
-	server.Restart(t)
-	if got := p.run(t, "run", "-mod=mod", "./first"); got != "allowed\n" {
-		t.Errorf("when Redis is back: %s", got)
-	}
-}
-
 // TestReadmeSnippets runs the other blocks in the README as one program, which stops at any error.
 func TestReadmeSnippets(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiling and linking it takes seconds")
 	}
-	blocks := strings.Replace(strings.Join(readmeBlocks(t)[1:], ""), readmeCluster, redistest.Start(t).Addr(), 1)
+	blocks := strings.Replace(strings.Join(goBlocks(t, "README.md")[1:], ""), readmeCluster, redistest.Start(t).Addr(), 1)
 	p, body := newCopies(t), stopAtErrors(t, blocks)
 	p.write(t, "snippets/main.go", fmt.Sprintf(snippets, body))
 	p.run(t, "vet", "-mod=mod", "./snippets")
