@@ -2,7 +2,6 @@ package httplimit_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -204,23 +203,6 @@ func TestNilKey(t *testing.T) {
 		if _, err := httplimit.New(httplimit.Config{Limiter: inMemory(nil, "1/1h"), Key: key, Outage: httplimit.FailOpen}); err == nil || !strings.Contains(err.Error(), "has no Key") {
 			t.Errorf("%d: %v", i, err)
 		}
-	}
-}
-
-// TestForeignValue checks that an error that concerns a single key is logged each time, and does
-// not hide the start of an outage.
-func TestForeignValue(t *testing.T) {
-	var log logBuffer
-	foreign := errors.New("WRONGTYPE")
-	l := &fixedLimiter{err: foreign}
-	h := middleware(httplimit.Config{Limiter: l, Log: log.logger()}).Wrap(fine)
-	for _, l.err = range []error{foreign, foreign, window.ErrOutage, window.ErrOutage, foreign} {
-		if w := ask(h); w.Code != http.StatusServiceUnavailable {
-			t.Error(w.Code)
-		}
-	}
-	if one, all := strings.Count(log.String(), "a request got no decision"), strings.Count(log.String(), "cannot decide"); one != 3 || all != 1 {
-		t.Error(&log)
 	}
 }
 
