@@ -15,8 +15,7 @@ import (
 
 	"github.com/slidegate/slidegate/grpclimit"
 	"github.com/slidegate/slidegate/inflight"
-	"github.com/slidegate/slidegate/internal/redistest"
-	"github.com/slidegate/slidegate/window"
+	"github.com/slidegate/slidegate/windowtest"
 )
 
 // TestInFlightConfig checks which configurations NewInFlight rejects, and that the errors state the
@@ -141,9 +140,7 @@ func TestInFlightDenies(t *testing.T) {
 // TestInFlightRefuses checks the status of calls for which the limiter returns an error, and that
 // an outage is logged once.
 func TestInFlightRefuses(t *testing.T) {
-	server := redistest.Start(t)
-	l := must(inflight.New(window.On(server.Client(t)), inflight.Config{Name: redistest.Key(t), Max: 1}))
-	server.Kill(t)
+	l := must(inflight.New(windowtest.Down(), inflight.Config{Name: "places", Max: 1}))
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	const outage = `level=ERROR msg="slidegate: the limiter cannot decide" outage=%s explained=true` + "\n"

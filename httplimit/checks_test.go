@@ -12,6 +12,7 @@ import (
 	"github.com/slidegate/slidegate/httplimit"
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/window"
+	"github.com/slidegate/slidegate/windowtest"
 )
 
 // checksOf returns a function for Config.Checks that returns the same checks for every request.
@@ -82,10 +83,7 @@ func TestNoChecks(t *testing.T) {
 // TestChecksRefused checks the response and the log if there is no decision. In Shadow, the request
 // passes.
 func TestChecksRefused(t *testing.T) {
-	t.Parallel()
-	dead := redistest.Start(t)
-	out := must(window.New(window.On(dead.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("9/1h"), Timeout: 10 * time.Second}))
-	dead.Kill(t)
+	out := must(window.New(windowtest.Down(), window.Config{Name: "out", Limits: limits("9/1h")}))
 	l := named("l", "2/1h")
 	key := httplimit.Header("X-Api-Key")
 	for name, of := range map[string]struct {
@@ -143,15 +141,12 @@ func TestChecksStayCounted(t *testing.T) {
 // TestChecksInOutage checks that while Redis is down, the Fallbacks' limits apply and appear in the
 // header fields.
 func TestChecksInOutage(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	conn := window.On(s.Client(t))
+	conn := windowtest.Down()
 	var checks []window.Check
 	for _, name := range []string{"one", "two"} {
-		l := must(window.New(conn, window.Config{Name: name, Limits: limits("9/1h"), Timeout: 10 * time.Second, Fallback: named("local", "1/1h")}))
+		l := must(window.New(conn, window.Config{Name: name, Limits: limits("9/1h"), Fallback: named("local", "1/1h")}))
 		checks = append(checks, window.Check{Limiter: l, Event: "e"})
 	}
-	s.Kill(t)
 	var log logBuffer
 	h := middleware(httplimit.Config{Checks: checksOf(checks...), Log: log.logger()}).Wrap(fine)
 	for i, want := range []string{`200 "one:1/1h";r=0;t=3600, "two:1/1h";r=0;t=3600`, `429 "one:1/1h";r=0;t=3600`} {

@@ -214,26 +214,28 @@ func TestCostInShadow(t *testing.T) {
 	checkUsed(t, l, 60)
 }
 
-// TestLostSettlement checks that failed settlements and negative costs are logged, and that the
-// client still gets its response.
+// TestLostSettlement checks that failed refunds, failed settlements and negative costs are logged,
+// and that the client still gets its response.
 func TestLostSettlement(t *testing.T) {
-	for cost, want := range map[int64]string{
-		25: `level=WARN msg="slidegate: the cost of a request could not be settled; its estimate may stand" estimate=10 actual=25 err=lost`,
-		-4: `level=ERROR msg="slidegate: CostAfter returned a negative cost; the estimate stands" estimate=10 actual=-4`,
+	for want, cfg := range map[string]httplimit.Config{
+		`level=WARN msg="slidegate: a request that does not count stays counted, because its refund failed" err=lost`:                   {CountOnly: isFailure},
+		`level=WARN msg="slidegate: the cost of a request could not be settled; its estimate may stand" estimate=10 actual=25 err=lost`: {CostAfter: reported},
+		`level=ERROR msg="slidegate: CostAfter returned a negative cost; the estimate stands" estimate=10 actual=-4`:                    {CostAfter: func(httplimit.Used) int64 { return -4 }},
 	} {
 		var log logBuffer
-		cfg := httplimit.Config{Limiter: failingSettle{inMemory(nil, "100/1h")}, Cost: estimate(10), CostAfter: reported}
-		cfg.Log = log.loggerOf("level", "msg", "estimate", "actual", "err")
-		if w := ask(middleware(cfg).Wrap(reports(cost))); w.Code != http.StatusOK || log.String() != want+"\n" {
+		cfg.Limiter, cfg.Cost, cfg.Log = unsettled{inMemory(nil, "100/1h")}, estimate(10), log.loggerOf("level", "msg", "estimate", "actual", "err")
+		if w := ask(middleware(cfg).Wrap(reports(25))); w.Code != http.StatusOK || log.String() != want+"\n" {
 			t.Errorf("%d, %s", w.Code, &log)
 		}
 	}
 }
 
-// failingSettle is a limiter whose Settle fails.
-type failingSettle struct{ *window.Limiter }
+// unsettled is a limiter whose Refund and Settle fail.
+type unsettled struct{ *window.Limiter }
 
-func (failingSettle) Settle(context.Context, string, window.Decision, int64) (window.Decision, error) {
+func (unsettled) Refund(context.Context, string, window.Decision) error { return errors.New("lost") }
+
+func (unsettled) Settle(context.Context, string, window.Decision, int64) (window.Decision, error) {
 	return window.Decision{}, errors.New("lost")
 }
 

@@ -3,7 +3,6 @@ package httplimit_test
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -154,24 +153,6 @@ func TestStatus(t *testing.T) {
 type onlyReader struct{}
 
 func (onlyReader) Read(b []byte) (int, error) { return copy(b, "a"), io.EOF }
-
-// TestLostRefund checks that a failed refund is logged, and that the client still gets its
-// response.
-func TestLostRefund(t *testing.T) {
-	var log logBuffer
-	l := failingRefund{inMemory(nil, "5/1h")}
-	w := ask(middleware(httplimit.Config{Limiter: l, CountOnly: isFailure, Log: log.logger()}).Wrap(fine))
-	if w.Code != http.StatusOK || log.String() != `level=WARN msg="slidegate: a request that does not count stays counted, because its refund failed"`+"\n" {
-		t.Errorf("%d, %q", w.Code, &log)
-	}
-}
-
-// failingRefund is a limiter whose Refund fails.
-type failingRefund struct{ *window.Limiter }
-
-func (failingRefund) Refund(context.Context, string, window.Decision) error {
-	return errors.New("lost")
-}
 
 // TestHungFinish checks that a limiter that hangs, in Refund or in Settle, delays the end of a
 // response by at most five seconds.

@@ -66,10 +66,8 @@ func TestTransportEvent(t *testing.T) {
 // TestTransportClosesBodies checks that the request's body is closed whenever RoundTrip fails, and
 // that nothing is sent before the request's turn.
 func TestTransportClosesBodies(t *testing.T) {
-	down := redistest.Start(t)
-	lost := must(pace.New(window.On(down.Client(t)), pace.Config{Name: "turns", Limits: limits("1/1h")}))
-	noPlaces := must(inflight.New(window.On(down.Client(t)), inflight.Config{Name: "places", Max: 1}))
-	down.Kill(t)
+	lost := must(pace.New(windowtest.Down(), pace.Config{Name: "turns", Limits: limits("1/1h")}))
+	noPlaces := must(inflight.New(windowtest.Down(), inflight.Config{Name: "places", Max: 1}))
 	busy := turns("1/1h")
 	_ = busy.Wait(t.Context(), here)
 	full := places(1)

@@ -153,6 +153,28 @@ func TestKnownDevice(t *testing.T) {
 	}
 }
 
+// TestTotalOfADevice checks that if the total denies a known device, RetryAfter is that of the
+// total, even if the address is allowed sooner, and that no challenge helps.
+func TestTotalOfADevice(t *testing.T) {
+	c := newClock()
+	g := must(login.NewLocal(login.Config{
+		Name: "login", Now: c.now, Address: limits("1/1m"), Account: limits("1/2h"), Total: limits("4/1h"), Challenged: &login.Challenged{Account: limits("1/2h")},
+	}))
+	for range 4 {
+		must(g.BeginKnown(t.Context(), "alice", home, "laptop"))
+	}
+	must(g.Begin(t.Context(), "bob", home))
+	if a := must(g.Begin(t.Context(), "alice", home)); a.DeniedBy != login.BudgetAddress || a.Challenge {
+		t.Errorf("from an unknown device: %+v", a)
+	}
+	for _, wait := range []time.Duration{time.Hour, time.Millisecond} {
+		if a := must(g.BeginKnown(t.Context(), "alice", home, "laptop")); a.DeniedBy != login.BudgetTotal || a.RetryAfter != wait || a.Challenge {
+			t.Errorf("%+v, want a wait of %v", a, wait)
+		}
+		c.pass(time.Hour - time.Millisecond)
+	}
+}
+
 // TestHonestAmongAttackers runs 16 attackers who have used up their own addresses, and who keep
 // retrying on an account that has one unit left. An honest user, who gives the unit back each time,
 // may be denied in at most 1% of attempts.

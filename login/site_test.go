@@ -36,43 +36,6 @@ func raiseAlarm(t *testing.T, g *login.Guard, c *clock) {
 	eventually(t, "the alarm is on", func() bool { return g.Alarm().On })
 }
 
-// TestSite checks that while the alarm is on, an address that has failed twice needs a challenge,
-// and its attempts are not charged to the account. Other clients must not be affected.
-func TestSite(t *testing.T) {
-	c := newClock()
-	cfg := login.Config{Secret: secret, Now: c.now, Timeout: 10 * time.Second, Challenged: &login.Challenged{Site: window.PerHour(5)}}
-	for name, guard := range guards(t, cfg) {
-		t.Run(name, func(t *testing.T) {
-			g := guard("")
-			raiseAlarm(t, g, c)
-			if a := must(g.Begin(t.Context(), "bob", bot(0))); !a.Allowed || a.Remaining != 0 {
-				t.Errorf("an address that has failed once: %+v", a)
-			}
-			a := must(g.Begin(t.Context(), "alice", bot(0)))
-			if a.Allowed || a.DeniedBy != login.BudgetSite || !a.Challenge || a.RetryAfter != 24*time.Hour {
-				t.Errorf("an address that has failed twice: %+v", a)
-			}
-			if n := used(t, g, login.BudgetAccount, "alice") + used(t, g, login.BudgetAddress, bot(0).String()); n != 2 {
-				t.Errorf("%d are charged", n)
-			}
-			if a := must(g.BeginChallenged(t.Context(), "alice", bot(0))); !a.Allowed {
-				t.Errorf("with a challenge: %+v", a)
-			}
-			if a := must(g.BeginKnown(t.Context(), "alice", bot(0), "laptop")); !a.Allowed {
-				t.Errorf("a known device: %+v", a)
-			}
-			a = must(g.Begin(t.Context(), "alice", home))
-			if err := a.Succeed(t.Context()); err != nil || !a.Allowed || used(t, g, login.BudgetAddress, home.String()) != 0 {
-				t.Errorf("an address that has not failed: %+v, %v", a, err)
-			}
-			c.pass(time.Hour)
-			if a := must(g.Begin(t.Context(), "alice", bot(0))); !a.Allowed || g.Alarm().On {
-				t.Errorf("an hour later: %+v, %+v", a, g.Alarm())
-			}
-		})
-	}
-}
-
 // TestSiteLevel compares the level and the alarm with a model in real numbers, in which each
 // failure counts e^(-time/Per).
 func TestSiteLevel(t *testing.T) {
