@@ -336,6 +336,7 @@ func TestJointRefuses(t *testing.T) {
 		{t.Context(), []window.Check{valid, {Limiter: l, Event: "e"}, {Limiter: l, Event: "e"}}, `slidegate: limiter "l": 3 units under 2/1h: ` + window.ErrExceedsLimit.Error() + " (check 3 of AllowAll)"},
 		{t.Context(), []window.Check{valid, {Limiter: l, Event: "e", N: 3}}, `slidegate: limiter "l": 4 units under 2/1h: ` + window.ErrExceedsLimit.Error() + " (check 2 of AllowAll)"},
 		{t.Context(), []window.Check{valid, {Limiter: l, Event: "f", N: 2}, valid, valid}, `slidegate: limiter "l": 3 units under 2/1h: ` + window.ErrExceedsLimit.Error() + " (check 4 of AllowAll)"},
+		{t.Context(), []window.Check{{Limiter: with(l, "1/1h"), Event: "e"}, {Limiter: with(l, "1/1h"), Event: "e"}}, `slidegate: limiter "l": 2 units under 1/1h: ` + window.ErrExceedsLimit.Error() + " (check 2 of AllowAll)"},
 		{t.Context(), []window.Check{{Limiter: l, Event: "e", N: 1 << 62}, {Limiter: l, Event: "e", N: 1 << 62}}, `slidegate: limiter "l": 4611686018427387904 units under 2/1h: ` + window.ErrExceedsLimit.Error() + " (check 1 of AllowAll)"},
 		{gone, []window.Check{valid}, `slidegate: limiter "l": nothing was sent: context canceled (check 1 of AllowAll)`},
 	} {

@@ -2,7 +2,6 @@ package window_test
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -10,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/internal/faulttest"
@@ -100,102 +98,6 @@ func TestDenialsCostLittleUnderLoad(t *testing.T) {
 	}
 }
 
-// TestFirstDenialsUnderLoad checks that many callers that arrive at once for a denied event cause
-// few calls, including right after the wait is over.
-func TestFirstDenialsUnderLoad(t *testing.T) {
-	g := newGuarded(t, parsed("1/200ms"), nil)
-	g.denied(t)
-	var callers sync.WaitGroup
-	var allowed atomic.Int64
-	asking := redistest.UnlessShort(time.Second, 500*time.Millisecond)
-	before, begin := g.commands(t, scriptCommands...), time.Now()
-	for range 64 {
-		callers.Go(func() {
-			for time.Since(begin) < asking || allowed.Load() < 2 && time.Since(begin) < time.Minute { // the machine may be busy
-				if must(g.Allow(context.Background(), "e")).Allowed {
-					allowed.Add(1)
-				}
-			}
-		})
-	}
-	callers.Wait()
-	rounds := int(time.Since(begin)/(200*time.Millisecond)) + 2
-	if sent := g.commands(t, scriptCommands...) - before; sent > 100*rounds || allowed.Load() < 2 || allowed.Load() > int64(rounds) {
-		t.Errorf("%d commands for %d windows, %d allowed", sent, rounds, allowed.Load())
-	}
-}
-
-// TestRememberedDenial checks that a cached denial equals one from Redis, except for the time that
-// has passed.
-func TestRememberedDenial(t *testing.T) {
-	t.Parallel()
-	g := newGuarded(t, parsed("1/5s", "2/1h"), nil)
-	must(g.Allow(t.Context(), "e"))
-	before := must(g.Peek(t.Context(), "e"))
-	here := g.denied(t)
-	after := must(g.Peek(t.Context(), "e"))
-	if here.RetryAfter > before.RetryAfter || here.RetryAfter < after.RetryAfter || here.At.Before(before.At) || here.RetryAfter%time.Millisecond != 0 {
-		t.Errorf("%+v between %+v and %+v", here, before, after)
-	}
-	for i, u := range here.Usage {
-		if u.ResetAfter > before.Usage[i].ResetAfter || u.ResetAfter < after.Usage[i].ResetAfter {
-			t.Errorf("%+v between %+v and %+v", u, before.Usage[i], after.Usage[i])
-		}
-		here.Usage[i].ResetAfter, here.Usage[i].RetryAfter = after.Usage[i].ResetAfter, after.Usage[i].RetryAfter
-	}
-	here.RetryAfter, here.At = after.RetryAfter, after.At
-	if diff := cmp.Diff(after, here); diff != "" {
-		t.Error(diff)
-	}
-	for late := time.Now().Add(10 * time.Second); must(g.Allow(t.Context(), "e")).RetryAfter > here.RetryAfter-50*time.Millisecond; {
-		if time.Now().After(late) {
-			t.Fatal("its wait never ends")
-		}
-	}
-	if d := must(g.Allow(t.Context(), "e")); d.Usage[1].ResetAfter > here.Usage[1].ResetAfter-50*time.Millisecond {
-		t.Errorf("%v after %v", d.Usage[1].ResetAfter, here.Usage[1].ResetAfter)
-	}
-}
-
-// TestOtherUnits checks that a cached denial of two units does not deny a request for one unit.
-func TestOtherUnits(t *testing.T) {
-	g := newGuarded(t, parsed("3/1h"), nil)
-	must(g.AllowN(t.Context(), "e", 2))
-	for range 5 {
-		if d := must(g.AllowN(t.Context(), "e", 2)); d.Allowed {
-			t.Fatalf("%+v", d)
-		}
-	}
-	if d := must(g.Allow(t.Context(), "e")); !d.Allowed {
-		t.Errorf("%+v", d)
-	}
-}
-
-// TestCallersWhoLeaveUnderLoad cancels callers while others wait for the reply to their attempt,
-// and checks that no other caller fails.
-func TestCallersWhoLeaveUnderLoad(t *testing.T) {
-	faults := &redistest.Faults{}
-	g := newGuarded(t, parsed("1/20ms"), faults.Break)
-	g.denied(t)
-	faults.Delay(5 * time.Millisecond)
-	var callers sync.WaitGroup
-	for range 16 {
-		callers.Go(func() {
-			for i := range 30 {
-				ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
-				if i%3 == 0 {
-					time.AfterFunc(2*time.Millisecond, cancel)
-				}
-				if _, err := g.Allow(ctx, "e"); err != nil && i%3 > 0 {
-					t.Error(err)
-				}
-				cancel()
-			}
-		})
-	}
-	callers.Wait()
-}
-
 // TestObserverPanics checks that a panic in Observe does not block later calls.
 func TestObserverPanics(t *testing.T) {
 	t.Parallel()
@@ -266,22 +168,6 @@ func TestWhatEndsADenial(t *testing.T) {
 	}
 }
 
-// TestAllowingElsewhereEndsADenial lets another process, whose Max is higher, allow an attempt. It
-// checks that Redis is then asked again, and denies.
-func TestAllowingElsewhereEndsADenial(t *testing.T) {
-	g := newGuarded(t, parsed("1/1h"), nil)
-	must(g.Allow(t.Context(), "e"))
-	if d := g.denied(t); d.Usage[0].Used != 1 {
-		t.Fatalf("%+v", d)
-	}
-	must(g.other(parsed("9/1h")).Allow(t.Context(), "e"))
-	for late := time.Now().Add(10 * time.Second); must(g.Allow(t.Context(), "e")).Usage[0].Used != 2; {
-		if time.Now().After(late) {
-			t.Fatal("the earlier denial is still in the cache")
-		}
-	}
-}
-
 // TestAllowedCostsNoMore checks that attempts on an allowed event send the same commands as without
 // a cache.
 func TestAllowedCostsNoMore(t *testing.T) {
@@ -313,41 +199,6 @@ func TestDenialCacheRefuses(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-}
-
-// TestOutageUnderLoad checks that callers that wait for another caller's attempt fail in time if
-// Redis hangs.
-func TestOutageUnderLoad(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	cfg := window.Config{Name: "outage", Limits: parsed("1/100ms"), DenialCache: 10, Timeout: faulttest.Timeout}
-	l := must(window.New(window.On(server.Client(t)), cfg))
-	cfg.Fallback = must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1/1h")}))
-	degraded := must(window.New(window.On(server.Client(t)), cfg))
-	for range 5 {
-		faulttest.AwaitAnswer(t, l, "e")
-		faulttest.AwaitAnswer(t, degraded, "f")
-	}
-	server.Pause(t)
-	for over := time.Now().Add(150 * time.Millisecond); time.Now().Before(over); { // the waits of the denials
-		_, _ = l.Peek(t.Context(), "e")
-	}
-	var callers sync.WaitGroup
-	for range 32 {
-		callers.Go(func() {
-			begin := time.Now()
-			_, err := l.Allow(context.Background(), "e")
-			if took := time.Since(begin); took > faulttest.Timeout+faulttest.Slack || !errors.Is(err, window.ErrOutage) && !errors.Is(err, window.ErrUncertain) {
-				t.Errorf("%v after %v", err, took)
-			}
-			if d, err := degraded.Allow(context.Background(), "f"); err != nil || !d.Degraded {
-				t.Errorf("%+v, %v", d, err)
-			}
-		})
-	}
-	callers.Wait()
-	server.Resume(t)
-	faulttest.AwaitRecovery(t, l)
 }
 
 // TestOwnChangesUnderLoad runs callers that give up at random moments, and others of the same

@@ -22,6 +22,7 @@ func TestBadAttempts(t *testing.T) {
 		ctx := b.Context()
 		_, empty := b.Allow(ctx, "")
 		_, free := b.AllowN(ctx, "e", 0)
+		_, none := b.AllowUpTo(ctx, "e", 0)
 		_, negative := b.PeekN(ctx, "e", -1)
 		_, over := b.WaitN(ctx, "e", 6)
 		for _, test := range []struct {
@@ -32,6 +33,7 @@ func TestBadAttempts(t *testing.T) {
 			{b.Refund(ctx, "", window.Decision{Counted: 1}), window.ErrEmptyEvent, "empty"},
 			{b.Reset(ctx, ""), window.ErrEmptyEvent, "empty"},
 			{free, window.ErrInvalidCost, "not 0"},
+			{none, window.ErrInvalidCost, "not 0"},
 			{negative, window.ErrInvalidCost, "not -1"},
 			{over, window.ErrExceedsLimit, "6 units under 5/1m"},
 		} {
@@ -201,22 +203,6 @@ func FuzzEventsNeverShareAKey(f *testing.F) {
 			t.Fatalf("%q and %q share a count, or %q has two", event, other, event)
 		}
 	})
-}
-
-// TestOtherRefusals checks that nothing is counted if the reply is an error of any kind, because
-// the script writes last.
-func TestOtherRefusals(t *testing.T) {
-	server := redistest.Start(t, "--maxmemory", "1", "--maxmemory-policy", "noeviction")
-	client := server.Client(t)
-	l := must(window.New(window.On(client), window.Config{Name: "full", Limits: parsed("5/1h"), Timeout: time.Minute}))
-	if _, err := l.Allow(t.Context(), "e"); !errors.Is(err, window.ErrOutage) || !strings.Contains(err.Error(), "OOM") {
-		t.Errorf("a full server: %v", err)
-	}
-	client.Do(t.Context(), client.B().Arbitrary("CONFIG", "SET", "maxmemory", "0").Build())
-	client.Do(t.Context(), client.B().Arbitrary("REPLICAOF", "127.0.0.1", "1").Build())
-	if _, err := l.Allow(t.Context(), "e"); !errors.Is(err, window.ErrOutage) {
-		t.Errorf("a read-only server: %v", err)
-	}
 }
 
 // TestEviction checks that volatile-lru evicts limiters first: every key of a limiter has an

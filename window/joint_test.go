@@ -3,14 +3,9 @@ package window_test
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/window"
@@ -143,99 +138,4 @@ func TestJointAsksTheDenialCache(t *testing.T) {
 	if n := calls.Scripts.Load() - before; n != 0 {
 		t.Errorf("%d script calls", n)
 	}
-}
-
-// BenchmarkJoint compares the cost of a joint call for five keys with that of five calls of Allow,
-// for callers that have their own events. It reports the median ratios of the server's CPU time and
-// of the elapsed time, over alternating rounds. With 64 callers, one script call decides many
-// events in either case.
-func BenchmarkJoint(b *testing.B) {
-	for _, limits := range [][]string{{"1000000/1h"}, {"1000000/1s", "1000000/1m", "1000000/1h"}} {
-		for _, callers := range []int{1, 64} {
-			b.Run(fmt.Sprintf("limits=%d,callers=%d", len(limits), callers), func(b *testing.B) { benchmarkJoint(b, limits, callers) })
-		}
-	}
-}
-
-func benchmarkJoint(b *testing.B, limits []string, callers int) {
-	calls := &redistest.Calls{}
-	client := must(rueidis.NewClient(redistest.Start(b).Options(calls.Count)))
-	b.Cleanup(client.Close)
-	conn := window.On(client)
-	var limiters []*window.Limiter
-	for i := range 5 {
-		limiters = append(limiters, must(window.New(conn, window.Config{Name: fmt.Sprint("joint", i), Limits: parsed(limits...)})))
-	}
-	awaitJoint(b, calls, limiters...)
-	var cpu, took []float64
-	for range max(b.N, 21) {
-		var round [2][2]float64
-		for i, ask := range []func(event string){jointly(b, limiters), oneByOne(b, limiters)} {
-			round[i][0], round[i][1] = cost(b, client, callers, ask)
-		}
-		cpu, took = append(cpu, round[0][0]/round[1][0]), append(took, round[0][1]/round[1][1])
-	}
-	b.ReportMetric(median(cpu), "server-CPU")
-	b.ReportMetric(median(took), "time")
-	b.ReportMetric(0, "ns/op")
-}
-
-func jointly(b *testing.B, limiters []*window.Limiter) func(event string) {
-	return func(event string) {
-		checks := make([]window.Check, len(limiters))
-		for i, l := range limiters {
-			checks[i] = window.Check{Limiter: l, Event: event}
-		}
-		if j, err := window.AllowAll(b.Context(), checks...); err != nil || !j.Allowed {
-			b.Errorf("%+v, %v", j, err)
-		}
-	}
-}
-
-func oneByOne(b *testing.B, limiters []*window.Limiter) func(event string) {
-	return func(event string) {
-		for _, l := range limiters {
-			if d, err := l.Allow(b.Context(), event); err != nil || !d.Allowed {
-				b.Errorf("%+v, %v", d, err)
-			}
-		}
-	}
-}
-
-// cost lets callers call ask for 200 ms. It returns the server's CPU time and the elapsed time per
-// call.
-func cost(b *testing.B, client rueidis.Client, callers int, ask func(event string)) (cpu, took float64) {
-	before, began := serverCPU(b, client), time.Now()
-	var asked atomic.Int64
-	var group sync.WaitGroup
-	for c := range callers {
-		group.Go(func() {
-			for i := 0; time.Since(began) < 200*time.Millisecond; i++ {
-				ask(fmt.Sprintf("%d of %d", i%100, c))
-				asked.Add(1)
-			}
-		})
-	}
-	group.Wait()
-	n := float64(asked.Load())
-	return (serverCPU(b, client) - before) / n, time.Since(began).Seconds() / n
-}
-
-// serverCPU returns the CPU time that the server has used, in seconds.
-func serverCPU(b *testing.B, client rueidis.Client) (sum float64) {
-	text := must(client.Do(b.Context(), client.B().Info().Section("cpu").Build()).ToString())
-	for _, field := range []string{"\nused_cpu_user:", "\nused_cpu_sys:"} {
-		_, rest, _ := strings.Cut(text, field)
-		var seconds float64
-		if _, err := fmt.Sscan(rest, &seconds); err != nil {
-			b.Fatal(err)
-		}
-		sum += seconds
-	}
-	return sum
-}
-
-func median(values []float64) float64 {
-	slices.Sort(values)
-	return values[len(values)/2]
 }

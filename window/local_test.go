@@ -2,10 +2,8 @@ package window_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,34 +94,4 @@ func TestLocalKeepsNothingOfLongEvents(t *testing.T) {
 		t.Errorf("%d bytes are held", held)
 	}
 	runtime.KeepAlive(l)
-}
-
-// TestLocalUnderLoad checks that counts are exact while goroutines share events and a sweep removes
-// other records.
-func TestLocalUnderLoad(t *testing.T) {
-	c := &clock{}
-	c.set(noon)
-	l := must(window.NewLocal(window.Config{Name: "x", Limits: parsed("40/1h"), Now: c.now}))
-	var mu sync.Mutex
-	allowed := map[string]int{}
-	var wg sync.WaitGroup
-	for g := range 8 {
-		wg.Go(func() {
-			rng := rand.New(rand.NewPCG(uint64(g), 0))
-			for range 5000 {
-				event := fmt.Sprint(rng.IntN(200))
-				if must(l.Allow(t.Context(), event)).Allowed {
-					mu.Lock()
-					allowed[event]++
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	wg.Wait()
-	for event, n := range allowed {
-		if n != 40 {
-			t.Errorf("%s was allowed %d times, not 40", event, n)
-		}
-	}
 }

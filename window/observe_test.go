@@ -32,6 +32,8 @@ func TestObserve(t *testing.T) {
 		ctx, cancel := context.WithDeadline(b.Context(), time.Now())
 		defer cancel()
 		_, _ = b.Wait(ctx, "secret-event")
+		d := b.good(b.AllowUpTo(b.Context(), "other secret", 3))
+		b.good(b.Settle(b.Context(), "other secret", d, 5))
 		var kinds []string
 		for _, o := range seen {
 			kinds = append(kinds, fmt.Sprint(o.Kind, " ", o.Units, " ", o.Decision.Allowed, " ", len(o.Decision.Usage)))
@@ -39,7 +41,7 @@ func TestObserve(t *testing.T) {
 				b.Errorf("%+v", o)
 			}
 		}
-		want := []string{"allowed 2 true 1", "denied 1 false 1", "peeked 1 false 1", "refused 3 false 0", "refused 1 false 0", "refused 1 false 0"}
+		want := []string{"allowed 2 true 1", "denied 1 false 1", "peeked 1 false 1", "refused 3 false 0", "refused 1 false 0", "refused 1 false 0", "allowed 3 true 1", "charged 3 false 1"}
 		if !slices.Equal(kinds, want) {
 			b.Errorf("got  %q\nwant %q", kinds, want)
 		}

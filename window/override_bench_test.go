@@ -49,23 +49,6 @@ func TestOverrideAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkOverrides measures a decision of a limiter without Config.Overrides, and with it when no
-// overrides and 1,000 overrides are set.
-func BenchmarkOverrides(b *testing.B) {
-	for _, of := range []struct {
-		name string
-		many int
-		on   bool
-	}{{"off", 0, false}, {"none", 0, true}, {"1000", 1000, true}} {
-		l := withOverrides(b, "bench-"+of.name+redistest.Key(b), of.many, of.on, nil)
-		b.Run(of.name, func(b *testing.B) {
-			for b.Loop() {
-				must(l.Allow(b.Context(), "198.51.100.7"))
-			}
-		})
-	}
-}
-
 // BenchmarkOverrideLookup measures what Config.Overrides adds to a decision: the lookup of the
 // event's override.
 func BenchmarkOverrideLookup(b *testing.B) {

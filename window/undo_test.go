@@ -66,7 +66,8 @@ func onOneServer(t *testing.T, server *redistest.Server, change func(*window.Con
 }
 
 // TestUndoAll checks that UndoAll refunds and resets, even if its context is done: on one server by
-// one script call, on a cluster, in memory, and if a key occurs twice.
+// one script call, on a cluster, in memory, and if a key occurs twice. It must also end
+// cached denials.
 func TestUndoAll(t *testing.T) {
 	t.Parallel()
 	ended, cancel := context.WithCancel(t.Context())
@@ -77,21 +78,25 @@ func TestUndoAll(t *testing.T) {
 		}
 	}
 	want := []int64{1, 0, 1, 0}
-	same := func(*window.Config) {}
-	all, calls := onOneServer(t, redistest.Start(t), same)
+	cached := func(cfg *window.Config) { cfg.DenialCache = 10 }
+	all, calls := onOneServer(t, redistest.Start(t), cached)
 	undos := all.count(t, "e")
+	denied := must(all[3].Allow(t.Context(), "e"))
 	before := calls.Scripts.Load()
 	undo(undos)
 	if n := calls.Scripts.Load() - before; n != 1 {
 		t.Errorf("%d script calls", n)
 	}
 	wantUnits(t, "one server", all.used(t, "e"), want)
+	if d := must(all[3].Allow(t.Context(), "e")); denied.Allowed || !d.Allowed {
+		t.Errorf("%+v before a reset, %+v after it", denied, d)
+	}
 
 	undos = all.count(t, "twice")
 	undo(append(undos, window.Undo{Limiter: all[0], Event: "twice", Reset: true}))
 	wantUnits(t, "a key occurs twice", all.used(t, "twice"), []int64{0, 0, 1, 0})
 
-	all = newUndoers(t, window.On(redistest.Cluster(t)), same)
+	all = newUndoers(t, window.On(redistest.Cluster(t)), cached)
 	undo(all.count(t, "e"))
 	wantUnits(t, "a cluster", all.used(t, "e"), want)
 
@@ -161,23 +166,4 @@ func TestUndoInFallbacks(t *testing.T) {
 		}
 	}
 	wantUnits(t, "the Fallbacks after it", fallbacks.used(t, "f"), []int64{1, 0, 1, 0})
-}
-
-// TestUndoEndsDenials checks that UndoAll ends cached denials.
-func TestUndoEndsDenials(t *testing.T) {
-	t.Parallel()
-	all, calls := onOneServer(t, redistest.Start(t), func(cfg *window.Config) { cfg.DenialCache = 10 })
-	undos := all.count(t, "e")
-	for range 4 {
-		if d := must(all[3].Allow(t.Context(), "e")); d.Allowed {
-			t.Fatal("allowed beyond the limit")
-		}
-	}
-	before := calls.Scripts.Load()
-	if err := errors.Join(window.UndoAll(t.Context(), undos...)...); err != nil || calls.Scripts.Load() != before+1 {
-		t.Errorf("%v, %d script calls", err, calls.Scripts.Load()-before)
-	}
-	if d := must(all[3].Allow(t.Context(), "e")); !d.Allowed {
-		t.Error("denied after a reset")
-	}
 }

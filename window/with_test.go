@@ -15,30 +15,6 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestWith checks that a limit with the same Per keeps its counts, that a limit with another Per
-// starts at zero, and that a limit that is left out keeps its counts.
-func TestWith(t *testing.T) {
-	both(t, limits("2/1h"), func(b bench) {
-		b.allow("e", 2)
-		pro := with(b.Limiter, "4/1h", "3/1m")
-		if d := must(pro.AllowN(b.Context(), "e", 2)); !d.Allowed || d.Usage[0].Used != 4 || d.Usage[1].Used != 2 {
-			b.Errorf("under the new plan: %+v", d)
-		}
-		if d := b.allow("e", 1); d.Allowed || d.Usage[0].Used != 4 {
-			b.Errorf("under the old plan: %+v", d)
-		}
-		others := must(b.Inspect(b.Context(), "e")).Others
-		if len(others) != 1 || others[0].Limit.Per != time.Minute || others[0].Used != 2 || len(others[0].Buckets) != 1 || others[0].ResetAfter != time.Minute {
-			b.Errorf("others: %+v", others)
-		}
-		b.clock.pass(time.Hour)
-		b.allow("e", 1)
-		if others := must(b.Inspect(b.Context(), "e")).Others; len(others) != 0 {
-			b.Errorf("others an hour later: %+v", others)
-		}
-	})
-}
-
 // TestWithTooManyLimits checks that one event is counted under limits with at most 31 different
 // values of Per.
 func TestWithTooManyLimits(t *testing.T) {
@@ -216,46 +192,23 @@ func BenchmarkWith(b *testing.B) {
 	}
 }
 
-// TestRepairsOthers checks that, after the clock stepped back, a denied attempt also repairs
-// timestamps of limits that its limiter does not have.
-func TestRepairsOthers(t *testing.T) {
-	both(t, limits("1/1m", "1/365d"), func(b bench) {
-		b.allow("e", 1)
-		b.clock.pass(-24 * time.Hour)
-		for range 12 {
-			if d := must(with(b.Limiter, "1/365d", "1/2h").Allow(b.Context(), "e")); d.Allowed {
-				b.Fatalf("%+v", d)
-			}
-			b.clock.pass(5 * time.Minute)
-		}
-		if d := must(with(b.Limiter, "1/1m").Peek(b.Context(), "e")); !d.Allowed {
-			b.Errorf("an hour later: %+v", d)
-		}
-	})
-}
-
-// TestOthersInOrder checks that Inspect lists the limits of other callers in order of Per.
-func TestOthersInOrder(t *testing.T) {
+// TestOthers checks that Inspect lists the limits of other callers in order of Per, and no longer
+// once they count nothing.
+func TestOthers(t *testing.T) {
 	both(t, limits("9/1h"), func(b bench) {
 		must(with(b.Limiter, "9/2m").Allow(b.Context(), "e"))
-		must(with(b.Limiter, "9/3m", "9/1m", "9/2m").Allow(b.Context(), "e"))
-		var pers []time.Duration
-		for _, other := range must(b.Inspect(b.Context(), "e")).Others {
-			pers = append(pers, other.Limit.Per)
+		must(with(b.Limiter, "9/3m", "9/1m", "9/2m").AllowN(b.Context(), "e", 2))
+		var got []string
+		for _, o := range b.inspect("e").Others {
+			got = append(got, fmt.Sprint(o.Limit.Per, " ", o.Used, " ", len(o.Buckets), " ", o.ResetAfter))
 		}
-		if !slices.Equal(pers, []time.Duration{time.Minute, 2 * time.Minute, 3 * time.Minute}) {
-			b.Error(pers)
+		if want := []string{"1m0s 2 1 1m0s", "2m0s 3 1 2m0s", "3m0s 2 1 3m0s"}; !slices.Equal(got, want) {
+			b.Errorf("got %q, want %q", got, want)
 		}
-	})
-}
-
-// TestJointOfPlans checks that AllowAll adds up the units of two checks on one event before
-// anything is sent, even if the limiters come from With.
-func TestJointOfPlans(t *testing.T) {
-	both(t, limits("9/1h"), func(b bench) {
-		_, err := window.AllowAll(b.Context(), window.Check{Limiter: with(b.Limiter, "1/1h"), Event: "e"}, window.Check{Limiter: with(b.Limiter, "1/1h"), Event: "e"})
-		if !errors.Is(err, window.ErrExceedsLimit) {
-			b.Error(err)
+		b.clock.pass(time.Hour)
+		b.allow("e", 1)
+		if others := b.inspect("e").Others; len(others) != 0 {
+			b.Errorf("an hour later: %+v", others)
 		}
 	})
 }

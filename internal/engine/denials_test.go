@@ -33,7 +33,10 @@ func TestRememberedDenials(t *testing.T) {
 		after := attemptOne(t, l, "hot").Reply
 		wantEqual(t, "asked", s.Asked(), 0)
 		wantEqual(t, "allowed", after.Allowed, false)
-		wantEqual(t, "wait", after.Row(0)[1], before.Row(0)[1]-900)
+		for i := range 2 {
+			used, retry, reset := before.Row(i)[0], before.Row(i)[1], before.Row(i)[2]
+			wantEqual(t, "row", after.Row(i), []int64{used, max(0, retry-900), max(0, reset-900)})
+		}
 		wantEqual(t, "time", after.At, before.At+900)
 		servertest.Pass(100 * time.Millisecond)
 		attemptOne(t, l, "hot")
