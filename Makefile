@@ -114,12 +114,12 @@ simulate:
 # It leaves out the longest tests of those that only test memory, client deadlines or many goroutines.
 short:
 	$(GO) test -count=1 -v -run '^TestServer$$' ./internal/redistest
-	$(GO) test -vet=off -count=1 -short -timeout 5m -skip '^Test(SilentConnectionEndsADenial|JointAmidFaults|DeadlinesOfCallers|ConnectingTakesLonger|Flood|Fleet|Local.*|.*UnderLoad)$$|^TestTrouble$$/Fallback' ./window ./pace ./ar1 ./lua ./cmd/slidegate/internal/inspect ./cmd/slidegate/internal/replay
+	$(GO) test -vet=off -count=1 -short -timeout 5m -skip '^Test(JointAmidFaults|DeadlinesOfCallers|ConnectingTakesLonger|Flood|Fleet|Local.*|.*UnderLoad)$$|^TestTrouble$$/Fallback' ./window ./pace ./ar1 ./lua ./cmd/slidegate/internal/inspect ./cmd/slidegate/internal/replay
 	$(GO) test -vet=off -count=1 -timeout 5m -run '^Test(PromotedByHand|TLS|RESP2|ACLOfOneServer|ACLWithoutProbes|Full)$$' ./cluster_test
 
-# Short tests of ACL users, cached denials and failovers, on a cluster and under Sentinel.
+# Short tests of ACL users and failovers, on a cluster and under Sentinel.
 cluster:
-	$(GO) test -vet=off -count=1 -v -timeout 5m -run '^Test(ACL|RememberedDenials|HostileEvents|GracefulFailover|Sentinel)$$|^TestFailover$$/^killed$$' ./cluster_test
+	$(GO) test -vet=off -count=1 -v -timeout 5m -run '^Test(ACL|HostileEvents|GracefulFailover|Sentinel)$$|^TestFailover$$/^killed$$' ./cluster_test
 
 # What can be tested only with Docker: the image, and how tests start servers in Docker and make them
 # fail.
