@@ -57,15 +57,11 @@ func (h *hung) test(t *testing.T, open Open) {
 	server.Pause(t)
 	defer server.Resume(t)
 	h.began = time.Now()
-	var callers sync.WaitGroup
-	for c := range 64 {
-		callers.Go(func() {
-			for time.Since(h.began) < hangTime {
-				h.call(t, fmt.Sprint("event ", c))
-			}
-		})
-	}
-	callers.Wait()
+	redistest.AtOnce(64, func(c int) {
+		for time.Since(h.began) < hangTime {
+			h.call(t, fmt.Sprint("event ", c))
+		}
+	})
 	h.check(t)
 }
 
@@ -156,28 +152,24 @@ func haste(t *testing.T, open Open, callers int, deadline time.Duration, first b
 	if !first {
 		AwaitAnswer(t, l, "warm")
 	}
-	var group sync.WaitGroup
 	var allowed, decided, degraded atomic.Int64
-	for range callers {
-		group.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), deadline)
-			defer cancel()
-			d, err := l.Allow(ctx, "e")
-			if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-				t.Error(err)
-			}
-			if err == nil {
-				decided.Add(1)
-			}
-			if d.Degraded {
-				degraded.Add(1)
-			}
-			if d.Allowed {
-				allowed.Add(1)
-			}
-		})
-	}
-	group.Wait()
+	redistest.AtOnce(callers, func(int) {
+		ctx, cancel := context.WithTimeout(t.Context(), deadline)
+		defer cancel()
+		d, err := l.Allow(ctx, "e")
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		if err == nil {
+			decided.Add(1)
+		}
+		if d.Degraded {
+			degraded.Add(1)
+		}
+		if d.Allowed {
+			allowed.Add(1)
+		}
+	})
 	t.Logf("%d of %d were decided", decided.Load(), callers)
 	if allowed.Load() > maxUnits || degraded.Load() > 0 || len(seen.Kinds()) > 0 {
 		return fmt.Errorf("%d allowed, %d by the Fallback, reports %q", allowed.Load(), degraded.Load(), seen.Kinds())

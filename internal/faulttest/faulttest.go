@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
 
+	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -89,15 +89,11 @@ func awaitRefusals(t *testing.T, conn *window.Connection) {
 func countRefused(t *testing.T, conn *window.Connection) int64 {
 	t.Helper()
 	var refused atomic.Int64
-	var all sync.WaitGroup
-	for range concurrentCalls {
-		all.Go(func() {
-			l := must(window.New(conn, window.Config{Name: "dead", Limits: parsed("1/1h"), Timeout: Timeout}))
-			if _, err := l.Peek(t.Context(), "e"); err != nil && strings.Contains(err.Error(), "refused") {
-				refused.Add(1)
-			}
-		})
-	}
-	all.Wait()
+	redistest.AtOnce(concurrentCalls, func(int) {
+		l := must(window.New(conn, window.Config{Name: "dead", Limits: parsed("1/1h"), Timeout: Timeout}))
+		if _, err := l.Peek(t.Context(), "e"); err != nil && strings.Contains(err.Error(), "refused") {
+			refused.Add(1)
+		}
+	})
 	return refused.Load()
 }

@@ -36,33 +36,18 @@ func ScriptFlush(t *testing.T, open Open) {
 		}
 	})
 	times := redistest.UnlessShort(300, 100)
-	allowed := attemptAtOnce(t, l, 8, times)
+	var allowed atomic.Int64
+	redistest.AtOnce(8, func(int) {
+		for range times {
+			d, err := l.Allow(t.Context(), "hot")
+			count(t, &allowed, d, err)
+		}
+	})
 	close(done)
 	flushing.Wait()
-	if used := must(l.Inspect(t.Context(), "hot")).Limits[0].Used; allowed != int64(8*times) || used != int64(8*times) {
-		t.Fatalf("%d of %d allowed, %d counted", allowed, 8*times, used)
+	if used := must(l.Inspect(t.Context(), "hot")).Limits[0].Used; allowed.Load() != int64(8*times) || used != int64(8*times) {
+		t.Fatalf("%d of %d allowed, %d counted", allowed.Load(), 8*times, used)
 	}
-}
-
-// attemptAtOnce makes attempts for one event from several goroutines at once. Each goroutine makes
-// the given number of attempts. It returns how many were allowed.
-func attemptAtOnce(t *testing.T, l *window.Limiter, goroutines, times int) int64 {
-	t.Helper()
-	var allowed atomic.Int64
-	var all sync.WaitGroup
-	for range goroutines {
-		all.Go(func() {
-			for range times {
-				if d, err := l.Allow(t.Context(), "hot"); err != nil {
-					t.Error(err)
-				} else if d.Allowed {
-					allowed.Add(1)
-				}
-			}
-		})
-	}
-	all.Wait()
-	return allowed.Load()
 }
 
 // Restart kills the server under load and starts an empty one in its place. It checks that calls in

@@ -20,9 +20,19 @@ type Calls struct {
 	Events  atomic.Int64 // events in these script calls
 	Several atomic.Int64 // script calls for several events
 	Marks   atomic.Int64 // script calls that mark the keys of a proof: see lua/probe.lua
-	Finds   atomic.Int64 // script calls that look for the mark on one of those keys
 
-	dial func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error)
+	dial dialer
+}
+
+// dialer is the function with which a client connects, as in rueidis.ClientOption. nil means the
+// net.Dialer's own.
+type dialer func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error)
+
+func (f dialer) connect(ctx context.Context, addr string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
+	if f == nil {
+		return d.DialContext(ctx, "tcp", addr)
+	}
+	return f(ctx, addr, d, config)
 }
 
 // Count makes a client connect through c.
@@ -31,12 +41,8 @@ func (c *Calls) Count(o *rueidis.ClientOption) {
 	o.DialCtxFn = c.connect
 }
 
-func (c *Calls) connect(ctx context.Context, addr string, d *net.Dialer, config *tls.Config) (inner net.Conn, err error) {
-	if c.dial != nil {
-		inner, err = c.dial(ctx, addr, d, config)
-	} else {
-		inner, err = d.DialContext(ctx, "tcp", addr)
-	}
+func (c *Calls) connect(ctx context.Context, addr string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
+	inner, err := c.dial.connect(ctx, addr, d, config)
 	if err != nil {
 		return nil, err
 	}
@@ -45,11 +51,9 @@ func (c *Calls) connect(ctx context.Context, addr string, d *net.Dialer, config 
 
 func (c *Calls) add(keys []string, verb string) {
 	switch {
-	case len(keys) == 0:
+	case len(keys) == 0, verb == "find": // find looks for the mark on one of those keys
 	case verb == "mark":
 		c.Marks.Add(1)
-	case verb == "find":
-		c.Finds.Add(1)
 	default:
 		c.Scripts.Add(1)
 		c.Events.Add(int64(len(keys)))

@@ -88,26 +88,15 @@ func newNodes(replicas int) (*Nodes, error) {
 }
 
 // startServers starts n nodes concurrently. Main removes them.
-func startServers(h host, n int) (servers []*Server, err error) {
-	type result struct {
-		*Server
-		err error
-	}
-	results := make(chan result)
-	for range n {
-		go func() {
-			s, err := newServer(h, nodeArgs)
-			results <- result{s, err}
-		}()
-	}
-	for range n {
-		r := <-results
-		if err = errors.Join(err, r.err); r.err == nil {
-			atEnd(r.remove)
-			servers = append(servers, r.Server)
+func startServers(h host, n int) ([]*Server, error) {
+	servers, errs := make([]*Server, n), make([]error, n)
+	AtOnce(n, func(i int) {
+		servers[i], errs[i] = newServer(h, nodeArgs)
+		if errs[i] == nil {
+			atEnd(servers[i].remove)
 		}
-	}
-	return servers, err
+	})
+	return servers, errors.Join(errs...)
 }
 
 // form assigns the slots to the first three nodes, introduces all nodes to each other, and makes

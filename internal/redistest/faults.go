@@ -18,13 +18,14 @@ import (
 // Faults injects faults into a client's connections. Pass its method Break to NewClient. The zero
 // Faults injects nothing. Several clients can share a Faults.
 type Faults struct {
-	reach func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error)
+	reach dialer
 
-	mu     sync.Mutex
-	lose   []byte // the reply to the next command that contains these bytes is lost
-	refuse int
-	delay  time.Duration
-	conns  map[*conn]struct{}
+	refuse atomic.Int64 // how many dials fail; below 0 means none
+	delay  atomic.Int64 // in ns
+
+	mu    sync.Mutex
+	lose  []byte // the reply to the next command that contains these bytes is lost
+	conns map[*conn]struct{}
 }
 
 // Break makes a client connect through f.
@@ -43,18 +44,10 @@ func (f *Faults) LoseReply(part string) {
 }
 
 // Refuse makes the next n dials fail, as if no server listened.
-func (f *Faults) Refuse(n int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.refuse = n
-}
+func (f *Faults) Refuse(n int64) { f.refuse.Store(n) }
 
 // Delay delays everything that the server sends by d.
-func (f *Faults) Delay(d time.Duration) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.delay = d
-}
+func (f *Faults) Delay(d time.Duration) { f.delay.Store(int64(d)) }
 
 // Cut closes all open connections, so that the client must dial again.
 func (f *Faults) Cut() {
@@ -67,30 +60,14 @@ func (f *Faults) Cut() {
 
 // Dial connects to addr, unless Refuse makes it fail.
 func (f *Faults) Dial(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
-	if f.refuses() {
+	if f.refuse.Add(-1) >= 0 {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	}
-	var inner net.Conn
-	var err error
-	if f.reach != nil {
-		inner, err = f.reach(ctx, addr, d, nil)
-	} else {
-		inner, err = d.DialContext(ctx, "tcp", addr)
-	}
+	inner, err := f.reach.connect(ctx, addr, d, nil)
 	if err != nil {
 		return nil, err
 	}
 	return f.wrap(inner), nil
-}
-
-func (f *Faults) refuses() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.refuse == 0 {
-		return false
-	}
-	f.refuse--
-	return true
 }
 
 // wrap returns inner as a connection into which f injects faults.
@@ -132,12 +109,13 @@ func (c *conn) Write(b []byte) (int, error) {
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.faults.mu.Lock()
-	losing, delay := c.losing, c.faults.delay
+	losing := c.losing
 	c.faults.mu.Unlock()
 	if losing {
 		_ = c.Close()
 		return 0, io.EOF
 	}
+	delay := time.Duration(c.faults.delay.Load())
 	if delay > 0 {
 		select {
 		case <-time.After(delay):

@@ -76,22 +76,7 @@ return {redis.call('DUMP', KEYS[1]) or '', string.format('%.0f', ttl < 0 and ttl
 // Stored returns a string that contains the value of key and its expiry time.
 func Stored(tb testing.TB, c rueidis.Client, key string) string {
 	tb.Helper()
-	value, expires := read(tb, c, key)
-	return strconv.Quote(value) + " " + expires
-}
-
-// Expires returns the expiry time of key, in ms since 1970.
-func Expires(tb testing.TB, c rueidis.Client, key string) int64 {
-	tb.Helper()
-	_, expires := read(tb, c, key)
-	ms, err := strconv.ParseInt(expires, 10, 64)
-	check(tb, err)
-	return ms
-}
-
-func read(tb testing.TB, c rueidis.Client, key string) (value, expires string) {
-	tb.Helper()
 	got, err := c.Do(context.Background(), c.B().Eval().Script(stored).Numkeys(1).Key(key).Build()).AsStrSlice()
 	check(tb, err)
-	return got[0], got[1]
+	return strconv.Quote(got[0]) + " " + got[1]
 }

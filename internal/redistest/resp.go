@@ -54,7 +54,7 @@ func number(line []byte, kind byte) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(line[1:])))
 }
 
-// copyReply copies one reply from a server, and any push messages before it.
+// copyReply copies one reply from a server.
 func copyReply(w io.Writer, r *bufio.Reader) error {
 	line, err := r.ReadBytes('\n')
 	if err != nil {
@@ -65,7 +65,7 @@ func copyReply(w io.Writer, r *bufio.Reader) error {
 	}
 	rest := 0 // number of further elements that belong to this reply
 	switch kind := line[0]; kind {
-	case '$', '=', '!', '*', '~', '%', '>', '|':
+	case '$', '=', '!', '*', '~', '%':
 		n, err := number(line, kind)
 		if err != nil || n < 0 {
 			return err
@@ -78,10 +78,6 @@ func copyReply(w io.Writer, r *bufio.Reader) error {
 			rest = n
 		case '%':
 			rest = 2 * n
-		case '>': // the reply follows
-			rest = n + 1
-		case '|':
-			rest = 2*n + 1
 		}
 	}
 	for ; rest > 0 && err == nil; rest-- {

@@ -28,17 +28,15 @@ func Replica(tb testing.TB) *Pair {
 // clusterHost returns a host for servers that must be able to reach each other.
 func clusterHost(tb testing.TB) host {
 	tb.Helper()
-	h, err := theHost()
-	check(tb, err)
-	h, err = h.cluster()
+	h, err := hostOf(tb).cluster()
 	check(tb, err)
 	return h
 }
 
 func newPair(tb testing.TB, h host) *Pair {
 	tb.Helper()
-	atOnce := launch{args: append(quiet[:len(quiet):len(quiet)], "--repl-diskless-sync-delay", "0"), ready: ready}
-	p := &Pair{Master: startIn(tb, h, atOnce), Replica: startIn(tb, h, atOnce)}
+	atOnce := quietly("--repl-diskless-sync-delay", "0")
+	p := &Pair{Master: startIn(tb, h, atOnce, nil), Replica: startIn(tb, h, atOnce, nil)}
 	p.named.Store(p.Master)
 	check(tb, p.Replica.follow(p.Master))
 	return p
@@ -129,19 +127,10 @@ func Sentinel(tb testing.TB) *Watched {
 		w.sentinels = append(w.sentinels, startIn(tb, host, launch{
 			args: []string{"--sentinel"}, files: map[string]string{"sentinel.conf": fmt.Sprintf(watch, ip, port)},
 			config: "sentinel.conf", ready: "+monitor",
-		}))
+		}, nil))
 	}
 	check(tb, w.waitConnected())
 	return w
-}
-
-// startIn starts a server for the test.
-func startIn(tb testing.TB, h host, l launch) *Server {
-	tb.Helper()
-	s, err := launchServer(h, l, nil)
-	check(tb, err)
-	tb.Cleanup(s.remove)
-	return s
 }
 
 // waitConnected waits until each Sentinel knows the replica and the two other Sentinels.

@@ -110,31 +110,38 @@ func Start(tb testing.TB, args ...string) *Server {
 	if len(args) == 0 {
 		return borrow(tb)
 	}
-	s := startNew(tb, args)
+	return startIn(tb, hostOf(tb), quietly(args...), nil)
+}
+
+// startIn starts a server for the test, whose clients use config.
+func startIn(tb testing.TB, h host, l launch, config *tls.Config) *Server {
+	tb.Helper()
+	s, err := launchServer(h, l, config)
+	check(tb, err)
 	tb.Cleanup(s.remove)
 	return s
 }
 
-// startNew starts a server with the given flags. The caller must remove it.
-func startNew(tb testing.TB, args []string) *Server {
+// hostOf returns the host on which this test binary runs its servers.
+func hostOf(tb testing.TB) host {
 	tb.Helper()
-	host, err := theHost()
+	h, err := theHost()
 	check(tb, err)
-	s, err := newServer(host, args)
-	check(tb, err)
-	return s
+	return h
+}
+
+// quietly returns how to start a server with the given flags that writes nothing to disk.
+func quietly(args ...string) launch {
+	return launch{args: append(quiet[:len(quiet):len(quiet)], args...), ready: ready}
 }
 
 // StartTLS is like [Start], but the server accepts only TLS, and its clients use config. It first
 // puts files into the server's directory, for flags such as "--tls-cert-file".
 func StartTLS(tb testing.TB, files map[string]string, config *tls.Config, args ...string) *Server {
 	tb.Helper()
-	host, err := theHost()
-	check(tb, err)
-	s, err := launchServer(host, launch{args: append(quiet[:len(quiet):len(quiet)], args...), files: files, tls: true, ready: ready}, config)
-	check(tb, err)
-	tb.Cleanup(s.remove)
-	return s
+	l := quietly(args...)
+	l.files, l.tls = files, true
+	return startIn(tb, hostOf(tb), l, config)
 }
 
 // Serve starts a server for a program that is not a test. The server runs until stop is called or
@@ -153,7 +160,7 @@ func Serve() (addr string, stop func(), err error) {
 
 // newServer starts a server with the given flags.
 func newServer(h host, args []string) (*Server, error) {
-	return launchServer(h, launch{args: append(quiet[:len(quiet):len(quiet)], args...), ready: ready}, nil)
+	return launchServer(h, quietly(args...), nil)
 }
 
 // launchServer starts a server on a free port. If another test binary takes that port first,

@@ -23,7 +23,9 @@ func borrow(tb testing.TB) *Server {
 	tb.Helper()
 	s := takeSpare()
 	if s == nil {
-		s = startNew(tb, nil)
+		var err error
+		s, err = newServer(hostOf(tb), nil)
+		check(tb, err)
 	}
 	tb.Cleanup(func() { s.giveBack(tb.Failed()) })
 	check(tb, s.noteSettings())
