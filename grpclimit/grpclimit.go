@@ -120,7 +120,6 @@ func New(cfg Config) (*Interceptor, error) {
 // UnaryServer implements grpc.UnaryServerInterceptor. A denied call never reaches the handler.
 func (i *Interceptor) UnaryServer(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	if err := i.allow(ctx, info.FullMethod, request); err != nil {
-		pushBack(ctx, err)
 		return nil, err
 	}
 	return next(ctx, request)
@@ -129,7 +128,6 @@ func (i *Interceptor) UnaryServer(ctx context.Context, request any, info *grpc.U
 // StreamServer implements grpc.StreamServerInterceptor. It counts a stream once, when it opens.
 func (i *Interceptor) StreamServer(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	if err := i.allow(stream.Context(), info.FullMethod, nil); err != nil {
-		pushBack(stream.Context(), err)
 		return err
 	}
 	return next(server, stream)
@@ -175,20 +173,14 @@ func (i *Interceptor) verdict(ctx context.Context, l Limiter, d window.Decision,
 	case err != nil && ctx.Err() != nil: // the caller has gone, so this is not an outage
 		return status.FromContextError(ctx.Err()).Err()
 	case err != nil:
-		return i.undecided(err)
+		i.state.Failed(i.cfg.Log, string(i.cfg.Outage), "call", err)
+		if i.cfg.Outage == FailOpen {
+			return nil
+		}
+		return pushBack(ctx, errOutage)
 	}
 	if !constant.Is(l) {
 		i.state.Note(i.cfg.Log, string(i.cfg.Outage), d.Degraded, d.Cause)
 	}
-	return denial(d)
-}
-
-// undecided logs the limiter's error. It returns nil if Outage is FailOpen, so that the call
-// passes.
-func (i *Interceptor) undecided(err error) error {
-	i.state.Failed(i.cfg.Log, string(i.cfg.Outage), "call", err)
-	if i.cfg.Outage == FailOpen {
-		return nil
-	}
-	return errOutage
+	return pushBack(ctx, denial(d))
 }

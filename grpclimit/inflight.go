@@ -67,7 +67,6 @@ func NewInFlight(cfg InFlightConfig) (*InFlight, error) {
 func (i *InFlight) UnaryServer(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	held, err := i.enter(ctx, info.FullMethod)
 	if err != nil {
-		pushBack(ctx, err)
 		return nil, err
 	}
 	defer held.Release()
@@ -79,7 +78,6 @@ func (i *InFlight) UnaryServer(ctx context.Context, request any, info *grpc.Unar
 func (i *InFlight) StreamServer(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	held, err := i.enter(stream.Context(), info.FullMethod)
 	if err != nil {
-		pushBack(stream.Context(), err)
 		return err
 	}
 	defer held.Release()
@@ -116,5 +114,5 @@ func (i *InFlight) enter(ctx context.Context, method string) (*place.Held, error
 	case err != nil:
 		err = errOutage
 	}
-	return held, err
+	return held, pushBack(ctx, err)
 }

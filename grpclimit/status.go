@@ -63,10 +63,10 @@ func withDetails(code codes.Code, text string, details ...protoadapt.MessageV1) 
 }
 
 // pushBack sets the trailer grpc-retry-pushback-ms to the delay in RetryInfo, in whole
-// milliseconds. Clients that have a retry policy wait that long. If err has no RetryInfo, pushBack
-// sets no trailer. gRFC A6 defines the value as a signed 32-bit number, so some clients do not
-// retry if the delay is more than 24 days.
-func pushBack(ctx context.Context, err error) {
+// milliseconds, and returns err. Clients that have a retry policy wait that long. If err is nil or
+// has no RetryInfo, pushBack sets no trailer. gRFC A6 defines the value as a signed 32-bit number,
+// so some clients do not retry if the delay is more than 24 days.
+func pushBack(ctx context.Context, err error) error {
 	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.RetryInfo); ok {
 			ms := info.GetRetryDelay().AsDuration().Milliseconds()
@@ -74,4 +74,5 @@ func pushBack(ctx context.Context, err error) {
 			_ = grpc.SetTrailer(ctx, metadata.Pairs("grpc-retry-pushback-ms", strconv.FormatInt(ms, 10)))
 		}
 	}
+	return err
 }
