@@ -246,7 +246,8 @@ func (m *Middleware) decide(r *http.Request, key string, n int64) (limiter Limit
 // refuse responds with the problem p. In Shadow, it lets the request pass instead.
 func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, p problem.Details, next http.Handler) {
 	if m.cfg.Shadow {
-		m.pass(w, r, p, next)
+		m.shadow.log(m.cfg.Log, p)
+		next.ServeHTTP(w, r)
 		return
 	}
 	writeProblem(w, p)
@@ -316,15 +317,10 @@ func (m *Middleware) fail(w http.ResponseWriter, r *http.Request, err error, nex
 		m.refuse(w, r, problemNoCost, next)
 	default:
 		m.outages.Failed(m.cfg.Log, string(m.cfg.Outage), "request", err)
-		m.undecided(w, r, next)
+		if m.cfg.Outage == FailOpen {
+			next.ServeHTTP(w, r)
+			return
+		}
+		m.refuse(w, r, problemOutage, next)
 	}
-}
-
-// undecided allows or refuses a request in an outage.
-func (m *Middleware) undecided(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	if m.cfg.Outage == FailOpen {
-		next.ServeHTTP(w, r)
-		return
-	}
-	m.refuse(w, r, problemOutage, next)
 }

@@ -39,12 +39,6 @@ func (s *shadow) count(kind string, now time.Time) (requests int64) {
 	return requests
 }
 
-// pass lets through a request that would have been refused.
-func (m *Middleware) pass(w http.ResponseWriter, r *http.Request, p problem.Details, next http.Handler) {
-	m.shadow.log(m.cfg.Log, p)
-	next.ServeHTTP(w, r)
-}
-
 // log counts a request that would have been refused. At most once a minute, it logs how many such
 // requests there were. It ignores outages, which are logged elsewhere.
 func (s *shadow) log(log *slog.Logger, p problem.Details) {
