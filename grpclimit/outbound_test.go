@@ -86,7 +86,8 @@ func TestOutboundPauses(t *testing.T) {
 				now := time.Now()
 				l := must(pace.NewLocal(pace.Config{Name: "turns", Limits: parsed("1/1ms"), Now: func() time.Time { return now }}))
 				p := places()
-				_, _, c := run(t, answering(func(context.Context) error { return test.answer }), nil, calling(outbound(grpclimit.OutboundConfig{Turns: l, Places: p, MaxPause: 2 * time.Minute}))...)
+				o := outbound(grpclimit.OutboundConfig{Turns: l, Places: p, MaxPause: 2 * time.Minute})
+				_, _, c := run(t, answering(func(context.Context) error { return test.answer }), nil, calling(o)...)
 				if _, err := call(t.Context(), c); test.answer != nil && status.Code(err) != status.Code(test.answer) {
 					t.Error(err)
 				}

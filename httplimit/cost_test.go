@@ -217,10 +217,11 @@ func TestCostInShadow(t *testing.T) {
 // TestLostSettlement checks that failed refunds, failed settlements and negative costs are logged,
 // and that the client still gets its response.
 func TestLostSettlement(t *testing.T) {
+	negative := func(httplimit.Used) int64 { return -4 }
 	for want, cfg := range map[string]httplimit.Config{
 		`level=WARN msg="slidegate: a request that does not count stays counted, because its refund failed" err=lost`:                   {CountOnly: isFailure},
 		`level=WARN msg="slidegate: the cost of a request could not be settled; its estimate may stand" estimate=10 actual=25 err=lost`: {CostAfter: reported},
-		`level=ERROR msg="slidegate: CostAfter returned a negative cost; the estimate stands" estimate=10 actual=-4`:                    {CostAfter: func(httplimit.Used) int64 { return -4 }},
+		`level=ERROR msg="slidegate: CostAfter returned a negative cost; the estimate stands" estimate=10 actual=-4`:                    {CostAfter: negative},
 	} {
 		var log logBuffer
 		cfg.Limiter, cfg.Cost, cfg.Log = unsettled{inMemory(nil, "100/1h")}, estimate(10), log.loggerOf("level", "msg", "estimate", "actual", "err")

@@ -80,7 +80,8 @@ func TestEndsOnce(t *testing.T) {
 	g := newGuard(t, redistest.Client(t), login.Config{})
 	must(g.Begin(t.Context(), "alice", home))
 	a := must(g.Begin(t.Context(), "alice", home))
-	if err := errors.Join(a.Cancel(canceledContext()), a.Cancel(t.Context()), a.Succeed(t.Context())); err != nil || used(t, g, login.BudgetPair, "192.0.2.1 alice") != 1 {
+	err := errors.Join(a.Cancel(canceledContext()), a.Cancel(t.Context()), a.Succeed(t.Context()))
+	if err != nil || used(t, g, login.BudgetPair, "192.0.2.1 alice") != 1 {
 		t.Errorf("Cancel, Cancel and Succeed: %v", err)
 	}
 	a = must(g.Begin(t.Context(), "alice", home))
