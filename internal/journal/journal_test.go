@@ -33,8 +33,11 @@ func TestCause(t *testing.T) {
 		j.Note(log, "open", false, nil)
 		lines := strings.SplitAfter(text.String(), "\n")
 		for i, parts := range [][]string{
-			{"ERROR", "a call got no decision"}, {"WRONGTYPE"}, {"WARN", "Fallback decides", "limiter=api", "NOPERM", "~api:*"},
-			{"ERROR", "cannot decide", "outage=open", "NOPERM", "~api:*"}, {"INFO", "limiter=api", "decides again"},
+			{"ERROR", "a call got no decision"},
+			{"WRONGTYPE"},
+			{"WARN", "Fallback decides", "limiter=api", "NOPERM", "~api:*"},
+			{"ERROR", "cannot decide", "outage=open", "NOPERM", "~api:*"},
+			{"INFO", "limiter=api", "decides again"},
 		} {
 			for _, part := range parts {
 				if !strings.Contains(lines[i], part) {
