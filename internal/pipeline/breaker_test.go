@@ -151,65 +151,6 @@ func TestFaultsThatOpenTheBreaker(t *testing.T) {
 	}
 }
 
-// TestNoFailures checks that requests that were canceled by their callers, or refused by the
-// script, do not open the breaker.
-func TestNoFailures(t *testing.T) {
-	for _, test := range []struct {
-		name string
-		f    servertest.Action
-		ctx  func(context.Context) (context.Context, context.CancelFunc)
-	}{
-		{"wrong type", servertest.Refusal("WRONGTYPE key a"), context.WithCancel},
-		{"foreign record", servertest.Refusal("SLIDEGATE key a"), context.WithCancel},
-		{"short deadline", servertest.Action{Hang: true}, func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(ctx, 5*time.Millisecond)
-		}},
-		{"cancelled", servertest.Action{Hang: true}, func(ctx context.Context) (context.Context, context.CancelFunc) {
-			ctx, cancel := context.WithCancel(ctx)
-			time.AfterFunc(time.Millisecond, cancel)
-			return ctx, cancel
-		}},
-	} {
-		servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
-			l := newLine(t, s.Client(t))
-			s.Always(test.f)
-			for range 10 {
-				ctx, cancel := test.ctx(t.Context())
-				got := ask(ctx, l, "a")
-				if got.err == nil || IsOutage(got.err) != test.f.Hang {
-					t.Errorf("%s: %v", test.name, got.err)
-				}
-				cancel()
-			}
-			s.Always(servertest.Action{})
-			s.Cut()
-			synctest.Wait()
-			mustCount(t, l, "a")
-			wantEqual(t, test.name, l.log.read(), nil)
-		})
-	}
-}
-
-// TestConnectionBreaksOnce checks that a broken connection counts as one failure, regardless of the
-// number of requests on it.
-func TestConnectionBreaksOnce(t *testing.T) {
-	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
-		l := newLine(t, s.Client(t))
-		for round := range 2 {
-			servertest.Pass(sameCut)
-			callers := occupySenders(t, s, l)
-			servertest.Pass(time.Millisecond)
-			s.Cut()
-			for _, c := range callers {
-				wantError(t, "cut", c.wait().err, ErrUncertain)
-			}
-			s.Release()
-			wantEqual(t, "failures", int(l.slots(0).failures.Load()), round+1)
-		}
-		mustCount(t, l, "a")
-	})
-}
-
 // TestConnectionsBreakAtOnce checks that connections that break within sameCut count as one
 // failure, and that a connection that breaks later counts as another.
 func TestConnectionsBreakAtOnce(t *testing.T) {
@@ -223,12 +164,16 @@ func TestConnectionsBreakAtOnce(t *testing.T) {
 	}
 }
 
-// TestLateFailures checks that failures of requests that started before a success are ignored.
-func TestLateFailures(t *testing.T) {
+// TestNoFailures checks that failures of requests that started before a success are ignored, and
+// so are requests whose callers left.
+func TestNoFailures(t *testing.T) {
 	b := &breaker{outage: &outage{report: func(context.Context, Report) { t.Error("opened") }}}
 	b.record(t.Context(), 1*time.Second, 2*time.Second, nil)
-	for range 10 {
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	for i := range 10 {
 		b.record(t.Context(), 1*time.Second, 3*time.Second, &expired{})
+		b.record(left, time.Duration(i+3)*time.Second, time.Duration(i+4)*time.Second, context.Canceled)
 	}
 }
 

@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
@@ -81,21 +79,6 @@ func testTimeouts(t *testing.T, l *line) {
 		wantError(t, c.name, got.err, ErrUncertain)
 		wantError(t, c.name, got.err, c.too)
 	}
-}
-
-// TestOwnContextEndsCallsWithoutTimeout checks that with a negative Timeout, only the context ends
-// a call.
-func TestOwnContextEndsCallsWithoutTimeout(t *testing.T) {
-	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
-		l := newLine(t, s.Client(t), func(l *line) { l.Timeout = -1 })
-		s.Always(servertest.Action{Delay: 5 * time.Second})
-		wantEqual(t, "without a deadline", askOne(t, l, "a").took, 5*time.Second)
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		defer cancel()
-		got := ask(ctx, l, "a")
-		wantEqual(t, "with one", got.took, 3*time.Second)
-		wantError(t, "with one", got.err, ErrUncertain)
-	})
 }
 
 // TestDeadlineAffectsNobodyElse checks that if two of three callers leave a script call, the third
@@ -199,31 +182,6 @@ func TestWhatDidNotRunStaysCertain(t *testing.T) {
 		s.Release()
 		synctest.Wait()
 		wantEqual(t, "executed", s.Executed(), 1+maxSenders)
-	})
-}
-
-// TestManyConnections checks that if one of the client's connections hangs, requests on its other
-// connections are not delayed.
-func TestManyConnections(t *testing.T) {
-	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
-		client := s.Client(t, func(o *rueidis.ClientOption) { o.PipelineMultiplex = 2 })
-		l := newLine(t, client)
-		bad := l.Key("bad")
-		s.Choose(func(c servertest.Command) servertest.Action { return servertest.Action{Hang: c.Key == bad} })
-		hung := arrive(t.Context(), l, "bad")
-		answered := 0
-		for i := range 20 {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-			if c := ask(ctx, l, fmt.Sprint("good ", i)); c.err == nil {
-				wantEqual(t, "took", c.took, 0)
-				answered++
-			}
-			cancel()
-		}
-		if answered < 5 {
-			t.Errorf("%d of 20 were answered", answered)
-		}
-		wantError(t, "bad", hung.wait().err, ErrUncertain)
 	})
 }
 

@@ -22,54 +22,11 @@ func senders() int {
 	return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte("pipeline.(*queue).run("))
 }
 
-// TestNoGoroutinesAtRest checks that no goroutine remains when there are no requests, even if
-// callers have left.
-func TestNoGoroutinesAtRest(t *testing.T) {
-	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
-		l := newLine(t, s.Client(t))
-		mustCount(t, l, "before")
-		var callers []*caller
-		for i := range 1000 {
-			callers = append(callers, start(t.Context(), l, fmt.Sprint(i%300)))
-		}
-		askMany(t.Context(), l, numbered(1000))
-		for _, c := range callers {
-			wantError(t, "a caller", c.wait().err, nil)
-		}
-		wantEqual(t, "senders after answers", senders(), 0)
-
-		s.Hold()
-		for i := range 1000 {
-			start(t.Context(), l, fmt.Sprint(i%300))
-		}
-		servertest.Pass(time.Second)
-		s.Release()
-		wantEqual(t, "senders after a hang", senders(), 0)
-		wantIdle(t, l)
-	})
-}
-
 // length returns how many requests are in the queue.
 func (q *queue) length() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.waiting
-}
-
-// TestSendersAreBounded checks that a slot range has at most maxSenders senders, regardless of the
-// number of callers.
-func TestSendersAreBounded(t *testing.T) {
-	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
-		l := newLine(t, s.Client(t))
-		mustCount(t, l, "before")
-		s.Hold()
-		for i := range 500 {
-			start(t.Context(), l, fmt.Sprint(i))
-		}
-		if n := senders(); n > maxSenders || n < 1 {
-			t.Errorf("%d senders", n)
-		}
-	})
 }
 
 // TestSlowYieldsAreRare checks that while other goroutines use all cores, a sender whose queue is
@@ -124,35 +81,6 @@ func TestHungSendersAreReplaced(t *testing.T) {
 		wantError(t, "the caller that waited", waits.err, nil)
 		wantEqual(t, "took", comes.wait().took, 100*time.Millisecond)
 		wantError(t, "the caller that came later", comes.err, nil)
-		synctest.Wait()
-		wantIdle(t, l)
-	})
-}
-
-// TestPartlyLeftBatch checks that if some callers of a batch have left, so that another sender has
-// replaced the batch's sender, the remaining callers still get their replies.
-func TestPartlyLeftBatch(t *testing.T) {
-	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
-		l := newLine(t, s.Client(t))
-		occupySenders(t, s, l)
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		leaves := arrive(ctx, l, "leaves")
-		stay := fillBatch(t, l)
-		s.Choose(func(c servertest.Command) servertest.Action {
-			if c.Key == l.Key("leaves") {
-				return servertest.Action{Delay: 10 * time.Millisecond}
-			}
-			return servertest.Action{}
-		})
-		s.Release()
-		servertest.Pass(5 * time.Millisecond)
-		cancel()
-		wantError(t, "the caller that leaves", leaves.wait().err, ErrUncertain)
-		for _, c := range stay {
-			wantError(t, "a caller that stays", c.wait().err, nil)
-			wantEqual(t, "took", c.took, 10*time.Millisecond)
-		}
 		synctest.Wait()
 		wantIdle(t, l)
 	})

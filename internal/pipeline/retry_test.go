@@ -176,30 +176,6 @@ func TestNothingIsSentTwice(t *testing.T) {
 	}
 }
 
-// TestDeadServer checks that if the server is dead from the start, all callers get an error in time
-// which states that nothing was counted.
-func TestDeadServer(t *testing.T) {
-	for _, slowness := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond} {
-		servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
-			l := newLine(t, s.Client(t), func(l *line) { l.Timeout = 200 * time.Millisecond })
-			s.Die()
-			s.SlowDials(slowness)
-			synctest.Wait()
-			var callers []*caller
-			for i := range 200 {
-				callers = append(callers, start(t.Context(), l, fmt.Sprint(i%100)))
-			}
-			for _, c := range callers {
-				wantError(t, "a caller", c.wait().err, ErrOutage)
-				if c.took > l.Timeout {
-					t.Errorf("%v", c.took)
-				}
-			}
-			wantEqual(t, "executed", s.Executed(), 0)
-		})
-	}
-}
-
 // TestDeathInFlight checks that if the server dies, the outcome is uncertain for requests that were
 // sent, and certain for all others.
 func TestDeathInFlight(t *testing.T) {

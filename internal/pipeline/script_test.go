@@ -18,20 +18,6 @@ func names(commands []servertest.Command) string {
 	return strings.Join(all, " ")
 }
 
-// TestUnknownScript checks that if a server does not know the script, the source is sent
-// immediately.
-func TestUnknownScript(t *testing.T) {
-	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
-		l := newLine(t, s.Client(t))
-		s.ForgetScripts()
-		got := askOne(t, l, "alone")
-		wantError(t, "alone", got.err, nil)
-		wantEqual(t, "took", got.took, 0)
-		wantEqual(t, "alone", names(s.Received()), "EVALSHA EVAL")
-		mustCount(t, l, "alone")
-	})
-}
-
 // TestScriptForgottenInABatch checks what is sent to a server that forgets the script before or
 // within a batch: the source once, and the rest of the batch again with the script's hash. Each
 // request must be executed exactly once.

@@ -115,10 +115,13 @@ func TestSilenceIsFound(t *testing.T) {
 	}
 }
 
-// TestSilenceWithoutTimeout checks that no silence ends a call that has no timeout.
+// TestSilenceWithoutTimeout checks that with a negative Timeout, only the context ends a call, even
+// if it takes long or if there is a silence.
 func TestSilenceWithoutTimeout(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t), func(l *line) { l.Timeout = -1 })
+		s.Next(servertest.Action{Delay: 5 * time.Second})
+		wantEqual(t, "without a deadline", askOne(t, l, "e").took, 5*time.Second)
 		for _, c := range callWhileHung(t, s, l, 8, time.Hour, func() {}) {
 			wantError(t, "hung", c.err, context.DeadlineExceeded)
 			wantEqual(t, "took", c.took, 100*time.Millisecond)
@@ -128,24 +131,28 @@ func TestSilenceWithoutTimeout(t *testing.T) {
 }
 
 // TestSilenceOfOneConnection checks that if one of the client's connections hangs, calls on the
-// others are still sent, however few they are.
+// others are still sent and not delayed, whether there are many of them or few.
 func TestSilenceOfOneConnection(t *testing.T) {
-	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
-		l := newLine(t, s.Client(t, func(o *rueidis.ClientOption) { o.PipelineMultiplex = 2 }), func(l *line) { l.Timeout = 250 * time.Millisecond })
-		bad := l.Key("bad")
-		s.Choose(func(c servertest.Command) servertest.Action { return servertest.Action{Hang: c.Key == bad} })
-		arrive(t.Context(), l, "bad")
-		answered := 0
-		for i := range 20 {
-			servertest.Pass(300 * time.Millisecond)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-			if ask(ctx, l, fmt.Sprint("good ", i)).err == nil {
-				answered++
+	for _, interval := range []time.Duration{0, 300 * time.Millisecond} {
+		servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+			l := newLine(t, s.Client(t, func(o *rueidis.ClientOption) { o.PipelineMultiplex = 2 }), func(l *line) { l.Timeout = 250 * time.Millisecond })
+			bad := l.Key("bad")
+			s.Choose(func(c servertest.Command) servertest.Action { return servertest.Action{Hang: c.Key == bad} })
+			hung := arrive(t.Context(), l, "bad")
+			answered := 0
+			for i := range 20 {
+				servertest.Pass(interval)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+				if c := ask(ctx, l, fmt.Sprint("good ", i)); c.err == nil {
+					wantEqual(t, "took", c.took, 0)
+					answered++
+				}
+				cancel()
 			}
-			cancel()
-		}
-		if answered < 5 {
-			t.Errorf("%d of 20 were answered", answered)
-		}
-	})
+			if answered < 5 {
+				t.Errorf("every %v: %d of 20 were answered", interval, answered)
+			}
+			wantError(t, "bad", hung.wait().err, ErrUncertain)
+		})
+	}
 }
