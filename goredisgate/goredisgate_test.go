@@ -65,13 +65,17 @@ func playOverrides(t *testing.T, conn *window.Connection) {
 }
 
 // TestEveryKind runs histories with every kind of limiter: on one server and on a cluster, with
-// both protocol versions, as single calls and in pipelines.
+// both protocol versions, as single calls and in pipelines, and on servers that do not know the
+// scripts.
 func TestEveryKind(t *testing.T) {
 	for name, options := range servers(t) {
 		t.Run(name, func(t *testing.T) {
 			client := redis.NewUniversalClient(options)
 			defer client.Close()
 			conn := connect(t, client)
+			if err := client.ScriptFlush(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
 			remembered := false
 			w := must(window.New(conn, window.Config{
 				Name: redistest.Key(t), Limits: perHour, Timeout: time.Minute, DenialCache: 10,
@@ -117,22 +121,6 @@ func TestEveryKind(t *testing.T) {
 			if _, err := guard.Inspect(t.Context(), "alice", netip.MustParseAddr("198.51.100.7")); err != nil {
 				t.Error(err)
 			}
-		})
-	}
-}
-
-// TestScriptIsLoaded checks that the script is loaded into servers that do not know it, even in the
-// middle of a pipeline.
-func TestScriptIsLoaded(t *testing.T) {
-	for name, options := range servers(t) {
-		t.Run(name, func(t *testing.T) {
-			client := redis.NewUniversalClient(options)
-			defer client.Close()
-			l := must(window.New(connect(t, client), window.Config{Name: redistest.Key(t), Limits: perHour, Timeout: time.Minute}))
-			if err := client.ScriptFlush(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
-			askAll(t, l, []string{"a", "b", "c", "d", "e", "f"})
 		})
 	}
 }

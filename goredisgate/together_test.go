@@ -1,7 +1,6 @@
 package goredisgate_test
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -58,7 +57,6 @@ func (g together) play() {
 	}
 	close(done)
 	others.Wait()
-	g.full()
 }
 
 func (g together) do(command ...string) {
@@ -100,23 +98,6 @@ func (g together) upTo(l *window.Limiter, event string, done <-chan struct{}) {
 		default:
 		}
 	}
-}
-
-// full fills the server's memory. Attempts for new events then fail, but attempts that are denied
-// anyway do not.
-func (g together) full() {
-	g.do("CONFIG", "SET", "maxmemory", "1")
-	l, events := g.limiter(), named(300)
-	redistest.AtOnce(len(events), func(i int) {
-		d, err := l.Allow(g.Context(), events[i])
-		switch {
-		case i == 5 || i == 70 || i == 199:
-		case i < 200 && (err != nil || d.Allowed || d.Usage[0].Used != 3):
-			g.Errorf("full, event %d: %+v, %v", i, d, err)
-		case i >= 200 && (!errors.Is(err, window.ErrOutage) || !strings.Contains(err.Error(), "OOM")):
-			g.Errorf("full, new event %d: %+v, %v", i, d, err)
-		}
-	})
 }
 
 func named(n int) (events []string) {
