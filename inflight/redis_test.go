@@ -107,26 +107,6 @@ func TestLostReplies(t *testing.T) {
 	equal(t, "held", must(l.Inspect(t.Context(), "e")).Used, 0)
 }
 
-// TestFullMemory checks that leases last and can be released while Redis is out of memory.
-func TestFullMemory(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t, "--maxmemory-policy", "noeviction")
-	l := must(inflight.New(window.On(server.Client(t)), inflight.Config{Name: "jobs", Max: 2, TTL: ttl, Timeout: ttl / 3}))
-	lease := taken(t, l, "e")
-	if err := server.Do(t.Context(), "CONFIG", "SET", "maxmemory", "1").Error(); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := l.TryAcquire(t.Context(), "e"); !errors.Is(err, inflight.ErrOutage) || !strings.Contains(err.Error(), "OOM") {
-		t.Error(err)
-	}
-	<-time.After(2 * ttl)
-	if lease.Left() <= 0 {
-		t.Error("the lease is lost")
-	}
-	release(t, lease)
-	equal(t, "held", must(l.Inspect(t.Context(), "e")).Used, 0)
-}
-
 // TestForeignValue checks that no method touches a value that is not a record, and that each error
 // names the key.
 func TestForeignValue(t *testing.T) {
