@@ -29,7 +29,9 @@ func (l *Limiter) finish(ctx context.Context, d *window.Decision, v engine.Verb,
 	by := l
 	if err != nil {
 		by = l.fallback
-		err = outage.Decide(ctx, err, reply, by, func(ctx context.Context, f *Limiter) error { return f.engine.Decide(ctx, reply, v, event, n) })
+		err = outage.Decide(ctx, err, reply, by, func(ctx context.Context, f *Limiter) error {
+			return f.engine.Decide(ctx, reply, v, event, n)
+		})
 	}
 	if err == nil {
 		by.fill(d, reply)

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -72,7 +71,11 @@ func (t *gathered) undone(r *pipeline.Request) []error {
 		r.Err = r.Explain(fmt.Errorf("the script replied %d integers to undo, not %d", len(r.Reply), len(errs)))
 	}
 	for i, a := range t.asks {
-		errs[i] = a.Wrap(cmp.Or(r.ErrOf(t.keys[i]), r.TextOf(t.keys[i], i)))
+		err := r.ErrOf(t.keys[i])
+		if r.Err == nil { // otherwise a sender can still be writing the texts
+			err = r.TextOf(t.keys[i], i)
+		}
+		errs[i] = a.Wrap(err)
 		t.stores[i].denials.Forget(t.keys[i])
 	}
 	return errs
