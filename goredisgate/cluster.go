@@ -21,7 +21,6 @@ const maxRedirects = 3
 // cluster is the pipeline.Client for a cluster. It sends pipelines to the nodes itself, because a
 // redis.ClusterClient follows redirections by its own rules, and could send a script to a replica.
 type cluster struct {
-	loader
 	client       *redis.ClusterClient
 	readReplicas bool     // connections to the nodes allow reads on replicas
 	nodes        sync.Map // *node by address
@@ -33,7 +32,7 @@ type cluster struct {
 func newCluster(client *redis.ClusterClient) *cluster {
 	client.ReloadState(context.Background())
 	options := client.Options()
-	return &cluster{loader: loader{client}, client: client, readReplicas: options.ReadOnly && options.ClusterSlots == nil}
+	return &cluster{client: client, readReplicas: options.ReadOnly && options.ClusterSlots == nil}
 }
 
 // node is one node of the cluster.

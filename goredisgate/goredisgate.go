@@ -88,7 +88,7 @@ func clientOf(client redis.UniversalClient) (pipeline.Client, error) {
 	}
 	switch c := client.(type) {
 	case *redis.Client:
-		return &single{loader: loader{c}, client: c}, nil
+		return &single{client: c}, nil
 	case *redis.ClusterClient:
 		return newCluster(c), nil
 	case *redis.Ring:

@@ -15,18 +15,8 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// loader loads scripts. Loading a script twice does no harm.
-type loader struct{ client redis.UniversalClient }
-
-// Load loads a script into every server, and returns the script's hash.
-func (l loader) Load(ctx context.Context, source string) (string, error) {
-	hash, err := l.client.ScriptLoad(ctx, source).Result()
-	return hash, translate(err)
-}
-
 // single is the pipeline.Client for one server, or for the master that Sentinel names.
 type single struct {
-	loader
 	client *redis.Client
 	prober prober
 }

@@ -30,9 +30,6 @@ func (f *full) Send(_ context.Context, calls []*pipeline.ScriptCall) {
 	}
 }
 
-// Load returns a hash.
-func (f *full) Load(context.Context, string) (string, error) { return "hash", nil }
-
 // Close does nothing.
 func (f *full) Close() {}
 

@@ -60,8 +60,5 @@ func (f failing) Send(_ context.Context, calls []*pipeline.ScriptCall) {
 	}
 }
 
-// Load returns f.err.
-func (f failing) Load(context.Context, string) (string, error) { return "", f.err }
-
 // Close does nothing.
 func (failing) Close() {}

@@ -25,7 +25,6 @@ type batch struct {
 	units    []string      // of all calls
 	pending  []*ScriptCall // calls to send next
 	unknown  []*ScriptCall // calls to send after the pending ones, which load the scripts
-	unloaded map[*Script]error
 
 	settled  atomic.Int32 // number of callers that have received their replies, or have left
 	replaced atomic.Bool  // another sender has replaced this one
@@ -52,22 +51,6 @@ func (b *batch) Err() error {
 		return context.Canceled
 	}
 	return nil
-}
-
-// load loads the scripts whose hashes are unknown. It records the error for each script that cannot
-// be loaded.
-func (b *batch) load() {
-	for _, r := range b.requests {
-		if r.Script.known.Load() != nil || b.unloaded[r.Script] != nil {
-			continue
-		}
-		if err := r.Script.load(b, b.conn.client()); err != nil {
-			if b.unloaded == nil {
-				b.unloaded = map[*Script]error{}
-			}
-			b.unloaded[r.Script] = err
-		}
-	}
 }
 
 // claim removes the requests whose callers have left. From this point on, the remaining requests
@@ -143,7 +126,6 @@ func (b *batch) reset() {
 	clear(b.parts)
 	clear(b.calls)
 	clear(b.byKey)
-	clear(b.unloaded)
 	clear(b.keys)
 	b.requests, b.parts, b.calls, b.open, b.pending = b.requests[:0], b.parts[:0], b.calls[:0], b.open[:0], b.pending[:0]
 	b.settled.Store(0)

@@ -16,8 +16,6 @@ import (
 type Client interface {
 	// Send sends script calls, as one pipeline per server, and calls Answer on each of them.
 	Send(ctx context.Context, calls []*ScriptCall)
-	// Load loads a script into Redis, and returns its hash.
-	Load(ctx context.Context, source string) (hash string, err error)
 	// Close closes the resources that the Client has opened.
 	Close()
 }

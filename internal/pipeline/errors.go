@@ -23,8 +23,6 @@ var (
 
 	// ErrLeft is the error for a caller whose context was done before anything was sent.
 	ErrLeft = errors.New("nothing was sent")
-
-	errNotLoaded = errors.New("the server did not load the script")
 )
 
 // Rounded returns d for use in an error text: in whole milliseconds, unless it is less than a
@@ -95,7 +93,7 @@ func notRun(err error) bool {
 	}
 	var op *net.OpError
 	var unsent *UnsentError
-	return errors.As(err, &op) && op.Op == "dial" || errors.As(err, &unsent) || errors.Is(err, errNotLoaded)
+	return errors.As(err, &op) && op.Op == "dial" || errors.As(err, &unsent)
 }
 
 // isNoScript reports whether err means that the server does not know the script.

@@ -172,12 +172,6 @@ func fillBatch(t *testing.T, l *line) (callers []*caller) {
 	return callers
 }
 
-// withoutHash makes the line forget the hash of its script, as in FIPS mode.
-func withoutHash(l *line) *line {
-	l.script = &Script{source: l.script.source}
-	return l
-}
-
 // wantIdle checks that no request waits or is in flight.
 func wantIdle(t *testing.T, l *line) {
 	t.Helper()

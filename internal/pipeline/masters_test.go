@@ -39,8 +39,7 @@ type shared struct {
 	asked  int // number of calls of Shares
 }
 
-func (*shared) Load(context.Context, string) (string, error) { return "", nil }
-func (*shared) Close()                                       {}
+func (*shared) Close() {}
 
 func (s *shared) Shares(context.Context) ([]Share, error) {
 	s.asked++

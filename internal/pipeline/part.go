@@ -60,8 +60,8 @@ func (b *batch) isLast(p *part, key string) {
 	b.byKey[key] = p
 }
 
-// group makes script calls from the parts, and sets the arguments of the calls. It makes all calls
-// pending, except those whose script could not be loaded.
+// group makes script calls from the parts, sets the arguments of the calls, and makes all calls
+// pending.
 func (b *batch) group() {
 	b.calls = slices.Grow(b.calls, len(b.parts))
 	for i := range b.parts {
@@ -113,8 +113,7 @@ func (b *batch) callFor(p *part) *ScriptCall {
 	return b.open[i]
 }
 
-// prepare sets the arguments of all script calls, and makes them pending if their scripts are
-// loaded.
+// prepare sets the arguments of all script calls, and makes the calls pending.
 func (b *batch) prepare() {
 	keys, units := 0, 0
 	for i := range b.calls {
@@ -128,9 +127,7 @@ func (b *batch) prepare() {
 		keys, units = c.parts*c.first.size(), c.parts*c.first.units()
 		c.prepare(ofKeys[:keys], ofUnits[:units])
 		ofKeys, ofUnits = ofKeys[keys:], ofUnits[units:]
-		if c.err = b.unloaded[c.first.Script]; c.err == nil {
-			b.pending = append(b.pending, c)
-		}
+		b.pending = append(b.pending, c)
 	}
 	for i := range b.parts {
 		p := &b.parts[i]
@@ -151,10 +148,7 @@ func (b *batch) prepare() {
 // prepare sets the command and its arguments. The caller fills in keys and units.
 func (c *ScriptCall) prepare(keys, units []string) {
 	r := c.first
-	c.Command, c.Keys, c.Verb, c.Time, c.Units, c.Rest = "EVALSHA", keys, r.Verb, r.Time, units, r.Rest
-	if hash := r.Script.known.Load(); hash != nil {
-		c.Script = *hash
-	}
+	c.Command, c.Script, c.Keys, c.Verb, c.Time, c.Units, c.Rest = "EVALSHA", r.Script.hash, keys, r.Verb, r.Time, units, r.Rest
 }
 
 // deliver passes each caller its part of the reply. It reports whether any caller had left.

@@ -99,7 +99,6 @@ func (q *queue) run() {
 	b := q.conn.newBatch(q)
 	for q.take(b) {
 		q.conn.followMasters()
-		b.load() // before the claim, because requests whose callers leave before it are not sent
 		b.claim()
 		b.merge()
 		b.group()

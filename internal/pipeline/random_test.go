@@ -84,9 +84,6 @@ func TestRandomFaults(t *testing.T) {
 						l.Timeout = -1
 					}
 				})
-				if seed%7 == 0 {
-					withoutHash(st.line)
-				}
 				s.SetKeys(servertest.Keys(seed % 3))
 				st.runCallers(t)
 				st.heal()

@@ -90,12 +90,6 @@ func answer(c *ScriptCall, result rueidis.RedisResult) {
 	c.Answer(raw, translate(err))
 }
 
-// Load loads a script into Redis, and returns its hash.
-func (r *rueidisClient) Load(ctx context.Context, source string) (string, error) {
-	hash, err := r.Do(ctx, r.B().ScriptLoad().Script(source).Build()).ToString()
-	return hash, translate(err)
-}
-
 // Shares returns the slot ranges, each with its master. For each range, the reply to CLUSTER SLOTS
 // lists the first and the last slot, and then the address, port and ID of each node, beginning with
 // the master.

@@ -45,7 +45,7 @@ type Server struct {
 
 // A Command is a script call. Calls of probe.lua are not Commands.
 type Command struct {
-	Name   string // EVAL, EVALSHA or SCRIPT
+	Name   string // EVAL or EVALSHA
 	Script string // the script's source or hash
 	Key    string
 	Verb   string
@@ -375,7 +375,7 @@ func (c *serverConn) execute(args []string) {
 		c.send("+PONG")
 	case "CLUSTER":
 		c.send(c.server.slots()...)
-	case "EVAL", "EVALSHA", "SCRIPT":
+	case "EVAL", "EVALSHA":
 		if isProbe(args) {
 			c.send(c.server.probe(args)...)
 		} else {
@@ -398,9 +398,6 @@ func (s *Server) slots() []string {
 }
 
 func newCommand(args []string) Command {
-	if args[0] == "SCRIPT" {
-		return Command{Name: "SCRIPT", Script: args[2]}
-	}
 	n := int(integerOf(args[2]))
 	all := make([]Command, n)
 	for i := range all {
@@ -519,9 +516,6 @@ func (s *Server) run(cmd Command) []string {
 		s.known[lua.Hash(cmd.Script)] = true
 	}
 	s.ran = append(s.ran, cmd)
-	if cmd.Name == "SCRIPT" {
-		return []string{bulk(lua.Hash(cmd.Script))}
-	}
 	if len(cmd.More) > 0 && s.keys == OneKey {
 		return []string{crossSlot}
 	}
