@@ -137,7 +137,6 @@ func (c *call) wait() {
 	if c.timed && c.timer.Stop() {
 		c.timed = false
 	}
-	c.retries.stop()
 }
 
 func (c *call) expired() *expired { return &expired{after: c.end - c.began, early: c.early} }
@@ -186,7 +185,7 @@ func (c *call) settle(now time.Duration) {
 func (c *call) leave(cause error) {
 	r, now := &c.request, c.conn.elapsed()
 	switch {
-	case c.retries.take():
+	case c.retries.stop():
 		c.settle(now)
 	case r.state.CompareAndSwap(queued, left):
 		c.left = true

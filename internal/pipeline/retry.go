@@ -14,7 +14,6 @@ const (
 
 // retries holds a call's state for retries.
 type retries struct {
-	pending bool             // the request did not run, and will be sent again after the backoff
 	backoff time.Duration    // the next backoff
 	sentAt  time.Duration    // when the call last sent the request
 	slowest time.Duration    // the longest time until the request turned out not to have run
@@ -24,7 +23,7 @@ type retries struct {
 
 // begin resets t for a call that starts at the time now.
 func (t *retries) begin(now time.Duration) {
-	t.pending, t.backoff, t.sentAt, t.slowest = false, minBackoff, now, 0
+	t.backoff, t.sentAt, t.slowest = minBackoff, now, 0
 }
 
 // retriesLater reports whether the request, which did not run, will be sent again. If so, it starts
@@ -36,7 +35,6 @@ func (c *call) retriesLater() bool {
 	if errors.Is(r.cause, errClosed) || again-c.began > maxRetryTime || !c.hasTime(again) || !r.mayWait(again) {
 		return false
 	}
-	t.pending = true
 	t.start()
 	return true
 }
@@ -57,25 +55,21 @@ func (t *retries) start() {
 	t.due, t.backoff = t.timer.C, min(2*t.backoff, maxBackoff)
 }
 
-func (t *retries) stop() {
-	if t.due != nil {
-		t.timer.Stop()
-		t.due = nil
+// stop cancels the retry, and reports whether the request was waiting for one.
+func (t *retries) stop() bool {
+	if t.due == nil {
+		return false
 	}
-}
-
-// take reports whether the request waits for a retry, and cancels the retry.
-func (t *retries) take() bool {
-	pending := t.pending
-	t.pending = false
-	return pending
+	t.timer.Stop()
+	t.due = nil
+	return true
 }
 
 // retry sends the request again. If there is no time left, or another request has opened the
 // circuit breaker, it settles the request instead.
 func (c *call) retry() {
 	r, now := &c.request, c.conn.elapsed()
-	c.retries.due, c.retries.sentAt, c.retries.pending = nil, now, false
+	c.retries.due, c.retries.sentAt = nil, now
 	if r.slots.isOpen() || !c.hasTime(now) {
 		c.settle(now)
 	} else {
