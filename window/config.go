@@ -19,8 +19,8 @@ func (cfg Config) engine() engine.Config {
 		Clock: clock.Millis(cfg.Now), Text: limitText,
 	}
 	if cfg.Observe != nil {
-		c.Notify = func(ctx context.Context, r pipeline.Report) {
-			cfg.Observe(ctx, Observation{Limiter: cfg.Name, Kind: Kind(r.Kind), Err: r.Failure.Err()})
+		c.Notify = func(ctx context.Context, kind string, failure *pipeline.Failure) {
+			cfg.Observe(ctx, Observation{Limiter: cfg.Name, Kind: Kind(kind), Err: failure.Err()})
 		}
 	}
 	return c

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -29,8 +28,8 @@ type Config struct {
 	MaxEvents     int  // in memory; 0 means no bound
 	AllowWhenFull bool // allows new events when memory is full
 
-	Notify func(context.Context, pipeline.Report) // may be nil; the context is that of the call that reports
-	Text   func(Limit) string                     // formats a limit for messages; nil means Max/Per
+	Notify pipeline.Report    // may be nil; the context is that of the call that reports
+	Text   func(Limit) string // formats a limit for messages; nil means Max/Per
 }
 
 // text formats a limit for messages.

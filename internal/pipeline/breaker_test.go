@@ -19,7 +19,7 @@ import (
 func TestOutagesAreReportedInOrder(t *testing.T) {
 	opened := 0
 	for round := range 3000 {
-		b := &breaker{outage: &outage{report: func(context.Context, Report) {}}}
+		b := &breaker{outage: &outage{report: func(context.Context, string, *Failure) {}}}
 		var callers sync.WaitGroup
 		for c := range 4 {
 			callers.Go(func() {
@@ -167,7 +167,7 @@ func TestConnectionsBreakAtOnce(t *testing.T) {
 // TestNoFailures checks that failures of requests that started before a success are ignored, and
 // so are requests whose callers left.
 func TestNoFailures(t *testing.T) {
-	b := &breaker{outage: &outage{report: func(context.Context, Report) { t.Error("opened") }}}
+	b := &breaker{outage: &outage{report: func(context.Context, string, *Failure) { t.Error("opened") }}}
 	b.record(t.Context(), 1*time.Second, 2*time.Second, nil)
 	left, leave := context.WithCancel(t.Context())
 	leave()

@@ -58,7 +58,7 @@ func TestMastersAreFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := &shared{shares: []Share{{0, keys.Slots - 1, "all"}}}
 		l := &line{Timeout: time.Second, script: NewScript(servertest.Script)}
-		l.Pipeline = New(On(client), "test", func(context.Context, Report) {})
+		l.Pipeline = New(On(client), "test", nil)
 		last := Ranges - 1
 		for i, step := range []struct {
 			after  time.Duration

@@ -7,12 +7,10 @@ import (
 	"time"
 )
 
-// A Report says that an outage of a limiter starts or ends. An outage starts when a first slot range
-// goes out, and ends when no slot range has been out for a second.
-type Report struct {
-	Kind    string   // OutageBegan or OutageEnded
-	Failure *Failure // why the outage started; nil if it ended
-}
+// A Report is called when an outage of a limiter starts or ends. An outage starts when a first slot
+// range goes out, and ends when no slot range has been out for a second. The failure says why the
+// outage started; it is nil if the outage ended.
+type Report func(ctx context.Context, kind string, failure *Failure)
 
 // The kinds of a Report.
 const (
@@ -33,7 +31,7 @@ const (
 
 // outage tracks which of a limiter's slot ranges are out.
 type outage struct {
-	report func(context.Context, Report) // may be nil
+	report Report
 
 	mu     sync.Mutex        // held during report, so that observers see reports in order
 	failed map[int]time.Time // when each slot range that is out last failed
@@ -52,7 +50,7 @@ func (o *outage) changed(ctx context.Context, slotRange int, failure *Failure) {
 		o.endLater(context.WithoutCancel(ctx))
 	case failure != nil && !o.lasts:
 		o.lasts = true
-		o.notify(ctx, OutageBegan, failure)
+		o.report(ctx, OutageBegan, failure)
 	case failure != nil && o.ending != nil:
 		o.ending.Stop()
 	}
@@ -63,8 +61,7 @@ func (o *outage) connected(ctx context.Context) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.note(0, false); o.lasts && len(o.failed) == 0 {
-		o.lasts = false
-		o.notify(ctx, OutageEnded, nil)
+		o.end(ctx)
 	}
 }
 
@@ -83,11 +80,10 @@ func (o *outage) note(slotRange int, failed bool) {
 	maps.DeleteFunc(o.failed, func(_ int, at time.Time) bool { return now.Sub(at) > idleTime })
 }
 
-// notify reports that an outage starts or ends.
-func (o *outage) notify(ctx context.Context, kind string, failure *Failure) {
-	if o.report != nil {
-		o.report(ctx, Report{kind, failure})
-	}
+// end reports that the outage ends. The caller must hold the mutex.
+func (o *outage) end(ctx context.Context) {
+	o.lasts = false
+	o.report(ctx, OutageEnded, nil)
 }
 
 // endLater ends the outage after calmTime, unless a slot range goes out before that.
@@ -97,8 +93,7 @@ func (o *outage) endLater(ctx context.Context) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		if o.ending == timer && len(o.failed) == 0 {
-			o.lasts = false
-			o.notify(ctx, OutageEnded, nil)
+			o.end(ctx)
 		}
 	})
 	o.ending = timer

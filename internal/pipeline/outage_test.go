@@ -65,9 +65,9 @@ func TestIdleSlotRanges(t *testing.T) {
 func TestOutageSaysWhy(t *testing.T) {
 	type key struct{}
 	ctx := context.WithValue(t.Context(), key{}, "value")
-	o := outage{report: func(ctx context.Context, o Report) {
-		if o.Failure.Reason() != ReasonRefused || ctx.Value(key{}) != "value" {
-			t.Errorf("%+v", o)
+	o := outage{report: func(ctx context.Context, kind string, failure *Failure) {
+		if failure.Reason() != ReasonRefused || ctx.Value(key{}) != "value" {
+			t.Errorf("%s: %+v", kind, failure)
 		}
 	}}
 	o.changed(ctx, 0, &Failure{Counted: ErrOutage, Cause: &UnsentError{Cause: errNoClient}})

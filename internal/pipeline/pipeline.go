@@ -22,7 +22,7 @@ import (
 type Pipeline struct {
 	conn         *Connection
 	name         string // of the limiter; the limiter's keys start with it
-	report       func(context.Context, Report)
+	report       Report
 	apart        atomic.Int64 // until this time, keys are not sent together with keys of other limiters
 	disconnected atomic.Bool  // the last request found no client
 	used         atomic.Pointer[used]
@@ -50,7 +50,10 @@ type slotRange struct {
 
 // New returns a Pipeline on conn for the limiter with the given name. The Pipeline calls report,
 // unless it is nil, when an outage starts or ends, with the context of the call that noticed it.
-func New(conn *Connection, name string, report func(context.Context, Report)) *Pipeline {
+func New(conn *Connection, name string, report Report) *Pipeline {
+	if report == nil {
+		report = func(context.Context, string, *Failure) {}
+	}
 	return &Pipeline{conn: conn, name: name, report: report}
 }
 

@@ -20,12 +20,12 @@ type To struct {
 
 // Outages returns the engine.Config.Notify of the limiter with the given name: it calls Observe when
 // an outage starts or ends. It returns nil if there is no Observe.
-func (to To) Outages(name string) func(context.Context, pipeline.Report) {
+func (to To) Outages(name string) pipeline.Report {
 	if to.Observe == nil {
 		return nil
 	}
-	return func(ctx context.Context, r pipeline.Report) {
-		to.Observe(ctx, window.Observation{Limiter: name, Kind: window.Kind(r.Kind), Err: r.Failure.Err()})
+	return func(ctx context.Context, kind string, failure *pipeline.Failure) {
+		to.Observe(ctx, window.Observation{Limiter: name, Kind: window.Kind(kind), Err: failure.Err()})
 	}
 }
 
