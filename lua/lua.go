@@ -39,8 +39,10 @@ var Overrides string
 //go:embed probe.lua
 var Probe string
 
-// hashes holds the hashes of the scripts, so that FIPS mode, where SHA-1 may be forbidden, needs no
-// server to compute them.
+// hashes holds the hashes of the scripts by their sources, as sha1sum prints them. Nobody has to
+// compute them in FIPS mode, where SHA-1 may be forbidden, and where a server would have to do it:
+// that takes one more round trip, and a user who may call SCRIPT LOAD. Whoever changes a script
+// changes its hash, too. TestHashes says which hash it has.
 var hashes = map[string]string{
 	Window:    "39cee5e27c767f8f3af3c2fd5ad2a55cd1322ada",
 	AR1:       "2cff57f139b0b26be6a7a336f3f7a2271ac5f942",
@@ -51,7 +53,8 @@ var hashes = map[string]string{
 }
 
 // Hash returns the hash by which EVALSHA identifies a script: its SHA-1, in 40 hexadecimal digits.
-// Of another script than those of this package, it computes the hash, which fails in FIPS mode.
+// The hashes of this package's scripts are known. For any other source, Hash computes the hash, and
+// panics where SHA-1 is forbidden (GODEBUG=fips140=only).
 func Hash(source string) string {
 	if hash := hashes[source]; hash != "" {
 		return hash
