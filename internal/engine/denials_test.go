@@ -31,7 +31,7 @@ func TestRememberedDenials(t *testing.T) {
 		before := attemptOne(t, l, "hot").Reply
 		servertest.Pass(900 * time.Millisecond)
 		after := attemptOne(t, l, "hot").Reply
-		wantEqual(t, "asked", s.Asked(), 0)
+		wantEqual(t, "asked", len(s.Received()), 0)
 		wantEqual(t, "allowed", after.Allowed, false)
 		for i := range 2 {
 			used, retry, reset := before.Row(i)[0], before.Row(i)[1], before.Row(i)[2]
@@ -40,7 +40,7 @@ func TestRememberedDenials(t *testing.T) {
 		wantEqual(t, "time", after.At, before.At+900)
 		servertest.Pass(100 * time.Millisecond)
 		attemptOne(t, l, "hot")
-		wantEqual(t, "asked", s.Asked(), 1)
+		wantEqual(t, "asked", len(s.Received()), 1)
 	})
 }
 

@@ -26,7 +26,7 @@ var hangs = []struct {
 		if err := askOne(t, l, "before").err; !IsOutage(err) { // after this, the client knows that the connection broke
 			t.Fatal(err)
 		}
-		s.HoldDials()
+		s.SlowDials(time.Hour)
 		s.Revive()
 	}},
 }

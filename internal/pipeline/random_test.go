@@ -78,7 +78,7 @@ func TestRandomFaults(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 				st := &chaos{Server: s, rng: rand.New(rand.NewPCG(seed, 2)), tally: tally{events: map[string]*entry{}}}
-				st.line = newLine(t, s.Client(t, servertest.AlwaysPipelining(seed%2 == 0), servertest.RingScale(9)), func(l *line) {
+				st.line = newLine(t, s.Client(t, servertest.AlwaysPipelining(seed%2 == 0)), func(l *line) {
 					l.Timeout = 300 * time.Millisecond
 					if seed%5 == 0 {
 						l.Timeout = -1

@@ -25,7 +25,7 @@ func Pass(d time.Duration) { <-time.After(d) }
 func (s *Server) close() {
 	s.Choose(nil)
 	s.Next()
-	s.ReleaseDials()
+	s.SlowDials(0)
 	s.Release()
 	s.Die()
 }
@@ -36,19 +36,15 @@ func AlwaysPipelining(always bool) func(*rueidis.ClientOption) {
 	return func(o *rueidis.ClientOption) { o.AlwaysPipelining = always }
 }
 
-// RingScale bounds the number of pipelines in flight on a connection to 2^scale. If there are more,
-// the client's writer waits for a mutex until the replies to a pipeline arrive. synctest does not
-// count that as waiting, so time would stand still.
-func RingScale(scale int) func(*rueidis.ClientOption) {
-	return func(o *rueidis.ClientOption) { o.RingScaleEachConn = scale }
-}
-
 // Client returns a client of the server. Each function in change can change the client's options.
+// The ring bounds the number of pipelines in flight on a connection. If there are more, the client's
+// writer waits for a mutex until the replies to a pipeline arrive. synctest does not count that as
+// waiting, so time would stand still.
 func (s *Server) Client(t *testing.T, change ...func(*rueidis.ClientOption)) rueidis.Client {
 	t.Helper()
 	option := rueidis.ClientOption{
 		InitAddress: []string{"node:0"}, DialCtxFn: s.dial, ForceSingleClient: true, DisableCache: true, AlwaysPipelining: true,
-		PipelineMultiplex: -1, RingScaleEachConn: 6, ReadBufferEachConn: 1 << 12, WriteBufferEachConn: 1 << 12,
+		PipelineMultiplex: -1, RingScaleEachConn: 9, ReadBufferEachConn: 1 << 12, WriteBufferEachConn: 1 << 12,
 	}
 	for _, c := range change {
 		c(&option)

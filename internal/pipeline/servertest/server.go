@@ -36,7 +36,6 @@ type Server struct {
 	dials    int
 	refuses  bool          // refuses dials
 	slow     time.Duration // how long a dial takes
-	dialing  chan struct{} // dials wait until it is closed; nil if they do not wait
 	gate     chan struct{} // commands wait until it is closed; nil if they do not wait
 	actions  []Action      // for the next script calls
 	choose   func(Command) Action
@@ -128,24 +127,7 @@ func (s *Server) Release() {
 	s.gate = nil
 }
 
-// HoldDials makes dials wait until ReleaseDials.
-func (s *Server) HoldDials() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.dialing = make(chan struct{})
-}
-
-// ReleaseDials ends HoldDials.
-func (s *Server) ReleaseDials() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.dialing != nil {
-		close(s.dialing)
-	}
-	s.dialing = nil
-}
-
-// SlowDials makes each dial take the time d.
+// SlowDials makes each dial take the time d. It fails if the client does not wait that long.
 func (s *Server) SlowDials(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,18 +196,11 @@ func (s *Server) Received() []Command {
 	return slices.Clone(s.received)
 }
 
-// ClearCalls resets what Ran, Received and Asked return.
+// ClearCalls resets what Ran and Received return.
 func (s *Server) ClearCalls() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ran, s.received = nil, nil
-}
-
-// Asked returns the number of script calls that were received.
-func (s *Server) Asked() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.received)
 }
 
 // Counter returns a copy of the counter for key.
@@ -284,17 +259,13 @@ func dialNodes(nodes []*Server) func(context.Context, string, *net.Dialer, *tls.
 func (s *Server) awaitDial(timeout time.Duration) error {
 	s.mu.Lock()
 	s.dials++
-	dialing, slow := s.dialing, s.slow
+	slow := s.slow
 	s.mu.Unlock()
 	if slow > 0 {
-		Pass(slow)
+		Pass(min(slow, timeout))
 	}
-	if dialing != nil {
-		select {
-		case <-dialing:
-		case <-time.After(timeout):
-			return context.DeadlineExceeded
-		}
+	if slow > timeout {
+		return context.DeadlineExceeded
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
