@@ -31,15 +31,21 @@ func (n *Nodes) options() rueidis.ClientOption {
 	for _, s := range n.All {
 		o.InitAddress = append(o.InitAddress, s.Addr())
 	}
-	o.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
-		for _, s := range n.All {
+	o.DialCtxFn = dialPeer(n.All)
+	return o
+}
+
+// dialPeer returns a dial function that translates the addresses by which the servers know each
+// other.
+func dialPeer(servers []*Server) func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+	return func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+		for _, s := range servers {
 			if s.node.peer() == addr {
 				return d.DialContext(ctx, "tcp", s.Addr())
 			}
 		}
 		return d.DialContext(ctx, "tcp", addr)
 	}
-	return o
 }
 
 // Options returns the options for a client of this cluster. The function opt can change the

@@ -155,16 +155,6 @@ func (w *Watched) Options() rueidis.ClientOption {
 	for _, s := range w.sentinels {
 		o.InitAddress = append(o.InitAddress, s.Addr())
 	}
-	o.DialCtxFn = w.dial
+	o.DialCtxFn = dialPeer(append([]*Server{w.Master, w.Replica}, w.sentinels...))
 	return o
-}
-
-// dial connects to the server that the Sentinels know by addr.
-func (w *Watched) dial(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
-	for _, s := range append([]*Server{w.Master, w.Replica}, w.sentinels...) {
-		if s.node.peer() == addr {
-			addr = s.Addr()
-		}
-	}
-	return d.DialContext(ctx, "tcp", addr)
 }
