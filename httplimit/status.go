@@ -227,7 +227,7 @@ func (q *Quota) choose(r *http.Request) inspect {
 func (s *status) readAll(r *http.Request, keys []string, looks []inspect) (quotas []quotaStatus, ok bool) {
 	quotas, errs := make([]quotaStatus, len(keys)), make([]error, len(keys))
 	inMemory := func(int) bool { return false } // limiters in memory are quick, so they need no special treatment
-	calls.Concurrently(0, len(keys), inMemory, func(i int) { quotas[i], errs[i] = s.quotas[i].read(r.Context(), keys[i], looks[i]) })
+	calls.Concurrently(len(keys), inMemory, func(i int) { quotas[i], errs[i] = s.quotas[i].read(r.Context(), keys[i], looks[i]) })
 	if errors.Is(r.Context().Err(), context.Canceled) { // the client has gone, so this is not an outage
 		return nil, false
 	}

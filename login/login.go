@@ -240,7 +240,7 @@ func (g *Guard) wouldAllow(ctx context.Context, who subject) bool {
 	defer cancel()
 	charges := g.charges(beginChallenged.asks, who)
 	denied := make([]bool, len(charges))
-	calls.Concurrently(0, len(charges), func(int) bool { return g.inMemory }, func(i int) {
+	calls.Concurrently(len(charges), func(int) bool { return g.inMemory }, func(i int) {
 		d, err := charges[i].limiter.Peek(ctx, charges[i].event)
 		denied[i] = err != nil || !d.Allowed
 	})

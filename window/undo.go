@@ -35,7 +35,7 @@ func UndoAll(ctx context.Context, undos ...Undo) []error {
 	for k := range replies {
 		errs[indices[k]], done[indices[k]] = replies[k], undone
 	}
-	calls.Concurrently(0, len(undos), func(i int) bool { return done[i] || undos[i].Limiter.engine.InMemory() }, func(i int) {
+	calls.Concurrently(len(undos), func(i int) bool { return done[i] || undos[i].Limiter.engine.InMemory() }, func(i int) {
 		if done[i] {
 			errs[i] = errors.Join(errs[i], undos[i].inFallback(ctx))
 		} else {

@@ -18,43 +18,30 @@ func Finish(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), finishTime)
 }
 
-// Concurrently calls do concurrently for each index in [from, to), so that the calls share a round
+// Concurrently calls do concurrently for each index in [0, n), so that the calls share a round
 // trip. It returns once all calls have returned. For the last index, and for each index for which
 // inMemory returns true, it calls do in the caller's goroutine, because calls in memory do not
-// wait. If a call panics, Concurrently panics with the same value.
-func Concurrently(from, to int, inMemory func(i int) bool, do func(i int)) {
-	if to-from == 1 {
-		do(from)
-		return
-	}
-	var group background
-	for i := from; i < to; i++ {
-		if i == to-1 || inMemory(i) {
+// wait. If a call panics, Concurrently panics with the same value. Otherwise a panic in another
+// goroutine would crash the process even if the caller recovers.
+func Concurrently(n int, inMemory func(i int) bool, do func(i int)) {
+	var group sync.WaitGroup
+	var panicked atomic.Pointer[any] // the value of the last call that panicked
+	for i := range n {
+		if i == n-1 || inMemory(i) {
 			do(i)
-		} else {
-			group.Go(func() { group.guard(do, i) })
+			continue
 		}
+		group.Go(func() {
+			defer func() {
+				if value := recover(); value != nil {
+					panicked.Store(&value)
+				}
+			}()
+			do(i)
+		})
 	}
 	group.Wait()
-	if value := group.panicked.Load(); value != nil {
+	if value := panicked.Load(); value != nil {
 		panic(*value)
 	}
-}
-
-// background runs calls in goroutines of their own. A panic in one of them would crash the process
-// even if the caller recovers, so guard catches it.
-type background struct {
-	sync.WaitGroup
-
-	panicked atomic.Pointer[any] // the value of the last call that panicked
-}
-
-// guard calls do, and stores the value if it panics.
-func (b *background) guard(do func(i int), i int) {
-	defer func() {
-		if value := recover(); value != nil {
-			b.panicked.Store(&value)
-		}
-	}()
-	do(i)
 }

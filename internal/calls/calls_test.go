@@ -15,7 +15,7 @@ func TestPanic(t *testing.T) {
 			t.Errorf("%v, %v", value, done)
 		}
 	}()
-	calls.Concurrently(0, len(done), func(int) bool { return false }, func(i int) {
+	calls.Concurrently(len(done), func(int) bool { return false }, func(i int) {
 		if i == 0 {
 			panic("a mistake")
 		}
