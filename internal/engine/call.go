@@ -7,7 +7,8 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// A Call is a script call for an event. It serves limiters whose scripts have verbs of their own.
+// A Call is a script call for an event that is not an attempt. It also serves limiters whose scripts
+// have verbs of their own.
 type Call struct {
 	Verb   string
 	Event  string
@@ -28,26 +29,30 @@ type CallReply struct {
 }
 
 // Call makes the script call c. The event must have passed Check.
-func (l *Limiter) Call(ctx context.Context, c Call) (reply CallReply, err error) {
-	s := l.store.(*onRedis)
+func (l *Limiter) Call(ctx context.Context, c Call) (CallReply, error) {
+	reply, err := l.store.(*onRedis).call(ctx, l.Key(c.Event), c)
+	if err == nil && len(reply.Integers) < c.Least {
+		return reply, l.Malformed()
+	}
+	return reply, l.Wrap(err)
+}
+
+// call makes the script call c for the event with the given key.
+func (s *onRedis) call(ctx context.Context, key string, c Call) (reply CallReply, err error) {
 	timeout, err := s.pipeline.Connected(ctx, s.Timeout)
 	if err != nil {
-		return reply, l.Wrap(err)
+		return reply, err
 	}
 	now, err := s.scriptTime()
 	if err != nil {
-		return reply, l.Wrap(err)
+		return reply, err
 	}
 	r := s.pipeline.NewRequest()
 	defer r.Free()
-	r.Script, r.Key, r.Verb, r.Time, r.Units, r.Rest, r.Reads, r.InText, r.OneKey = s.script, s.Key(c.Event), c.Verb, now, c.Units, c.Rest, c.Reads, c.InText, true
+	r.Script, r.Key, r.Verb, r.Time, r.Units, r.Rest, r.Reads, r.InText, r.OneKey = s.script, key, c.Verb, now, c.Units, c.Rest, c.Reads, c.InText, true
 	if c.Merges {
 		r.Group, r.Merged = strings.Join(c.Rest, " "), c.Verb
 	}
 	s.pipeline.Do(ctx, timeout, r)
-	reply = CallReply{r.Reply, r.Texts, r.First, r.Trace}
-	if r.Err == nil && len(r.Reply) < c.Least {
-		return reply, l.Malformed()
-	}
-	return reply, l.Wrap(r.Err)
+	return CallReply{r.Reply, r.Texts, r.First, r.Trace}, r.Err
 }

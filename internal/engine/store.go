@@ -135,42 +135,26 @@ func (s *onRedis) scriptTime() (string, error) {
 // Refund gives back the units that c records.
 func (s *onRedis) Refund(ctx context.Context, event string, c Counted) error {
 	args, _ := scriptArgs(nil, c.Limits, s.CountDenied)
-	return s.change(ctx, verbRefund, event, min(c.Units, s.MaxUnits), append(args, Integer(c.At)))
+	return s.change(ctx, event, Call{Verb: verbRefund, Units: min(c.Units, s.MaxUnits), Rest: append(args, Integer(c.At))})
 }
 
 // Reset forgets the event.
 func (s *onRedis) Reset(ctx context.Context, event string) error {
-	return s.change(ctx, verbReset, event, 1, s.own.args)
+	return s.change(ctx, event, Call{Verb: verbReset, Units: 1, Rest: s.own.args})
 }
 
-// change sends a request that can give back units, and then makes the denial cache forget the event.
-func (s *onRedis) change(ctx context.Context, verb, event string, n int64, args []string) error {
+// change makes a call that can give back units, and then makes the denial cache forget the event.
+func (s *onRedis) change(ctx context.Context, event string, c Call) error {
 	key := s.Key(event)
 	defer s.denials.Forget(key)
-	_, err := s.call(ctx, verb, key, n, args)
+	_, err := s.call(ctx, key, c)
 	return err
 }
 
 // Inspect returns the script's reply to the verb inspect.
 func (s *onRedis) Inspect(ctx context.Context, limits *Limits, event string) ([]int64, error) {
-	return s.call(ctx, verbInspect, s.Key(event), 1, limits.args)
-}
-
-// call sends a request that is not an attempt, and returns the integers of the reply.
-func (s *onRedis) call(ctx context.Context, verb, key string, n int64, args []string) ([]int64, error) {
-	timeout, err := s.pipeline.Connected(ctx, s.Timeout)
-	if err != nil {
-		return nil, err
-	}
-	now, err := s.scriptTime()
-	if err != nil {
-		return nil, err
-	}
-	r := s.pipeline.NewRequest()
-	defer r.Free()
-	r.Script, r.Key, r.Verb, r.Time, r.Units, r.Rest, r.Reads = s.script, key, verb, now, n, args, verb == verbInspect
-	s.pipeline.Do(ctx, timeout, r)
-	return r.Reply, r.Err
+	r, err := s.call(ctx, s.Key(event), Call{Verb: verbInspect, Units: 1, Rest: limits.args, Reads: true})
+	return r.Integers, err
 }
 
 // Integer formats an argument of a script.
