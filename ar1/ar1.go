@@ -47,7 +47,6 @@
 package ar1
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -151,7 +150,7 @@ func NewLocal(cfg Config) (*Limiter, error) {
 
 func newLimiter(e *engine.Limiter, err error, cfg Config) (*Limiter, error) {
 	if f := cfg.Fallback; f != nil && err == nil {
-		err = outage.Use(cfg.Name, cmp.Or(f.engine, &engine.Limiter{}), f.fallback != nil)
+		err = outage.Use(cfg.Name, f.engine, f.fallback != nil)
 	}
 	if err != nil {
 		return nil, err

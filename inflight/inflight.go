@@ -191,7 +191,7 @@ func newLimiter(e *engine.Limiter, s store, cfg Config) (*Limiter, error) {
 		return nil, fmt.Errorf("slidegate: limiter %q has %w", cfg.Name, err)
 	}
 	if f := cfg.Fallback; f != nil {
-		if err := outage.Use(cfg.Name, cmp.Or(f.engine, &engine.Limiter{}), f.core != nil && f.fallback != nil); err != nil {
+		if err := outage.Use(cfg.Name, f.engine, f.core != nil && f.fallback != nil); err != nil {
 			return nil, err
 		}
 		if !f.engine.InMemory() {

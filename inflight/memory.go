@@ -37,7 +37,7 @@ const keepsToken = 10 * time.Minute
 
 func newLocal(e *engine.Limiter) *local {
 	m := &local{memory.New(e.Clock, e.MaxEvents, (*record).forgotten), e}
-	e.BoundBy(m.Bound)
+	e.Bound = m.Bound
 	return m
 }
 

@@ -37,7 +37,7 @@ type bucket struct{ last, units int64 }
 
 func newLocal(e *engine.Limiter) *local {
 	m := &local{memory.New(e.Clock, e.MaxEvents, (*record).forgotten), e, e.Limits()}
-	e.BoundBy(m.Bound)
+	e.Bound = m.Bound
 	return m
 }
 

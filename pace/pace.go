@@ -163,7 +163,7 @@ func newLimiter(e *engine.Limiter, s store, cfg Config) (*Limiter, error) {
 		return nil, fmt.Errorf("slidegate: limiter %q has a MaxAhead of %v; choose whole milliseconds up to a day, or 0 for 10 s", cfg.Name, cfg.MaxAhead)
 	}
 	if f := cfg.Fallback; f != nil {
-		if err := outage.Use(cfg.Name, cmp.Or(f.engine, &engine.Limiter{}), f.fallback != nil); err != nil {
+		if err := outage.Use(cfg.Name, f.engine, f.fallback != nil); err != nil {
 			return nil, err
 		}
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -50,12 +51,7 @@ func (cfg *Config) check(limits []Limit) error {
 	if err := checkName(cfg.Name); err != nil {
 		return fmt.Errorf("slidegate: %w", err)
 	}
-	for _, check := range []func() error{cfg.checkSecret, cfg.checkMaxEvents, cfg.checkDenialCache} {
-		if err := check(); err != nil {
-			return fmt.Errorf("slidegate: limiter %q has %w", cfg.Name, err)
-		}
-	}
-	if err := cfg.checkLimits(limits); err != nil {
+	if err := cmp.Or(cfg.checkSecret(), cfg.checkMaxEvents(), cfg.checkDenialCache(), cfg.checkLimits(limits)); err != nil {
 		return fmt.Errorf("slidegate: limiter %q has %w", cfg.Name, err)
 	}
 	return nil
@@ -98,14 +94,6 @@ func (cfg *Config) checkMaxEvents() error {
 		return fmt.Errorf("a MaxEvents of %d; say how many events to hold in memory, or 0 for no bound", cfg.MaxEvents)
 	case cfg.AllowWhenFull && cfg.MaxEvents == 0:
 		return errors.New("AllowWhenFull without MaxEvents; say how many events to hold in memory, or leave it out")
-	}
-	return nil
-}
-
-// checkMemory returns an error for a setting that is useless in memory.
-func (cfg *Config) checkMemory() error {
-	if cfg.DenialCache != 0 {
-		return fmt.Errorf("slidegate: limiter %q is in memory and has a DenialCache, which would save it nothing; leave it out", cfg.Name)
 	}
 	return nil
 }

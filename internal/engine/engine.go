@@ -31,7 +31,7 @@ type core struct {
 	Config
 	own    *Limits // the limits passed to New or NewLocal
 	store  Store
-	bound  func(maxEvents int) // bounds a limiter in memory; otherwise nil
+	Bound  func(maxEvents int) // sets how many events a limiter in memory holds; otherwise nil
 	prefix string              // the start of each key
 }
 
@@ -128,13 +128,6 @@ func New(conn *pipeline.Connection, cfg Config, limits []Limit) (*Limiter, error
 	return l, nil
 }
 
-// BoundEvents makes a limiter in memory hold at most n events, unless it already has a bound.
-func (l *Limiter) BoundEvents(n int) {
-	if l.bound != nil && l.MaxEvents == 0 {
-		l.bound(n)
-	}
-}
-
 // InMemory reports whether the limiter counts in memory, without Redis.
 func (l *Limiter) InMemory() bool {
 	_, asksRedis := l.store.(*onRedis)
@@ -142,10 +135,10 @@ func (l *Limiter) InMemory() bool {
 }
 
 // NewLocal returns a limiter in memory. The store must have been created for the same
-// configuration.
+// configuration. If it is created later, the caller must set Bound.
 func NewLocal(cfg Config, limits []Limit, store Store) (*Limiter, error) {
-	if err := cfg.checkMemory(); err != nil {
-		return nil, err
+	if cfg.DenialCache != 0 {
+		return nil, fmt.Errorf("slidegate: limiter %q is in memory and has a DenialCache, which would save it nothing; leave it out", cfg.Name)
 	}
 	if err := cfg.check(limits); err != nil {
 		return nil, err
@@ -153,14 +146,10 @@ func NewLocal(cfg Config, limits []Limit, store Store) (*Limiter, error) {
 	l := newLimiter(cfg, limits)
 	l.store = store
 	if bounded, is := store.(interface{ Bound(maxEvents int) }); is {
-		l.BoundBy(bounded.Bound)
+		l.Bound = bounded.Bound
 	}
 	return l, nil
 }
-
-// BoundBy sets the function that bounds how many events a limiter in memory holds. Use it if the
-// Store is created later.
-func (l *Limiter) BoundBy(bound func(maxEvents int)) { l.bound = bound }
 
 func newLimiter(cfg Config, limits []Limit) *Limiter {
 	own := newLimits(limits, cfg.CountDenied)
@@ -174,7 +163,7 @@ func Unmade(name string) {
 }
 
 // Made reports whether the limiter was created with New, NewLocal or With.
-func (l *Limiter) Made() bool { return l.core != nil }
+func (l *Limiter) Made() bool { return l != nil && l.core != nil }
 
 // With returns a limiter that has the given limits and shares everything else with l.
 func (l *Limiter) With(limits []Limit) (Limiter, error) {

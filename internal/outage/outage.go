@@ -23,7 +23,9 @@ func Use(name string, fallback *engine.Limiter, nested bool) error {
 	case nested:
 		return fmt.Errorf("slidegate: limiter %q has a Fallback %q that has a Fallback too; leave out one of them", name, fallback.Name)
 	}
-	fallback.BoundEvents(maxEvents)
+	if fallback.Bound != nil && fallback.MaxEvents == 0 {
+		fallback.Bound(maxEvents)
+	}
 	return nil
 }
 
