@@ -25,7 +25,7 @@ type Undo struct {
 // shortest Timeout of the limiters, or 5 s if all are negative.
 func UndoAll(ctx context.Context, undos ...Undo) []error {
 	errs, done := make([]error, len(undos)), make([]bool, len(undos))
-	together, indices := make([]engine.Undo, 0, len(undos)), make([]int, 0, len(undos))
+	together, indices := make([]engine.Ask, 0, len(undos)), make([]int, 0, len(undos))
 	for i, u := range undos {
 		if of := u.inRedis(); of.Limiter != nil {
 			together, indices = append(together, of), append(indices, i)
@@ -47,15 +47,15 @@ func UndoAll(ctx context.Context, undos ...Undo) []error {
 
 // inRedis returns what to undo in Redis. Its Limiter is nil if there is nothing to undo in Redis,
 // or if the event is invalid.
-func (u Undo) inRedis() (of engine.Undo) {
+func (u Undo) inRedis() (of engine.Ask) {
 	e := u.Limiter.made()
 	switch d := u.Decision; {
 	case e.InMemory() || u.Event == "":
 	case u.Reset:
-		of = engine.Undo{Limiter: e, Event: u.Event}
+		of = engine.Ask{Limiter: e, Event: u.Event}
 	case d.Counted > 0 && !d.Degraded:
 		if c := u.Limiter.counted(d); len(c.Limits) > 0 {
-			of = engine.Undo{Limiter: e, Event: u.Event, Counted: c}
+			of = engine.Ask{Limiter: e, Event: u.Event, Undo: c}
 		}
 	}
 	return of

@@ -187,10 +187,7 @@ func (l *Limiter) Same(other *Limiter) bool {
 }
 
 // Key returns the Redis key of an event: the name, the event as hash tag, and the kind of record.
-func (l *core) Key(event string) string { return l.keyOf(l.Tag(event)) }
-
-// keyOf returns the Redis key of the event with the given hash tag.
-func (l *core) keyOf(tag string) string { return l.prefix + tag + "}:" + l.Kind }
+func (l *core) Key(event string) string { return l.prefix + l.Tag(event) + "}:" + l.Kind }
 
 // Tag returns the hash tag of an event.
 func (l *core) Tag(event string) string { return keys.Tag(l.Secret, event) }

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"slices"
 	"time"
 
@@ -12,11 +11,14 @@ import (
 // except the first needs a proof that its keys are on the same server.
 const maxTogether = 16
 
-// An Ask is a request for N units of an event, to be combined with other asks in one script call.
+// An Ask is a request to be combined with other asks in one script call. A Joint decides on N units
+// of the event. UndoTogether refunds what Undo says that a decision counted or, if Undo has no
+// limits, resets the event.
 type Ask struct {
 	*Limiter
 	Event string
 	N     int64
+	Undo  Counted
 }
 
 // gathered is a set of asks for one script call.
@@ -24,9 +26,6 @@ type gathered struct {
 	asks   []Ask
 	stores []*onRedis
 	keys   []string
-	event  string // the event, the secret and the tag of the last key
-	secret []byte
-	tag    string
 }
 
 // gather returns as many asks as fit in one script call, starting with the first. The asks must be
@@ -56,7 +55,7 @@ func (t *gathered) add(a Ask) bool {
 	if !asksRedis || a.CountDenied || a.Clock.Now != nil {
 		return false
 	}
-	key := t.key(a)
+	key := a.Key(a.Event)
 	t.stores, t.keys = append(t.stores, s), append(t.keys, key)
 	first, last := t.stores[0].pipeline, len(t.keys)-1
 	if !s.pipeline.SharesClient(first) || slices.Contains(t.keys[:last], key) || !first.SharesSlot(t.keys[0], key) {
@@ -64,15 +63,6 @@ func (t *gathered) add(a Ask) bool {
 		return false
 	}
 	return true
-}
-
-// key returns the key of a. Keys with the same event and secret have the same tag. It is computed
-// once, because that is expensive.
-func (t *gathered) key(a Ask) string {
-	if a.Event != t.event || !bytes.Equal(a.Secret, t.secret) {
-		t.event, t.secret, t.tag = a.Event, a.Secret, a.Tag(a.Event)
-	}
-	return a.keyOf(t.tag)
 }
 
 // Len returns the number of asks.

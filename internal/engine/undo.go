@@ -11,18 +11,10 @@ import (
 
 const verbUndo = "undo" // refund or reset each of several events
 
-// An Undo refunds the units that a decision counted for an event or, if Counted has no limits,
-// resets the event.
-type Undo struct {
-	*Limiter
-	Event   string
-	Counted Counted
-}
-
 // UndoTogether performs all undos in one script call, even if ctx is done. If they cannot share a
 // call at the moment, it changes nothing and returns false. The events must have passed Check.
-func UndoTogether(ctx context.Context, undos []Undo) (errs []error, undone bool) {
-	t := gather(asksOf(undos))
+func UndoTogether(ctx context.Context, undos []Ask) (errs []error, undone bool) {
+	t := gather(undos)
 	if t == nil || t.Len() < len(undos) || !t.joins() {
 		return nil, false
 	}
@@ -32,7 +24,7 @@ func UndoTogether(ctx context.Context, undos []Undo) (errs []error, undone bool)
 		ctx, cancel = calls.Finish(ctx)
 		defer cancel()
 	}
-	r := t.undoRequest(undos)
+	r := t.undoRequest()
 	defer r.Free()
 	t.stores[0].pipeline.Do(ctx, timeout, r)
 	if r.IsApart() {
@@ -42,23 +34,14 @@ func UndoTogether(ctx context.Context, undos []Undo) (errs []error, undone bool)
 	return t.undone(r), true
 }
 
-// asksOf returns an Ask for each undo. Its N is the number of units to refund, or 0 for a reset.
-func asksOf(undos []Undo) []Ask {
-	asks := make([]Ask, len(undos))
-	for i, u := range undos {
-		asks[i] = Ask{Limiter: u.Limiter, Event: u.Event, N: min(u.Counted.Units, u.MaxUnits)}
-	}
-	return asks
-}
-
-// undoRequest returns the request for undos.
-func (t *gathered) undoRequest(undos []Undo) *pipeline.Request {
+// undoRequest returns the request to undo all asks. It refunds 0 units for a reset.
+func (t *gathered) undoRequest() *pipeline.Request {
 	r := t.newRequest(verbUndo)
 	r.Joint.Each = true
-	for i, u := range undos {
-		r.Joint.Units = append(r.Joint.Units, Integer(t.asks[i].N), Integer(u.Counted.At))
-		r.Rest = append(r.Rest, Integer(int64(len(u.Counted.Limits))))
-		r.Rest, _ = scriptArgs(r.Rest, u.Counted.Limits, u.CountDenied)
+	for _, a := range t.asks {
+		r.Joint.Units = append(r.Joint.Units, Integer(min(a.Undo.Units, a.MaxUnits)), Integer(a.Undo.At))
+		r.Rest = append(r.Rest, Integer(int64(len(a.Undo.Limits))))
+		r.Rest, _ = scriptArgs(r.Rest, a.Undo.Limits, a.CountDenied)
 	}
 	r.Group = strings.Join(r.Rest, " ")
 	return r
