@@ -13,14 +13,14 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
-// A keeper renews the leases of a limiter in time. It uses one goroutine, which runs while there
-// are leases.
+// A keeper renews the leases of a limiter in time. It uses one timer, which runs while there are
+// leases.
 type keeper struct {
 	ttl time.Duration
 
 	mu     sync.Mutex
 	held   map[*Lease]struct{}
-	over   chan struct{} // closed to end the goroutine; nil if none is running
+	timer  *time.Timer // calls renew; nil before the first lease
 	closed bool
 }
 
@@ -34,29 +34,27 @@ func (k *keeper) add(l *Lease) bool {
 	if k.closed {
 		return false
 	}
-	if k.held[l] = struct{}{}; k.over == nil {
-		k.over = make(chan struct{})
-		go k.run(k.over)
+	if k.held[l] = struct{}{}; len(k.held) == 1 {
+		k.timer = time.AfterFunc(k.ttl/3, k.renew)
 	}
 	return true
 }
 
-// remove makes the keeper forget l. If no lease is left, it ends the goroutine.
+// remove makes the keeper forget l. If no lease is left, it stops the timer.
 func (k *keeper) remove(l *Lease) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if delete(k.held, l); len(k.held) == 0 && k.over != nil {
-		close(k.over)
-		k.over = nil
+	if delete(k.held, l); len(k.held) == 0 && k.timer != nil {
+		k.timer.Stop()
 	}
 }
 
 // close returns all leases, and makes all later calls of add return false.
 func (k *keeper) close() []*Lease {
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	k.closed = true
-	return slices.Collect(maps.Keys(k.held))
+	k.mu.Unlock()
+	return k.all()
 }
 
 func (k *keeper) isClosed() bool {
@@ -65,25 +63,10 @@ func (k *keeper) isClosed() bool {
 	return k.closed
 }
 
-// run renews leases until over is closed.
-func (k *keeper) run(over <-chan struct{}) {
-	timer := time.NewTimer(k.ttl / 3)
-	defer timer.Stop()
-	for {
-		select {
-		case <-over:
-			return
-		case <-timer.C:
-		}
-		timer.Reset(time.Until(k.renew()))
-	}
-}
-
-// renew renews the leases that are due, and ends leases that are over. It returns when to call
-// renew again.
-func (k *keeper) renew() (next time.Time) {
+// renew renews the leases that are due, ends leases that are over, and sets the timer.
+func (k *keeper) renew() {
 	now := time.Now()
-	next = now.Add(k.ttl / 3)
+	next := now.Add(k.ttl / 3)
 	var due []*Lease
 	for _, l := range k.all() {
 		do, again := l.step(now)
@@ -100,7 +83,11 @@ func (k *keeper) renew() (next time.Time) {
 		}
 	}
 	go inParts(due, group.renew)
-	return next
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.held) > 0 {
+		k.timer.Reset(time.Until(next))
+	}
 }
 
 func (k *keeper) all() []*Lease {
