@@ -165,7 +165,7 @@ const (
 // Create conn with window.Dial, window.On or package goredisgate. New sends nothing, so an error
 // always concerns conn or cfg, and says what to do. The circuit breaker works as in window.
 func New(conn *window.Connection, cfg Config) (*Limiter, error) {
-	e, err := engine.New((*pipeline.Connection)(conn), cfg.engine(), cfg.limits())
+	e, err := engine.New((*pipeline.Connection)(conn), cfg.engine(), limits(cfg.Max, cfg.ttl()))
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +179,7 @@ func NewLocal(cfg Config) (*Limiter, error) {
 	if cfg.Fallback != nil {
 		return nil, outage.Needless(cfg.Name)
 	}
-	e, err := engine.NewLocal(cfg.engine(), cfg.limits(), nil)
+	e, err := engine.NewLocal(cfg.engine(), limits(cfg.Max, cfg.ttl()), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -244,9 +244,7 @@ func (cfg *Config) engine() engine.Config {
 
 func (cfg *Config) report() report.To { return report.To{Observe: cfg.Observe, OnDenied: cfg.OnDenied} }
 
-// limits returns Max in the form that all kinds of limiters share.
-func (cfg *Config) limits() []engine.Limit { return limits(cfg.Max, cfg.ttl()) }
-
+// limits returns a Max in the form that all kinds of limiters share.
 func limits(most int64, ttl time.Duration) []engine.Limit {
 	return []engine.Limit{{Max: most, Per: ttl.Milliseconds(), Fine: 1, Coarse: 1}}
 }
@@ -365,7 +363,7 @@ func (l *Limiter) AcquireN(ctx context.Context, event string, n int64) (*Lease, 
 // when it is renewed. Reset returns the same errors as TryAcquireN.
 func (l *Limiter) Reset(ctx context.Context, event string) error {
 	e := l.made()
-	return outage.Reset(ctx, e, event, l.store.reset, l.fallback, (*Limiter).Reset)
+	return outage.Reset(ctx, e, event, l.store.Reset, l.fallback, (*Limiter).Reset)
 }
 
 // Close releases all leases that this process holds through l and through all limiters related to l

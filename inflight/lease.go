@@ -109,14 +109,14 @@ func (l *Lease) state() (r ref, carried bool) {
 // lease is over.
 func (l *Lease) keep(began time.Time, as ref) bool {
 	l.mu.Lock()
-	carried, over := l.degraded, l.over
+	was, carried, over := l.ref, l.degraded, l.over
 	if !over {
 		l.id, l.token, l.degraded, l.failure = as.id, as.token, false, nil
 		l.extend(began)
 	}
 	l.mu.Unlock()
 	if carried {
-		_ = l.limiter.fallback.store.release(context.Background(), l.event, []ref{as})
+		_ = l.limiter.fallback.store.release(context.Background(), l.event, []ref{was})
 	}
 	return !over
 }
@@ -154,8 +154,7 @@ func (l *Lease) notRenewed() error {
 // the units are not free, the Fallback continues to carry the lease.
 func (l *Lease) again(ctx context.Context) {
 	began := time.Now()
-	was, _ := l.state()
-	r := was
+	r, _ := l.state()
 	r.id = newID()
 	a, err := l.limiter.store.acquire(ctx, l.event, r, l.limiter.ttl, l.limiter.holder)
 	switch r.token = a.token; {
@@ -165,9 +164,7 @@ func (l *Lease) again(ctx context.Context) {
 		l.fail(err)
 		l.carry(began)
 		l.giveUp(r)
-	case l.keep(began, r):
-		_ = l.limiter.fallback.store.release(ctx, l.event, []ref{was})
-	default: // the lease was released during the call
+	case !l.keep(began, r): // the lease was released during the call
 		l.giveUp(r)
 	}
 }

@@ -161,5 +161,3 @@ func (m *local) inspect(_ context.Context, event string) (s Snapshot, err error)
 	slices.SortStableFunc(s.Leases, func(a, b Held) int { return a.Until.Compare(b.Until) })
 	return s, nil
 }
-
-func (m *local) reset(ctx context.Context, event string) error { return m.Reset(ctx, event) }

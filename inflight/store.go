@@ -18,8 +18,8 @@ type store interface {
 	release(ctx context.Context, event string, all []ref) error
 	// inspect returns the leases.
 	inspect(ctx context.Context, event string) (Snapshot, error)
-	// reset forgets the event.
-	reset(ctx context.Context, event string) error
+	// Reset forgets the event.
+	Reset(ctx context.Context, event string) error
 }
 
 // answer is the reply to acquire.
@@ -78,7 +78,8 @@ func (s *onRedis) release(ctx context.Context, event string, all []ref) error {
 	return err
 }
 
-func (s *onRedis) reset(ctx context.Context, event string) error {
+// Reset forgets the event.
+func (s *onRedis) Reset(ctx context.Context, event string) error {
 	_, err := s.Call(ctx, engine.Call{Verb: "reset", Event: event, Reads: true, Least: 1})
 	return err
 }
