@@ -81,8 +81,8 @@ type JointDecision struct {
 // To refund an allowed JointDecision later, see UndoAll. If a limiter counts denied attempts, the
 // attempt that it denied stays counted.
 func AllowAll(ctx context.Context, checks ...Check) (JointDecision, error) {
-	checks = underAll(checks)
-	if err := validate(ctx, checks); err != nil {
+	checks, err := prepare(ctx, checks)
+	if err != nil {
 		return JointDecision{}, err
 	}
 	if slices.ContainsFunc(checks, Check.isFixed) {
@@ -260,31 +260,47 @@ func (a *answers) place(i int) int {
 // ofCheck adds the number of the i-th check to its error.
 func ofCheck(i int, err error) error { return fmt.Errorf("%w (check %d of AllowAll)", err, i+1) }
 
-// validate returns an error if there are no checks, a check has no limiter, or a check can never be
-// allowed. It adds up the units of checks that have the same event and limiter.
-func validate(ctx context.Context, checks []Check) error {
+// prepare replaces the limiter of each check with the limiter that decides on its event: see under.
+// It does not modify checks. It returns an error if there are no checks, a check has no limiter, or
+// a check can never be allowed.
+func prepare(ctx context.Context, checks []Check) ([]Check, error) {
 	if len(checks) == 0 {
-		return errors.New("slidegate: AllowAll has no checks; give it at least one")
+		return nil, errors.New("slidegate: AllowAll has no checks; give it at least one")
 	}
+	with, replaced := checks, false
 	for i, c := range checks {
 		if c.Limiter == nil || !c.Limiter.engine.Made() {
-			return fmt.Errorf("slidegate: check %d of AllowAll has no Limiter from New or NewLocal; create one", i+1)
+			return nil, fmt.Errorf("slidegate: check %d of AllowAll has no Limiter from New or NewLocal; create one", i+1)
 		}
-		n := c.units()
-		for _, before := range checks[:i] {
-			if n > 0 && n <= maxUnits && before.Limiter.engine.Same(&c.Limiter.engine) && before.Event == c.Event {
-				n += before.units()
+		if by := c.Limiter.under(c.Event, 1); by != c.Limiter {
+			if !replaced {
+				with, replaced = slices.Clone(checks), true
 			}
+			with[i].Limiter = by
+			by.setExcess(total(with[:i+1]), c.Limiter.limits)
 		}
 		v := engine.Allow
-		if c.isFixed() {
+		if with[i].isFixed() {
 			v = engine.Some // no limit applies
 		}
-		if err := c.Limiter.engine.Check(ctx, v, c.Event, n); err != nil {
-			return ofCheck(i, err)
+		if err := with[i].Limiter.engine.Check(ctx, v, c.Event, total(with[:i+1])); err != nil {
+			return nil, ofCheck(i, err)
 		}
 	}
-	return nil
+	return with, nil
+}
+
+// total returns how many units the last of the checks and those before it ask for, of the same event
+// and under the same limits.
+func total(checks []Check) int64 {
+	last := checks[len(checks)-1]
+	n := last.units()
+	for _, c := range checks[:len(checks)-1] {
+		if n > 0 && n <= maxUnits && c.Limiter.engine.Same(&last.Limiter.engine) && c.Event == last.Event {
+			n += c.units()
+		}
+	}
+	return n
 }
 
 // giveBack concurrently refunds all units that were counted: the sooner they are refunded, the

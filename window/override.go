@@ -173,24 +173,25 @@ func (l *Limiter) under(event string, n int64) *Limiter {
 	if t == nil {
 		return l
 	}
-	return l.by(t.of(l, event), t, n)
-}
-
-// by returns a copy of l that applies the override o to a request for n units, or l itself if o is
-// nil.
-func (l *Limiter) by(o *override, t *overrideTable, n int64) *Limiter {
-	if o == nil {
+	o, left := t.of(l.engine.Tag(event))
+	if left <= 0 {
 		return l
 	}
 	by := *l
-	by.overrides, by.override, by.wait = nil, o, t.left(o)
+	by.overrides, by.override, by.wait = nil, o, left
 	if o.mode == OverrideLimits {
 		by.engine, by.limits, by.derived = o.engine, o.limits, true
-		if exceeds(n, o.limits) && !exceeds(n, l.limits) {
-			by.excess = n
-		}
 	}
+	by.setExcess(n, l.limits)
 	return &by
+}
+
+// setExcess sets the excess of a request for n units, if the override of l never allows them, but
+// the own limits do.
+func (l *Limiter) setExcess(n int64, own []Limit) {
+	if exceeds(n, l.limits) && !exceeds(n, own) {
+		l.excess = n
+	}
 }
 
 // exceeds reports whether one of the limits never allows n units.

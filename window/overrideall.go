@@ -7,39 +7,6 @@ import (
 	"github.com/slidegate/slidegate/internal/engine"
 )
 
-// underAll replaces the limiter of each check with the limiter that decides on its event: see
-// under. It does not modify checks.
-func underAll(checks []Check) []Check {
-	var with []Check
-	for i, c := range checks {
-		if c.Limiter == nil || c.Limiter.under(c.Event, 1) == c.Limiter {
-			continue
-		}
-		if by := c.Limiter.under(c.Event, total(checks[:i+1])); by != c.Limiter { // it may have ended meanwhile
-			if with == nil {
-				with = append(with, checks...)
-			}
-			with[i].Limiter = by
-		}
-	}
-	if with == nil {
-		return checks
-	}
-	return with
-}
-
-// total returns how many units the last of the checks and those before it ask for, under the same
-// overrides and of the same event.
-func total(checks []Check) (n int64) {
-	last := checks[len(checks)-1]
-	for _, c := range checks {
-		if c.Event == last.Event && c.Limiter != nil && c.Limiter.overrides == last.Limiter.overrides && n <= maxUnits {
-			n += c.units()
-		}
-	}
-	return n
-}
-
 // isFixed reports whether an override answers the check.
 func (c Check) isFixed() bool { return c.Limiter.isFixed(engine.Allow) }
 

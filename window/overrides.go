@@ -16,12 +16,11 @@ import (
 // overrides reads and changes the overrides of a limiter's Name in Redis, and holds the copy that
 // decisions use.
 type overrides struct {
-	engine      *engine.Limiter // calls overrides.lua
-	limiter     *engine.Limiter // the engine of the limiter that has these overrides
-	countDenied bool
-	clock       func() time.Time
-	observe     func(context.Context, Observation) // may be nil
-	every       time.Duration                      // the age of the copy from which the next decision refreshes it
+	engine  *engine.Limiter // calls overrides.lua
+	limiter *engine.Limiter // the engine of the limiter that has these overrides
+	clock   func() time.Time
+	observe func(context.Context, Observation) // may be nil
+	every   time.Duration                      // the age of the copy from which the next decision refreshes it
 
 	due   atomic.Bool                   // the next decision starts a refresh and sets this to false
 	table atomic.Pointer[overrideTable] // the copy; nil if there are none
@@ -54,7 +53,7 @@ type override struct {
 func newOverrides(conn *Connection, l *engine.Limiter, observe func(context.Context, Observation)) (*overrides, error) {
 	cfg := engine.Config{Kind: "o", Script: lua.Overrides, File: "overrides.lua", Name: l.Name, Clock: l.Clock, Timeout: max(0, l.Timeout), MaxUnits: 1}
 	e, err := engine.New((*pipeline.Connection)(conn), cfg, []engine.Limit{{Max: 1, Per: 1}})
-	o := &overrides{engine: e, limiter: l, countDenied: l.CountDenied, clock: l.Clock.Now, observe: observe, every: 5 * time.Second}
+	o := &overrides{engine: e, limiter: l, clock: l.Clock.Now, observe: observe, every: 5 * time.Second}
 	if o.clock == nil {
 		o.clock = time.Now
 	}
@@ -140,26 +139,22 @@ func (o *overrides) deciding(all []Override) map[string]*override {
 	for _, from := range all {
 		to := &override{mode: from.Mode, end: from.Until, limits: from.Limits}
 		if to.mode == OverrideLimits {
-			to.engine = o.limiter.Under(appendEngine(nil, from.Limits, o.countDenied))
+			to.engine = o.limiter.Under(appendEngine(nil, from.Limits, o.limiter.CountDenied))
 		}
 		of[from.Tag] = to
 	}
 	return of
 }
 
-// of returns the override of the event that is in force, or nil.
-func (t *overrideTable) of(l *Limiter, event string) *override {
-	o := t.overrides[l.engine.Tag(event)]
-	if o == nil || t.left(o) <= 0 {
-		return nil
+// of returns the override with the given tag, and how long it stays in force, rounded up to a whole
+// millisecond. That is 0 or less if there is no such override in force.
+func (t *overrideTable) of(tag string) (*override, time.Duration) {
+	o := t.overrides[tag]
+	if o == nil {
+		return nil, 0
 	}
-	return o
-}
-
-// left returns how long the override stays in force, rounded up to a whole millisecond.
-func (t *overrideTable) left(o *override) time.Duration {
 	left := o.end.Sub(t.server) - t.clock().Sub(t.local)
-	return (left + time.Millisecond - 1).Truncate(time.Millisecond)
+	return o, (left + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
 // overrideList is the reply to the verb list.
