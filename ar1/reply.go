@@ -11,41 +11,33 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// decide answers a request for n units of one event.
+// decide answers a request for n units of one event. After an outage, the Fallback answers it. It
+// then calls Observe and OnDenied.
 func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int64) (d window.Decision, err error) {
-	e, began := l.made(), time.Time{}
+	e, by, began := l.made(), l, time.Time{}
 	if l.report.Observe != nil {
 		began = time.Now()
 	}
 	var reply engine.Reply
-	err = e.Decide(ctx, &reply, v, event, n)
-	err = l.finish(ctx, &d, v, event, n, &reply, err, began)
-	return d, err
-}
-
-// finish writes the reply or, after an outage, the reply of the Fallback to d. It then calls
-// Observe and OnDenied.
-func (l *Limiter) finish(ctx context.Context, d *window.Decision, v engine.Verb, event string, n int64, reply *engine.Reply, err error, began time.Time) error {
-	by := l
-	if err != nil {
+	if err = e.Decide(ctx, &reply, v, event, n); err != nil {
 		by = l.fallback
-		err = outage.Decide(ctx, err, reply, by, func(ctx context.Context, f *Limiter) error {
-			return f.engine.Decide(ctx, reply, v, event, n)
+		err = outage.Decide(ctx, err, &reply, by, func(ctx context.Context, f *Limiter) error {
+			return f.engine.Decide(ctx, &reply, v, event, n)
 		})
 	}
 	if err == nil {
-		by.fill(d, reply)
+		by.fill(&d, &reply)
 		d.Degraded, d.Cause = by != l, reply.Trace.Failure.Err()
 	}
 	if l.report.Observe != nil {
-		o := window.Observation{Plan: l.plan, Units: n, Decision: *d}
+		o := window.Observation{Plan: l.plan, Units: n, Decision: d}
 		o.Trace.Full = reply.Full
-		l.report.Attempt(ctx, l.engine, v, o, reply.Trace, err, began)
+		l.report.Attempt(ctx, e, v, o, reply.Trace, err, began)
 	}
 	if err == nil && !d.Allowed && v.Denies() {
-		l.denied(ctx, event, reply.Key, d)
+		l.denied(ctx, event, reply.Key, &d)
 	}
-	return err
+	return d, err
 }
 
 // denied calls OnDenied for the denial d.
