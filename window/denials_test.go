@@ -167,6 +167,28 @@ func TestWhatEndsADenial(t *testing.T) {
 	}
 }
 
+// TestCountedUnitsEndADenial checks that units that this process counts end a cached denial, because
+// they lengthen its wait.
+func TestCountedUnitsEndADenial(t *testing.T) {
+	for name, count := range map[string]func(g guarded) error{
+		"Allow":     func(g guarded) error { _, err := g.Allow(t.Context(), "e"); return err },
+		"AllowUpTo": func(g guarded) error { _, err := g.AllowUpTo(t.Context(), "e", 1); return err },
+		"Charge":    func(g guarded) error { _, err := g.Charge(t.Context(), "e", 1); return err },
+		"AllowAll": func(g guarded) error {
+			_, err := window.AllowAll(t.Context(), window.Check{Limiter: g.Limiter, Event: "e"}, window.Check{Limiter: g.Limiter, Event: "f"})
+			return err
+		},
+	} {
+		g := newGuarded(t, parsed("3/1h"), nil)
+		must(g.AllowN(t.Context(), "e", 2))
+		must(g.AllowN(t.Context(), "e", 2))
+		check(t, count(g))
+		if d := must(g.AllowN(t.Context(), "e", 2)); d.Allowed || d.Usage[0].Used != 3 {
+			t.Errorf("after %s: %+v", name, d)
+		}
+	}
+}
+
 // TestAllowedCostsNoMore checks that attempts on an allowed event send the same commands as without
 // a cache.
 func TestAllowedCostsNoMore(t *testing.T) {

@@ -75,7 +75,7 @@ const (
 	ReasonReadOnly Reason = pipeline.ReasonReadOnly // the server is a replica; temporary during a failover
 	ReasonLua      Reason = pipeline.ReasonLua      // the server runs no Lua, or the script failed
 
-	ReasonTimeout Reason = pipeline.ReasonTimeout // no reply within Config.Timeout, to this call or to earlier ones
+	ReasonTimeout Reason = pipeline.ReasonTimeout // no reply within Config.Timeout, or before a deadline while Redis is silent
 	ReasonRefused Reason = pipeline.ReasonRefused // no connection: refused, unreachable, unknown host, or not established yet
 	ReasonClosed  Reason = pipeline.ReasonClosed  // a connection broke, or the client is closed
 )

@@ -73,8 +73,8 @@ type Config struct {
 
 	// Timeout bounds how long one call waits for Redis in total. 0 means 250 ms. If Timeout is
 	// negative, only the call's context ends the wait. A context with an earlier deadline ends a
-	// call as if the caller had given up. But once Redis has not replied to any call for the
-	// Timeout, further calls fail before their deadlines, so that the Fallback can decide.
+	// call as if the caller had given up. But once all calls have waited for Redis in vain for the
+	// Timeout, they fail before their deadlines, so that the Fallback can decide.
 	// https://github.com/slidegate/slidegate/blob/main/docs/outages.md
 	Timeout time.Duration
 

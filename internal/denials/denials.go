@@ -2,9 +2,10 @@
 // next to nothing.
 //
 // A cached denial is certain unless units of its key are given back: no attempt shortens a wait. So
-// this process calls Forget after each of its changes that can give back units. Forget also keeps
-// out denials of requests that were sent before it, because Redis may have denied these before the
-// change. What other processes change goes unnoticed, for at most longest.
+// this process calls Forget after each of its changes that can give back units, and Remove after it
+// has counted units, which lengthen a wait. Forget also keeps out denials of requests that were sent
+// before it, because Redis may have denied these before the change. What other processes change goes
+// unnoticed, for at most longest.
 package denials
 
 import (
@@ -95,6 +96,13 @@ func (c *Cache) makeRoom(key string) {
 		delete(c.denials, other)
 		return
 	}
+}
+
+// Remove removes key from the cache, because units were counted, so that the wait can be longer now.
+func (c *Cache) Remove(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.denials, key)
 }
 
 // Forget removes key from the cache. Denials of requests that were sent before Forget are no longer

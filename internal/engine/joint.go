@@ -130,12 +130,17 @@ func (j *Joint) width() (n int) {
 }
 
 // fail sets err, if it is not nil, in all replies that have no error yet. It adds the limiter's
-// name to each error.
+// name to each error. It also removes events from the denial caches, as a single request does.
 func (j *Joint) fail(replies []JointReply, err error) {
 	for i, a := range j.asks {
 		r := &replies[i]
-		if r.Err = a.Wrap(cmp.Or(r.Err, err)); err != nil {
-			j.stores[i].denials.Forget(j.keys[i])
+		r.Err = a.Wrap(cmp.Or(r.Err, err))
+		switch cache := j.stores[i].denials; {
+		case cache == nil:
+		case err != nil:
+			cache.Forget(j.keys[i])
+		case r.Reply.Counted > 0:
+			cache.Remove(j.keys[i])
 		}
 	}
 }

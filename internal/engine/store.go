@@ -57,8 +57,8 @@ func (s *onRedis) Decide(ctx context.Context, limits *Limits, v Verb, event stri
 	defer q.Free()
 	s.pipeline.Do(ctx, timeout, q)
 	r, err := decode(q, limits, v)
-	if caches {
-		s.remember(limits, key, n, began, &r, err)
+	if s.denials != nil && v != Peek {
+		s.remember(limits, v, key, n, began, &r, err)
 	}
 	return r, err
 }
@@ -110,13 +110,15 @@ func (s *onRedis) cachedDenial(limits *Limits, key string, n int64, now time.Tim
 	return r, true
 }
 
-// remember caches the reply to a request that was sent after began, if that is a denial. An error
-// removes the key from the cache.
-func (s *onRedis) remember(limits *Limits, key string, n int64, began time.Time, r *Reply, err error) {
+// remember caches the reply to a request that was sent after began, if that is a denial. An error,
+// or units that were counted, remove the key from the cache.
+func (s *onRedis) remember(limits *Limits, v Verb, key string, n int64, began time.Time, r *Reply, err error) {
 	switch {
 	case err != nil:
 		s.denials.Forget(key)
-	case !r.Allowed:
+	case r.Counted > 0:
+		s.denials.Remove(key)
+	case v == Allow:
 		reply := denials.Reply{At: r.At, Rows: slices.Clone(r.rows()[:3*len(limits.list)])}
 		s.denials.Remember(key, denials.Request{Units: n, Limits: limits.text}, began, reply)
 	}

@@ -8,7 +8,7 @@ import (
 
 // A batch holds the requests that a sender sends together, as one pipeline. It is also the context
 // that is passed to the client: once no caller waits for the batch any more, Err is non-nil, so
-// that the client sends nothing more.
+// that the client sends nothing more, except for a script that the server does not know.
 type batch struct {
 	context.Context // Background, except for Err
 
@@ -28,6 +28,7 @@ type batch struct {
 
 	settled  atomic.Int32 // number of callers that have received their replies, or have left
 	replaced atomic.Bool  // another sender has replaced this one
+	loads    atomic.Bool  // the batch contains the source of a script
 }
 
 // A share records how many requests a batch took from a lane.
@@ -45,9 +46,10 @@ func (c *Connection) newBatch(q *queue) *batch {
 	return b
 }
 
-// Err returns an error once no caller waits for the batch any more.
+// Err returns an error once no caller waits for the batch any more. But a script is loaded even
+// then: callers that never wait long enough must not keep it unknown for everybody.
 func (b *batch) Err() error {
-	if int(b.settled.Load()) == len(b.requests) {
+	if int(b.settled.Load()) == len(b.requests) && !b.loads.Load() {
 		return context.Canceled
 	}
 	return nil
@@ -68,10 +70,10 @@ func (b *batch) send() {
 		return
 	}
 	began := b.conn.elapsed()
-	b.queue.silence.sent(began)
+	replies := b.queue.silence.sent(began)
 	b.conn.client().Send(b, b.pending)
 	now := b.conn.elapsed()
-	b.queue.silence.ended(began, slices.ContainsFunc(b.pending, (*ScriptCall).isAnswered))
+	b.queue.silence.ended(now, replies, slices.ContainsFunc(b.pending, (*ScriptCall).isAnswered))
 	for _, c := range b.pending {
 		c.again = false
 		c.trace.InRedis += now - began
@@ -100,6 +102,7 @@ func (b *batch) repeat() bool {
 		} else {
 			b.pending = append(b.pending, c)
 			c.Command, c.Script = "EVAL", c.first.Script.source
+			b.loads.Store(true)
 		}
 	}
 	return true
@@ -129,6 +132,7 @@ func (b *batch) reset() {
 	clear(b.keys)
 	b.requests, b.parts, b.calls, b.open, b.pending = b.requests[:0], b.parts[:0], b.calls[:0], b.open[:0], b.pending[:0]
 	b.settled.Store(0)
+	b.loads.Store(false)
 }
 
 // abandon records that a caller has left. When the first caller leaves, another sender replaces the

@@ -47,54 +47,39 @@ func (c *call) free() {
 	c.conn.calls.Put(c)
 }
 
-// While Redis hangs, requests whose callers have left accumulate. A slot range that has
-// maxAbandoned such requests gets no more once Redis has been silent for hangTime, even if the
-// timeout is longer.
+// While Redis hangs, requests whose callers have left accumulate. Once a slot range has
+// maxAbandoned such requests, and Redis has been silent for hangTime, no more requests are sent.
 const (
 	maxAbandoned = 4096
 	hangTime     = 500 * time.Millisecond
 )
 
-// isRefused reports whether the request is not sent, because Redis has been silent for too long. That
-// is a failure, and isRefused sets the error. But if nothing is in flight that was sent within that
-// time, the call probes whether Redis replies again.
+var errTooMany = &UnsentError{fmt.Errorf("%d requests are in flight whose callers have left", maxAbandoned), ReasonTimeout}
+
+// isRefused reports whether the request is not sent because too many others were abandoned. That is
+// a failure, and isRefused sets the error.
 func (c *call) isRefused() bool {
-	r, silent := &c.request, c.silent(c.began)
-	c.probes = r.probe || silent > 0
-	if r.probe || silent == 0 || !r.lane.queue.silence.mayEnd(c.began, c.maxSilence()) {
+	r := &c.request
+	if r.slots.abandoned.Load() < maxAbandoned || r.lane.queue.silence.lasts(c.began) < hangTime {
 		return false
 	}
-	cause := &UnsentError{fmt.Errorf("no reply to earlier requests within %v", Rounded(silent)), ReasonTimeout}
-	r.failed(c.began, cause)
-	r.Err = failureOf(r.name(), ErrOutage, cause)
+	r.failed(c.began, errTooMany)
+	r.Err = failureOf(r.name(), ErrOutage, errTooMany)
 	return true
 }
 
-// silent returns for how long Redis has been silent at the time now, if that is a failure, and
-// otherwise 0.
-func (c *call) silent(now time.Duration) time.Duration {
-	lasts, most := c.request.lane.queue.silence.lasts(now), c.maxSilence()
-	if most < 0 || lasts < most {
-		return 0
-	}
-	return lasts
-}
-
-// maxSilence returns how long Redis may be silent: for the timeout or, if very many callers have
-// left, for hangTime. It is negative if there is no bound.
-func (c *call) maxSilence() time.Duration {
-	if (c.timeout < 0 || c.timeout > hangTime) && c.request.slots.abandoned.Load() >= maxAbandoned {
-		return hangTime
-	}
-	return c.timeout
+// isSilent reports whether Redis has been silent for the timeout at the time now.
+func (c *call) isSilent(now time.Duration) bool {
+	return c.timeout >= 0 && c.request.lane.queue.silence.lasts(now) >= c.timeout
 }
 
 // setEnd computes when the caller will leave: when the timeout has passed, or a tenth before the
-// context's deadline if that comes first. A call that probes Redis really leaves then, so that
-// there is time left to decide without Redis. Otherwise only the context ends a wait before the
-// timeout: clients that choose their deadlines must not make the Fallback decide while Redis is
+// context's deadline if that comes first. While Redis is silent, the caller really leaves then, so
+// that there is time left to decide without Redis. Otherwise only the context ends a wait before
+// the timeout: clients that choose their deadlines must not make the Fallback decide while Redis is
 // healthy.
 func (c *call) setEnd() {
+	c.probes = c.request.probe || c.isSilent(c.began)
 	left := c.timeout
 	if left < 0 {
 		left = math.MaxInt64 / 2
@@ -139,13 +124,13 @@ func (c *call) wait() {
 	}
 }
 
-func (c *call) expired() *expired { return &expired{after: c.end - c.began, early: c.early} }
+func (c *call) expired() *expired { return &expired{after: max(0, c.end-c.began), early: c.early} }
 
-// causeOfEnd returns why the caller leaves when its context is done. If the deadline has passed, that
-// is a failure if the call is a probe, whose timer is late, or if Redis has been silent for too long.
+// causeOfEnd returns why the caller leaves when its context is done. A deadline that has passed is a
+// failure if the call is a probe, whose timer is late, or if Redis has become silent.
 func (c *call) causeOfEnd() error {
 	err := c.ctx.Err()
-	if c.early && err == context.DeadlineExceeded && (c.probes || c.silent(c.conn.elapsed()) > 0) {
+	if c.early && err == context.DeadlineExceeded && (c.probes || c.isSilent(c.conn.elapsed())) {
 		return c.expired()
 	}
 	return err

@@ -134,7 +134,7 @@ func callBriefly(t *testing.T, l *line, n int) (full bool) {
 		callers = append(callers, start(ctx, l, fmt.Sprint(i)))
 	}
 	for _, c := range callers {
-		full = full || strings.Contains(fmt.Sprint(c.wait().err), "no reply to earlier requests")
+		full = full || strings.Contains(fmt.Sprint(c.wait().err), "whose callers have left")
 	}
 	return full
 }

@@ -1,9 +1,11 @@
 package pipeline
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
@@ -42,6 +44,22 @@ func TestScriptForgottenInABatch(t *testing.T) {
 			wantEqual(t, "executed", s.Executed(), maxSenders+yieldThreshold)
 		})
 	}
+}
+
+// TestLeaversLoadTheScript checks that if a server does not know the script, callers that leave
+// before it says so do not keep the script unknown.
+func TestLeaversLoadTheScript(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := newLine(t, s.Client(t))
+		s.ForgetScripts()
+		s.Always(servertest.Action{Delay: 100 * time.Millisecond})
+		ctx, cancel := context.WithTimeout(t.Context(), 80*time.Millisecond)
+		defer cancel()
+		wantError(t, "a caller that leaves", ask(ctx, l, "e").err, ErrUncertain)
+		servertest.Pass(time.Second)
+		mustCount(t, l, "e")
+		wantEqual(t, "sent", names(s.Received()), "EVALSHA EVAL EVALSHA")
+	})
 }
 
 // TestScriptsOfABatchForgotten checks that limiters with different scripts share a batch, and that

@@ -6,52 +6,50 @@ import (
 	"time"
 )
 
-// A silence measures for how long a queue has sent requests without getting a reply. It begins with
-// the first batch after a reply, and ends with the next reply. If the connection breaks, or if all
-// callers leave, it lasts: that proves nothing about the server.
+// A silence measures for how long a queue has waited for a reply in vain. Only time counts while
+// something is in flight: if a connection breaks, the wait goes on with the next batch. A reply
+// ends the silence.
 type silence struct {
-	since atomic.Int64 // when the silence began; 0 if there is none
+	since  atomic.Int64 // when the silence began, less the pauses; 0 while nothing is in flight
+	waited atomic.Int64 // how long it lasted when something was in flight last
 
-	mu      sync.Mutex    // guards the other fields, and changes of since
-	awaited int           // number of batches that were sent during the silence, and are still in flight
-	last    time.Duration // when the last batch was sent
+	mu       sync.Mutex // guards the other fields, and changes of those above
+	inFlight int        // number of batches that were sent since the last reply
+	replies  int
 }
 
-// sent records that a batch is being sent at the time now.
-func (s *silence) sent(now time.Duration) {
+// sent records that a batch is being sent at the time now. Pass the result to ended.
+func (s *silence) sent(now time.Duration) (replies int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.since.CompareAndSwap(0, max(1, int64(now)))
-	s.awaited++
-	s.last = now
+	if s.inFlight++; s.inFlight == 1 {
+		s.since.Store(max(1, int64(now)-s.waited.Load()))
+	}
+	return s.replies
 }
 
-// ended records that the batch sent at the given time is no longer in flight, and whether a server
-// replied.
-func (s *silence) ended(sent time.Duration, replied bool) {
+// ended records that a batch is no longer in flight, and whether a server replied.
+func (s *silence) ended(now time.Duration, replies int, replied bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch since := s.since.Load(); {
+	switch {
 	case replied:
+		s.replies++
+		s.inFlight = 0
+		s.waited.Store(0)
 		s.since.Store(0)
-		s.awaited = 0
-	case since != 0 && max(1, int64(sent)) >= since:
-		s.awaited--
+	case replies == s.replies:
+		if s.inFlight--; s.inFlight == 0 {
+			s.waited.Store(int64(now) - s.since.Load())
+			s.since.Store(0)
+		}
 	}
 }
 
 // lasts returns how long the silence has lasted at the time now, or 0 if there is none.
 func (s *silence) lasts(now time.Duration) time.Duration {
-	since := time.Duration(s.since.Load())
-	if since == 0 {
-		return 0
+	if since := s.since.Load(); since != 0 {
+		return now - time.Duration(since)
 	}
-	return now - since
-}
-
-// mayEnd reports whether a batch is in flight that was sent less than the given time ago.
-func (s *silence) mayEnd(now, within time.Duration) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.awaited > 0 && now-s.last < within
+	return time.Duration(s.waited.Load())
 }

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -13,32 +12,31 @@ import (
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
 )
 
-// TestSilence checks when a silence begins and ends, and whether a batch sent in the last 50 ms can
-// end it.
+// TestSilence checks that a silence lasts while something is in flight, and ends with a reply.
 func TestSilence(t *testing.T) {
 	const ms = time.Millisecond
 	s := &silence{}
+	var first, second, third int
 	for _, step := range []struct {
 		name   string
 		change func()
 		now    time.Duration
 		lasts  time.Duration
-		mayEnd bool
 	}{
-		{"nothing is sent", func() {}, 5 * ms, 0, false},
-		{"two batches are sent", func() { s.sent(10 * ms); s.sent(20 * ms) }, 30 * ms, 20 * ms, true},
-		{"the first one's connection breaks", func() { s.ended(10*ms, false) }, 69 * ms, 59 * ms, true},
-		{"the second one is old", func() {}, 70 * ms, 60 * ms, false},
-		{"a reply", func() { s.ended(20*ms, true) }, 80 * ms, 0, false},
-		{"another two", func() { s.sent(160 * ms); s.sent(170 * ms) }, 180 * ms, 20 * ms, true},
-		{"a reply to the second", func() { s.ended(170*ms, true) }, 190 * ms, 0, false},
-		{"a third one", func() { s.sent(200 * ms) }, 210 * ms, 10 * ms, true},
-		{"the first one's connection breaks", func() { s.ended(160*ms, false) }, 220 * ms, 20 * ms, true},
-		{"all connections break", func() { s.ended(200*ms, false) }, 230 * ms, 30 * ms, false},
+		{"nothing is sent", func() {}, 5 * ms, 0},
+		{"two batches are sent", func() { first, second = s.sent(10*ms), s.sent(20*ms) }, 30 * ms, 20 * ms},
+		{"the first one's connection breaks", func() { s.ended(40*ms, first, false) }, 50 * ms, 40 * ms},
+		{"the second one's, too", func() { s.ended(50*ms, second, false) }, time.Second, 40 * ms},
+		{"another is sent", func() { third = s.sent(2000 * ms) }, 2010 * ms, 50 * ms},
+		{"a reply", func() { s.ended(2020*ms, third, true) }, 2030 * ms, 0},
+		{"two more", func() { first, second = s.sent(2100*ms), s.sent(2110*ms) }, 2120 * ms, 20 * ms},
+		{"a reply to the second", func() { s.ended(2130*ms, second, true) }, 2140 * ms, 0},
+		{"a third one", func() { third = s.sent(2200 * ms) }, 2210 * ms, 10 * ms},
+		{"the first one's connection breaks", func() { s.ended(2220*ms, first, false) }, 2230 * ms, 30 * ms},
+		{"the third one's, too", func() { s.ended(2240*ms, third, false) }, time.Hour, 40 * ms},
 	} {
 		step.change()
-		wantEqual(t, step.name+": lasts", s.lasts(step.now), step.lasts)
-		wantEqual(t, step.name+": may end", s.mayEnd(step.now, 50*ms), step.mayEnd)
+		wantEqual(t, step.name, s.lasts(step.now), step.lasts)
 	}
 }
 
@@ -88,22 +86,27 @@ func callWhileHung(t *testing.T, s *servertest.Server, l *line, n int, interval 
 	return callers
 }
 
-// TestSilenceIsFound checks that only the first of some callers whose deadlines come before the
-// timeout gets the error of its context when Redis hangs. Once the silence has lasted for the
-// timeout, all others get an outage in time, also if connections break.
+// TestSilenceIsFound checks that callers whose deadlines come before the timeout get an outage before
+// their deadlines once a silence has lasted for the timeout, also if connections break. Until then,
+// they get the errors of their contexts.
 func TestSilenceIsFound(t *testing.T) {
-	for _, interval := range []time.Duration{100 * time.Millisecond, 300 * time.Millisecond, time.Second, 3 * time.Second} {
+	for interval, silent := range map[time.Duration]time.Duration{
+		100 * time.Millisecond: 100 * time.Millisecond, 300 * time.Millisecond: 300 * time.Millisecond, 3 * time.Second: 3 * time.Second,
+	} {
 		for _, cuts := range []bool{false, true} {
 			servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 				l := newLine(t, s.Client(t), func(l *line) { l.Timeout = 250 * time.Millisecond })
+				if cuts {
+					silent = 100 * time.Millisecond // only the time counts until the connection breaks
+				}
 				for i, c := range callWhileHung(t, s, l, 8, interval, func() {
 					if cuts {
 						s.Cut()
 						synctest.Wait()
 					}
 				}) {
-					young := time.Duration(i)*interval < l.Timeout
-					if young != errors.Is(c.err, context.DeadlineExceeded) && c.took == 100*time.Millisecond || !young && c.took > 90*time.Millisecond || !IsOutage(c.err) {
+					young := time.Duration(i)*silent < l.Timeout && time.Duration(i+1)*silent < l.Timeout
+					if young && c.took != 100*time.Millisecond || time.Duration(i)*silent >= l.Timeout && c.took > 90*time.Millisecond || !IsOutage(c.err) {
 						t.Errorf("every %v, cuts %v, call %d: %v after %v", interval, cuts, i, c.err, c.took)
 					}
 				}
@@ -113,6 +116,22 @@ func TestSilenceIsFound(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestBrokenConnectionIsNoSilence checks that after a connection has broken, idle time does not count:
+// the next caller can wait until its deadline.
+func TestBrokenConnectionIsNoSilence(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := newLine(t, s.Client(t))
+		s.Next(servertest.Action{Delay: 10 * time.Millisecond, Cut: true})
+		wantError(t, "cut", askOne(t, l, "e").err, ErrUncertain)
+		servertest.Pass(time.Hour)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		s.Always(servertest.Action{Delay: 19 * time.Millisecond})
+		wantError(t, "after it", ask(ctx, l, "e").err, nil)
+		wantEqual(t, "reports", l.log.read(), nil)
+	})
 }
 
 // TestSilenceWithoutTimeout checks that with a negative Timeout, only the context ends a call, even
