@@ -61,10 +61,8 @@ func checkName(name string) error {
 	if len(name) < 1 || len(name) > keys.LongestName {
 		return fmt.Errorf("limiter name %.80q has %d bytes; choose 1 to 64", name, len(name))
 	}
-	for i := range len(name) {
-		if !keys.NameByte(name[i]) {
-			return fmt.Errorf("limiter name %q has the byte %q; use only A-Z a-z 0-9 . _ - and colon", name, name[i:i+1])
-		}
+	if i := keys.BadByte(name); i >= 0 {
+		return fmt.Errorf("limiter name %q has the byte %q; use only A-Z a-z 0-9 . _ - and colon", name, name[i:i+1])
 	}
 	return nil
 }

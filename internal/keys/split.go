@@ -9,13 +9,17 @@ import (
 // LongestName is the length in bytes of the longest limiter name.
 const LongestName = 64
 
-// NameByte reports whether a limiter's name may contain the byte c.
-func NameByte(c byte) bool {
-	switch {
-	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
-		return true
+// BadByte returns the index of the first byte of name that a limiter's name may not contain, or -1.
+func BadByte(name string) int {
+	for i := range len(name) {
+		c := name[i]
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		digit := c >= '0' && c <= '9'
+		if !letter && !digit && strings.IndexByte("._-:", c) < 0 {
+			return i
+		}
 	}
-	return c == '.' || c == '_' || c == '-' || c == ':'
+	return -1
 }
 
 // Split returns the parts of a key of the form Name:{tag}:k, where k is one letter. It returns
@@ -23,7 +27,10 @@ func NameByte(c byte) bool {
 func Split(key string) (name, tag string, kind byte, ok bool) {
 	name, rest, found := strings.Cut(key, ":{")
 	end := len(rest) - len("}:k")
-	if !found || end < 1 || rest[end:end+2] != "}:" || !isName(name) {
+	if !found || end < 1 || rest[end:end+2] != "}:" {
+		return "", "", 0, false
+	}
+	if name == "" || len(name) > LongestName || BadByte(name) >= 0 {
 		return "", "", 0, false
 	}
 	tag, kind = rest[:end], rest[end+2]
@@ -31,15 +38,6 @@ func Split(key string) (name, tag string, kind byte, ok bool) {
 		return "", "", 0, false
 	}
 	return name, tag, kind, true
-}
-
-func isName(name string) bool {
-	for i := range len(name) {
-		if !NameByte(name[i]) {
-			return false
-		}
-	}
-	return name != "" && len(name) <= LongestName
 }
 
 // hashLength is the length of a tag that is a hash. It is checked because the base64 decoder
