@@ -123,7 +123,11 @@ func (s *siteAlarm) startExchange() (since time.Duration, starts bool) {
 func (s *siteAlarm) exchange(ctx context.Context, since time.Duration) {
 	ctx, cancel := calls.Finish(ctx)
 	defer cancel()
-	d, err := s.add(ctx, s.takeFailures(since))
+	n, add := s.takeFailures(since), s.shared.AllowN
+	if n == 0 { // only read the level
+		n, add = 1, s.shared.PeekN
+	}
+	d, err := add(ctx, siteEvent, n)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.exchanging = false
@@ -141,14 +145,6 @@ func (s *siteAlarm) takeFailures(since time.Duration) int64 {
 	whole := math.Ceil(max(0, min(n, full)))
 	s.correction = max(-full, min(0, n-whole))
 	return int64(whole)
-}
-
-// add adds n failures to the shared level and returns it. If n is 0, it only reads.
-func (s *siteAlarm) add(ctx context.Context, n int64) (window.Decision, error) {
-	if n == 0 {
-		return s.shared.Peek(ctx, siteEvent)
-	}
-	return s.shared.AllowN(ctx, siteEvent, n)
 }
 
 // current returns the alarm as it is now.
