@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -37,7 +38,7 @@ type line struct {
 	asked      time.Time      // when pauses were last asked for
 	took       time.Duration  // how long the last such call took
 	soon       bool           // the timer is about to step the line
-	timer      *time.Timer
+	timer      *time.Timer    // steps the line
 }
 
 // units is a number of turns, of n units each.
@@ -104,6 +105,7 @@ func (s *lines) join(l *Limiter, event string, w *waiter) *line {
 		on := s.of[event]
 		if on == nil {
 			on = &line{limiter: l, event: event, last: map[bool]state{}}
+			on.timer = time.AfterFunc(math.MaxInt64, on.tick) // add sets the time
 			s.of[event] = on
 		}
 		s.mu.Unlock()
@@ -142,16 +144,8 @@ func (l *line) leave(w *waiter) {
 func (l *line) stepSoon() {
 	if !l.soon {
 		l.soon = true
-		l.wake(0)
+		l.timer.Reset(0)
 	}
-}
-
-// wake makes the timer step the line after the given time.
-func (l *line) wake(after time.Duration) {
-	if l.timer != nil {
-		l.timer.Stop()
-	}
-	l.timer = time.AfterFunc(after, l.tick)
 }
 
 // insert inserts a turn so that turns stay in order.
@@ -444,7 +438,7 @@ func (l *line) sleep(now time.Time, uncovered bool) {
 		next = sooner(next, l.refused.until)
 	}
 	if !next.IsZero() {
-		l.wake(next.Sub(now))
+		l.timer.Reset(next.Sub(now))
 	}
 }
 

@@ -81,15 +81,20 @@ func (r *record) repair(now int64) (repaired bool) {
 	}
 	most := now + max(0, r.floor-r.clock)
 	r.end = min(r.end, now+max(0, r.end-r.clock))
+	r.floor = min(r.floor, most)
+	r.redate(func(last int64) int64 { return min(last, most) })
+	return true
+}
+
+// redate changes the time of each bucket, in copies.
+func (r *record) redate(to func(last int64) int64) {
 	for i := range r.sections {
 		buckets := slices.Clone(r.sections[i].buckets)
 		for k := range buckets {
-			buckets[k].last = min(buckets[k].last, most)
+			buckets[k].last = to(buckets[k].last)
 		}
 		r.sections[i].buckets = buckets
 	}
-	r.floor = min(r.floor, most)
-	return true
 }
 
 func (m *local) book(_ context.Context, event string, k, n, ahead int64) (b booking, err error) {
@@ -164,20 +169,16 @@ func (r *record) section(per int64) *section {
 	return &r.sections[i]
 }
 
-// moved returns the current time of a turn that was booked for the time at when pauses had shifted
-// turns by shift. certain is false if the turn may have come before the last pause.
-func (r *record) moved(at, shift int64) (turn int64, certain bool) {
-	turn = at + r.shift - shift
-	return turn, shift == r.shift || turn >= r.end
-}
-
 func (m *local) cancel(_ context.Context, v Reservation) error {
 	return m.change(v.Event, func(r *record, _ int64) (changed bool) {
-		turn, certain := r.moved(v.At.UnixMilli(), v.Shift)
-		for i := 0; i < len(r.sections) && certain; i++ {
-			s := &r.sections[i]
+		turn := v.At.UnixMilli() + r.shift - v.Shift
+		if v.Shift != r.shift && turn < r.end { // the turn may have come before the last pause
+			return false
+		}
+		for _, l := range m.limits {
+			s := r.section(l.Per)
 			k := slices.IndexFunc(s.buckets, func(b bucket) bool { return b.last >= turn })
-			if k < 0 || !r.isOf(m.limits, s.per, s.buckets[k].last, turn) {
+			if k < 0 || r.start(s.buckets[k].last, l.Fine) != r.start(turn, l.Fine) { // no longer counted
 				continue
 			}
 			changed = true
@@ -187,13 +188,6 @@ func (m *local) cancel(_ context.Context, v Reservation) error {
 		}
 		return changed
 	})
-}
-
-// isOf reports whether the turn belongs to the bucket whose last turn is last, under the limit with
-// the given Per.
-func (r *record) isOf(limits []engine.Limit, per, last, turn int64) bool {
-	i := slices.IndexFunc(limits, func(l engine.Limit) bool { return l.Per == per })
-	return i >= 0 && r.start(last, limits[i].Fine) == r.start(turn, limits[i].Fine)
 }
 
 func (m *local) pause(_ context.Context, event string, d int64) (s state, err error) {
@@ -210,18 +204,14 @@ func (m *local) pause(_ context.Context, event string, d int64) (s state, err er
 
 // stop postpones all turns from now on by more ms.
 func (r *record) stop(now, more int64) {
-	for i := range r.sections {
-		buckets := slices.Clone(r.sections[i].buckets)
-		for k := range buckets {
-			if buckets[k].last >= now {
-				buckets[k].last += more
-			}
+	later := func(turn int64) int64 {
+		if turn >= now {
+			turn += more
 		}
-		r.sections[i].buckets = buckets
+		return turn
 	}
-	if r.floor >= now {
-		r.floor += more
-	}
+	r.redate(later)
+	r.floor = later(r.floor)
 	r.end, r.shift = max(now, r.end)+more, r.shift+more
 }
 
