@@ -221,22 +221,16 @@ func (g group) release(ctx context.Context, all []*Lease) error {
 	if len(refs)+len(carried) == 0 {
 		return nil
 	}
-	err := g.releaseInRedis(ctx, refs)
+	var err error
+	if len(refs) > 0 {
+		err = g.store.release(ctx, g.event, refs)
+	}
+	if pipeline.IsOutage(err) {
+		err = g.store.release(ctx, g.event, refs)
+	}
 	if len(carried) > 0 {
 		err = errors.Join(err, g.fallback.store.release(ctx, g.event, carried))
 	}
 	g.lines.released(g.event)
-	return err
-}
-
-// releaseInRedis releases leases in Redis, or in the memory of a limiter from NewLocal.
-func (g group) releaseInRedis(ctx context.Context, refs []ref) error {
-	if len(refs) == 0 {
-		return nil
-	}
-	err := g.store.release(ctx, g.event, refs)
-	if pipeline.IsOutage(err) {
-		err = g.store.release(ctx, g.event, refs)
-	}
 	return err
 }
