@@ -183,7 +183,7 @@ func (l *Limiter) Limits() []Limit { return l.limits.list }
 
 // Same reports whether l and other share their counts and have the same limits.
 func (l *Limiter) Same(other *Limiter) bool {
-	return l.core == other.core && l.limits.same(other.limits)
+	return l.core == other.core && l.limits.text == other.limits.text
 }
 
 // Key returns the Redis key of an event: the name, the event as hash tag, and the kind of record.

@@ -46,9 +46,6 @@ func newLimits(list []Limit, coarse bool) *Limits {
 // All returns the limits. Do not modify them.
 func (l *Limits) All() []Limit { return l.list }
 
-// same reports whether l and other have the same script arguments.
-func (l *Limits) same(other *Limits) bool { return l == other || l.text == other.text }
-
 // argsFor returns the script arguments that describe the limits in a request with the verb v.
 func (l *Limits) argsFor(v Verb) []string {
 	if v != Charge {

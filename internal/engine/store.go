@@ -71,24 +71,20 @@ func (s *onRedis) request(limits *Limits, v Verb, key string, n int64) (*pipelin
 	}
 	r := s.pipeline.NewRequest()
 	r.Script, r.Key, r.Verb, r.Time, r.Units, r.Rest = s.script, key, v.sent(), now, n, limits.argsFor(v)
-	if r.Reads = v == Peek; v == Allow || v == Count {
+	r.Reads = v == Peek
+	if v == Allow || v == Count {
 		r.Group = limits.text
-		if n == 1 {
-			r.Merged = s.merged(v)
-		}
+	}
+	switch { // how attempts of one unit merge
+	case n > 1 || r.Group == "":
+	case v == Count:
+		r.Merged = verbCountEach
+	case s.MergeAsSome:
+		r.Merged = string(Some)
+	default:
+		r.Merged = verbEach
 	}
 	return r, nil
-}
-
-// merged returns the script verb for several attempts, of the verb v, that have been merged.
-func (s *onRedis) merged(v Verb) string {
-	switch {
-	case v == Count:
-		return verbCountEach
-	case s.MergeAsSome:
-		return string(Some)
-	}
-	return verbEach
 }
 
 // cachedDenial returns the reply that the denial cache holds for a request for n units, if that is
