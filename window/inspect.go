@@ -23,14 +23,9 @@ func (l *Limiter) snapshot(reply []int64) (Snapshot, error) {
 		s.Limits[i].set(&l.limits[i], rows[i])
 	}
 	for _, row := range rows[len(l.limits):] {
-		s.Others = append(s.Others, LimitState{otherUsage(row), engine.Buckets[Bucket](l.engine.Clock, row)})
+		u := Usage{Limit: Limit{Per: clock.Milliseconds(row[0])}, Used: row[1], ResetAfter: clock.Milliseconds(row[2])}
+		s.Others = append(s.Others, LimitState{u, engine.Buckets[Bucket](l.engine.Clock, row)})
 	}
 	slices.SortFunc(s.Others, func(a, b LimitState) int { return cmp.Compare(a.Limit.Per, b.Limit.Per) })
 	return s, nil
-}
-
-// otherUsage returns what a row says about a window of other callers: its Per, the units used, and
-// the wait until they are forgotten.
-func otherUsage(row []int64) Usage {
-	return Usage{Limit: Limit{Per: clock.Milliseconds(row[0])}, Used: row[1], ResetAfter: clock.Milliseconds(row[2])}
 }

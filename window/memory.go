@@ -35,9 +35,6 @@ func newMemory(cfg engine.Config) *counts {
 	return &counts{memory.New(cfg.Clock, cfg.MaxEvents, (*record).forgotten), cfg.CountDenied, cfg.AllowWhenFull}
 }
 
-// maxSections is how many different limits one event can be counted under.
-const maxSections = 31
-
 var (
 	errTooManyUnits  = errors.New("more than 2^53 units would be counted; wait until some are forgotten, or Reset the event")
 	errTooManyLimits = errors.New("the event would count for more than 31 limits; wait until some are forgotten, or Reset it")
@@ -155,7 +152,7 @@ func (m *counts) count(e *memory.Event[record], views []view, limits []engine.Li
 		return nil
 	case e.Record.sections == nil:
 		e.Record.sections = newSections(limits)
-	case len(e.Record.sections) > maxSections-len(views) && e.Record.others(views, e.Now) > maxSections-len(views):
+	case len(e.Record.sections) > engine.MaxLimits-len(views) && e.Record.others(views, e.Now) > engine.MaxLimits-len(views):
 		return errTooManyLimits
 	}
 	for i := range views {
