@@ -77,14 +77,14 @@ type transport struct {
 // NewTransport returns an error if neither Turns nor Places is set, if MaxPause is negative or more
 // than a day, if Outage is neither FailOpen nor FailClosed, or if Base is a nil pointer.
 func NewTransport(cfg TransportConfig) (http.RoundTripper, error) {
-	calls, err := outbound.New("httplimit.Transport", outbound.Config{
+	calls, err := outbound.New("httplimit.NewTransport", outbound.Config{
 		Turns: cfg.Turns, Places: cfg.Places, MaxPause: cfg.MaxPause, Outage: string(cfg.Outage), Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, err
 	}
 	if cfg.Base != nil && isnil.Value(cfg.Base) {
-		return nil, fmt.Errorf("slidegate: httplimit.Transport has a nil %T as Base; set one that is not nil, or leave Base out", cfg.Base)
+		return nil, fmt.Errorf("slidegate: httplimit.NewTransport has a nil %T as Base; set one that is not nil, or leave Base out", cfg.Base)
 	}
 	if cfg.Event == nil {
 		cfg.Event = host
@@ -130,7 +130,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-var errNoResponse = errors.New("slidegate: the Base of httplimit.Transport returned neither a response nor an error; it must return one of them")
+var errNoResponse = errors.New("slidegate: the Base of httplimit.NewTransport returned neither a response nor an error; it must return one of them")
 
 // begin waits for a place and a turn. If it fails, it closes the request's body, as a RoundTripper
 // must.

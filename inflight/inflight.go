@@ -65,7 +65,7 @@ type Config struct {
 	Secret []byte `json:"-"`
 
 	// Timeout bounds how long one call waits for Redis in total; 0 means 250 ms. It can be at most
-	// a third of TTL.
+	// a third of TTL, and not negative.
 	Timeout time.Duration
 
 	// Fallback is a limiter in memory. While Redis cannot answer, it decides, and keeps existing
@@ -142,7 +142,7 @@ var (
 
 	// ErrFull is in the error of an Acquire that failed because ctx was done, if the units were not
 	// free at the last check.
-	ErrFull = errors.New("at the last check, all places were taken")
+	ErrFull = errors.New("at the last check, too few places were free")
 
 	ErrClosed       = errors.New("the limiter is closed and grants no more places; call Close only when the work is done")
 	ErrEmptyEvent   = window.ErrEmptyEvent   // the event is ""

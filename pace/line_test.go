@@ -327,3 +327,12 @@ func TestLate(t *testing.T) {
 		})
 	}
 }
+
+// TestNoReservationWithAnError checks that a turn that could not be booked is not OK.
+func TestNoReservationWithAnError(t *testing.T) {
+	l := must(pace.NewLocal(pace.Config{Name: "full", Limits: parsed("1/1s"), MaxEvents: 1}))
+	must(l.Reserve(t.Context(), "a"))
+	if r, err := l.Reserve(t.Context(), "b"); err == nil || r.OK {
+		t.Errorf("%+v, %v", r, err)
+	}
+}

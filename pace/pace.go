@@ -70,7 +70,8 @@ type Config struct {
 	// Fallback itself. The turns in a local Fallback are not coordinated across processes.
 	Fallback *Limiter `json:"-"`
 
-	// MaxEvents bounds how many events a limiter in memory holds, as in window.
+	// MaxEvents bounds how many events a limiter in memory holds, as in window. If there is no room
+	// for a new event, booking a turn is an error.
 	MaxEvents int
 
 	// Observe is called after each Wait and Reserve, and when an outage starts or ends, as in
@@ -274,7 +275,7 @@ func (l *Limiter) ReserveN(ctx context.Context, event string, n int64) (r Reserv
 	}
 	began := time.Now()
 	b, err := l.book(ctx, event, 1, n, l.maxAhead)
-	if all := b.reservations(event, n); len(all) > 0 {
+	if all := b.reservations(event, n); err == nil && len(all) > 0 {
 		r = all[0]
 	} else if err == nil {
 		r = b.reservation(event, n)

@@ -81,5 +81,5 @@ const (
 )
 
 // ReasonOf returns why Redis did not answer, if err matches ErrOutage or ErrUncertain. Otherwise it
-// returns "". It accepts errors from window, ar1 and login.
+// returns "". It accepts errors from all packages of this module.
 func ReasonOf(err error) Reason { return Reason(pipeline.FailureIn(err).Reason()) }

@@ -3,6 +3,7 @@ package window
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/slidegate/slidegate/internal/calls"
 	"github.com/slidegate/slidegate/internal/engine"
@@ -10,7 +11,7 @@ import (
 
 // Undo is one operation of UndoAll: a Refund of Decision or, if Reset is set, a Reset of Event.
 type Undo struct {
-	Limiter  *Limiter // from New or NewLocal
+	Limiter  *Limiter // required
 	Event    string   // the event that was decided on, or the event to reset
 	Decision Decision // the decision to refund; without effect if Reset is set
 	Reset    bool     // forget Event, as Limiter.Reset does
@@ -27,7 +28,9 @@ func UndoAll(ctx context.Context, undos ...Undo) []error {
 	errs, done := make([]error, len(undos)), make([]bool, len(undos))
 	together, indices := make([]engine.Ask, 0, len(undos)), make([]int, 0, len(undos))
 	for i, u := range undos {
-		if of := u.inRedis(); of.Limiter != nil {
+		if !u.isMade() {
+			errs[i] = fmt.Errorf("slidegate: undo %d of UndoAll has no Limiter from New or NewLocal; create one", i+1)
+		} else if of := u.inRedis(); of.Limiter != nil {
 			together, indices = append(together, of), append(indices, i)
 		}
 	}
@@ -35,15 +38,20 @@ func UndoAll(ctx context.Context, undos ...Undo) []error {
 	for k := range replies {
 		errs[indices[k]], done[indices[k]] = replies[k], undone
 	}
-	calls.Concurrently(len(undos), func(i int) bool { return done[i] || undos[i].Limiter.engine.InMemory() }, func(i int) {
-		if done[i] {
+	calls.Concurrently(len(undos), func(i int) bool { return done[i] || !undos[i].isMade() || undos[i].Limiter.engine.InMemory() }, func(i int) {
+		switch {
+		case !undos[i].isMade():
+		case done[i]:
 			errs[i] = errors.Join(errs[i], undos[i].inFallback(ctx))
-		} else {
+		default:
 			errs[i] = undos[i].do(ctx)
 		}
 	})
 	return errs
 }
+
+// isMade reports whether there is a limiter, and it is not zero.
+func (u Undo) isMade() bool { return u.Limiter != nil && u.Limiter.engine.Made() }
 
 // inRedis returns what to undo in Redis. Its Limiter is nil if there is nothing to undo in Redis,
 // or if the event is invalid.

@@ -167,3 +167,14 @@ func TestUndoInFallbacks(t *testing.T) {
 	}
 	wantUnits(t, "the Fallbacks after it", fallbacks.used(t, "f"), []int64{1, 0, 1, 0})
 }
+
+// TestUndoWithoutLimiter checks that an undo that has no limiter is an error, and that the others are
+// undone.
+func TestUndoWithoutLimiter(t *testing.T) {
+	l := must(window.NewLocal(window.Config{Name: "l", Limits: parsed("1/1h")}))
+	must(l.Allow(t.Context(), "e"))
+	errs := window.UndoAll(t.Context(), window.Undo{}, window.Undo{Limiter: l, Event: "e", Reset: true}, window.Undo{Limiter: &window.Limiter{}})
+	if errs[0] == nil || errs[1] != nil || errs[2] == nil || !must(l.Peek(t.Context(), "e")).Allowed {
+		t.Errorf("%v", errs)
+	}
+}

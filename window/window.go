@@ -277,8 +277,8 @@ func (l *Limiter) AllowN(ctx context.Context, event string, n int64) (Decision, 
 // AllowUpTo grants as many of n units as every limit allows, and counts the granted units. Use it
 // for batches of messages, prefetching, or job quotas. Decision.Granted is the number of granted
 // units, from 0 to n. If it is less than n, RetryAfter is how soon one more unit can be allowed. A
-// limiter that counts denied attempts counts all n units. n can exceed the Max of any limit. Other
-// errors are those of AllowN.
+// limiter that counts denied attempts counts all n units. n can exceed the Max of any limit. The
+// errors are those of AllowN, except ErrExceedsLimit.
 func (l *Limiter) AllowUpTo(ctx context.Context, event string, n int64) (Decision, error) {
 	return l.decide(ctx, engine.Some, event, n)
 }

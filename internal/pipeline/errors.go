@@ -29,7 +29,7 @@ var (
 // millisecond.
 func Rounded(d time.Duration) time.Duration {
 	if d < time.Millisecond {
-		return d.Round(100 * time.Microsecond)
+		return d
 	}
 	return d.Round(time.Millisecond)
 }
