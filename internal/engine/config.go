@@ -18,15 +18,15 @@ type Config struct {
 	Script      string // the source of the script that Redis runs
 	File        string // the name of the script, for messages
 	Name        string
-	CountDenied bool
 	Secret      []byte
 	Clock       clock.Clock
 	Timeout     time.Duration // for one call to Redis; no timeout if negative
 	MaxUnits    int64         // the most units that one script call accepts
-	MergeAsSome bool          // merged attempts use the verb some, and Reply.rewind computes the individual replies
 	DenialCache int
+	MaxEvents   int // in memory; 0 means no bound
 
-	MaxEvents     int  // in memory; 0 means no bound
+	CountDenied   bool
+	MergeAsSome   bool // merged attempts use the verb some, and Reply.rewind computes the individual replies
 	AllowWhenFull bool // allows new events when memory is full
 
 	Notify pipeline.Report    // may be nil; the context is that of the call that reports

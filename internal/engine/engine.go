@@ -33,6 +33,7 @@ type core struct {
 	store  Store
 	Bound  func(maxEvents int) // sets how many events a limiter in memory holds; otherwise nil
 	prefix string              // the start of each key
+	hider  *keys.Hider         // nil without a Secret
 }
 
 // Store keeps a limiter's counts, in Redis or in memory.
@@ -153,7 +154,7 @@ func NewLocal(cfg Config, limits []Limit, store Store) (*Limiter, error) {
 
 func newLimiter(cfg Config, limits []Limit) *Limiter {
 	own := newLimits(limits, cfg.CountDenied)
-	return &Limiter{&core{Config: cfg, own: own, prefix: cfg.Name + ":{"}, own}
+	return &Limiter{&core{Config: cfg, own: own, prefix: cfg.Name + ":{", hider: keys.NewHider(cfg.Secret)}, own}
 }
 
 // Unmade panics, because a limiter of the package with the given name is nil or zero, which is a
@@ -187,10 +188,13 @@ func (l *Limiter) Same(other *Limiter) bool {
 }
 
 // Key returns the Redis key of an event: the name, the event as hash tag, and the kind of record.
-func (l *core) Key(event string) string { return l.prefix + l.Tag(event) + "}:" + l.Kind }
+func (l *core) Key(event string) string { return l.keyOf(l.Tag(event)) }
+
+// keyOf returns the Redis key of the event with the given hash tag.
+func (l *core) keyOf(tag string) string { return l.prefix + tag + "}:" + l.Kind }
 
 // Tag returns the hash tag of an event.
-func (l *core) Tag(event string) string { return keys.Tag(l.Secret, event) }
+func (l *core) Tag(event string) string { return l.hider.Tag(event) }
 
 // Shown returns the event in the form that lists of denials show: the event itself or, if its key
 // contains a hash instead, that hash. The key is the event's key, or "" if it has not been computed

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"slices"
 	"time"
 
@@ -26,6 +27,7 @@ type gathered struct {
 	asks   []Ask
 	stores []*onRedis
 	keys   []string
+	tag    string // of the last ask
 }
 
 // gather returns as many asks as fit in one script call, starting with the first. The asks must be
@@ -37,7 +39,10 @@ func gather(asks []Ask) *gathered {
 		return nil
 	}
 	t := &gathered{stores: make([]*onRedis, 0, len(asks)), keys: make([]string, 0, len(asks))}
-	for _, a := range asks[:min(len(asks), maxTogether)] {
+	for i, a := range asks[:min(len(asks), maxTogether)] {
+		if i == 0 || a.Event != asks[i-1].Event || !bytes.Equal(a.Secret, asks[i-1].Secret) { // a tag with a secret is expensive
+			t.tag = a.Tag(a.Event)
+		}
 		if !t.add(a) {
 			break
 		}
@@ -55,7 +60,7 @@ func (t *gathered) add(a Ask) bool {
 	if !asksRedis || a.CountDenied || a.Clock.Now != nil {
 		return false
 	}
-	key := a.Key(a.Event)
+	key := a.keyOf(t.tag)
 	t.stores, t.keys = append(t.stores, s), append(t.keys, key)
 	first, last := t.stores[0].pipeline, len(t.keys)-1
 	if !s.pipeline.SharesClient(first) || slices.Contains(t.keys[:last], key) || !first.SharesSlot(t.keys[0], key) {

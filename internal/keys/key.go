@@ -2,7 +2,6 @@
 package keys
 
 import (
-	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"net/url"
@@ -28,9 +27,7 @@ func IsHashed(secret []byte, event string) bool { return secret != nil || len(ev
 func Tag(secret []byte, event string) string {
 	switch {
 	case secret != nil:
-		mac := hmac.New(sha256.New, secret)
-		mac.Write([]byte(event))
-		return "~" + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+		return NewHider(secret).Tag(event)
 	case len(event) > Longest:
 		sum := sha256.Sum256([]byte(event))
 		return "~" + base64.RawURLEncoding.EncodeToString(sum[:])

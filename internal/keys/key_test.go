@@ -1,7 +1,11 @@
 package keys_test
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/slidegate/slidegate/internal/keys"
@@ -19,5 +23,33 @@ func TestEvent(t *testing.T) {
 		if got := keys.Event(tag); got != "" {
 			t.Errorf("%q has the event %q", tag, got)
 		}
+	}
+}
+
+// TestHider checks that many goroutines get the HMAC-SHA256 of their events.
+func TestHider(t *testing.T) {
+	secret := []byte("sixteen bytes...")
+	hider := keys.NewHider(secret)
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for i := range 1000 {
+				event := strings.Repeat("e", i)
+				mac := hmac.New(sha256.New, secret)
+				mac.Write([]byte(event))
+				if got, want := hider.Tag(event), "~"+base64.RawURLEncoding.EncodeToString(mac.Sum(nil)); got != want {
+					t.Errorf("%d: %q, want %q", i, got, want)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func BenchmarkHider(b *testing.B) {
+	hider := keys.NewHider([]byte("sixteen bytes..."))
+	b.ReportAllocs()
+	for b.Loop() {
+		hider.Tag("198.51.100.7")
 	}
 }
