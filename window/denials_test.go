@@ -24,11 +24,11 @@ type guarded struct {
 	admin  rueidis.Client
 }
 
-func newGuarded(t *testing.T, limits []window.Limit, change func(*rueidis.ClientOption)) guarded {
+func newGuarded(t *testing.T, limits []window.Limit) guarded {
 	t.Helper()
 	server := redistest.Start(t)
 	cfg := window.Config{Name: "guarded", Limits: limits, DenialCache: 1000, Timeout: 10 * time.Second}
-	return guarded{must(window.New(window.On(server.NewClient(t, change)), cfg)), server, server.Client(t)}
+	return guarded{must(window.New(window.On(server.NewClient(t, nil)), cfg)), server, server.Client(t)}
 }
 
 // other returns a limiter with the same configuration and the given limits, as another process
@@ -74,7 +74,7 @@ func (g guarded) denied(t *testing.T) {
 // TestDenialsCostLittleUnderLoad checks that 64 callers on one denied event send a few commands a
 // second: those of the callers that ask at once when the cached denial has ended.
 func TestDenialsCostLittleUnderLoad(t *testing.T) {
-	g := newGuarded(t, parsed("5/1h"), nil)
+	g := newGuarded(t, parsed("5/1h"))
 	g.denied(t)
 	asking, denials := redistest.UnlessShort(3*time.Second, time.Second), atomic.Int64{}
 	before, begin := g.commands(t, scriptCommands...), time.Now()
@@ -146,7 +146,7 @@ func TestWhatEndsADenial(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := newGuarded(t, limits, nil)
+			g := newGuarded(t, limits)
 			first := must(g.Allow(t.Context(), "e"))
 			must(g.Allow(t.Context(), "e"))
 			g.denied(t)
@@ -179,7 +179,7 @@ func TestCountedUnitsEndADenial(t *testing.T) {
 			return err
 		},
 	} {
-		g := newGuarded(t, parsed("3/1h"), nil)
+		g := newGuarded(t, parsed("3/1h"))
 		must(g.AllowN(t.Context(), "e", 2))
 		must(g.AllowN(t.Context(), "e", 2))
 		check(t, count(g))
@@ -192,7 +192,7 @@ func TestCountedUnitsEndADenial(t *testing.T) {
 // TestAllowedCostsNoMore checks that attempts on an allowed event send the same commands as without
 // a cache.
 func TestAllowedCostsNoMore(t *testing.T) {
-	g := newGuarded(t, parsed("100/1h"), nil)
+	g := newGuarded(t, parsed("100/1h"))
 	must(g.Allow(t.Context(), "another")) // loads the script
 	do(t, g.admin, "CONFIG", "RESETSTAT")
 	for range 100 {
