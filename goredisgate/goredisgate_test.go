@@ -76,10 +76,14 @@ func TestEveryKind(t *testing.T) {
 			if err := client.ScriptFlush(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
-			remembered := false
+			var remembered atomic.Bool
 			w := must(window.New(conn, window.Config{
 				Name: redistest.Key(t), Limits: perHour, Timeout: time.Minute, DenialCache: 10,
-				Observe: func(_ context.Context, o window.Observation) { remembered = remembered || o.Trace.Remembered },
+				Observe: func(_ context.Context, o window.Observation) {
+					if o.Trace.Remembered {
+						remembered.Store(true)
+					}
+				},
 			}))
 			a := must(ar1.New(conn, ar1.Config{Name: redistest.Key(t), Limits: perHour, Timeout: time.Minute}))
 			var events []string
@@ -94,7 +98,7 @@ func TestEveryKind(t *testing.T) {
 			if n := allowed.Load(); n != 2*150 {
 				t.Errorf("%d attempts are allowed", n)
 			}
-			for !remembered {
+			for !remembered.Load() {
 				if d, err := w.Allow(t.Context(), events[0]); err != nil || d.Allowed {
 					t.Fatalf("%+v, %v", d, err)
 				}

@@ -118,6 +118,9 @@ func advised(cause error) string {
 
 // FailureIn returns the Failure in err, without its key, or nil if err contains none.
 func FailureIn(err error) *Failure {
+	if err == nil {
+		return nil // avoids an allocation
+	}
 	var f *Failure
 	if !errors.As(err, &f) || f.Key == "" {
 		return f
