@@ -2,6 +2,7 @@ package pace
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 )
 
@@ -51,12 +52,22 @@ type slow struct {
 	d time.Duration
 }
 
-// Silent makes the limiter's questions about pauses stay unanswered.
-func Silent(l *Limiter) { l.store = silent{l.store} }
+// Silent makes the limiter's questions about pauses stay unanswered from the call of begin on.
+func Silent(l *Limiter) (begin func()) {
+	s := silent{l.store, &atomic.Bool{}}
+	l.store = s
+	return func() { s.begun.Store(true) }
+}
 
-type silent struct{ store }
+type silent struct {
+	store
+	begun *atomic.Bool
+}
 
-func (silent) ask(ctx context.Context, _ string) (state, error) {
+func (s silent) ask(ctx context.Context, event string) (state, error) {
+	if !s.begun.Load() {
+		return s.store.ask(ctx, event)
+	}
 	<-ctx.Done()
 	return state{}, ctx.Err()
 }

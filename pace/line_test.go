@@ -248,13 +248,14 @@ func TestPauseElsewhere(t *testing.T) {
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, every20())
+		silence := pace.Silent(f.limiter)
 		var want []time.Duration
 		for i := range 40 {
 			f.wait(t.Context(), i, 1)
 			want = append(want, time.Duration(i)*turn)
 		}
 		synctest.Wait()
-		pace.Silent(f.limiter)
+		silence()
 		equal(t, "turns", f.times(), want)
 		<-time.After(time.Second) // until the questions have timed out
 	})
