@@ -17,7 +17,7 @@ import (
 // longest is the longest time for which a denial is cached.
 const longest = time.Second
 
-// Cache caches a limiter's denials. Forget does nothing if the Cache is nil.
+// Cache caches a limiter's denials. Forget and Remove do nothing if the Cache is nil.
 type Cache struct {
 	capacity int
 	seed     maphash.Seed
@@ -100,6 +100,9 @@ func (c *Cache) makeRoom(key string) {
 
 // Remove removes key from the cache, because units were counted, so that the wait can be longer now.
 func (c *Cache) Remove(key string) {
+	if c == nil {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.denials, key)

@@ -136,7 +136,6 @@ func (j *Joint) fail(replies []JointReply, err error) {
 		r := &replies[i]
 		r.Err = a.Wrap(cmp.Or(r.Err, err))
 		switch cache := j.stores[i].denials; {
-		case cache == nil:
 		case err != nil:
 			cache.Forget(j.keys[i])
 		case r.Reply.Counted > 0:

@@ -90,9 +90,9 @@ func (c *call) setEnd() {
 			left, c.early = until-until/10, true
 		}
 	}
-	c.end, c.timed = c.began+left, c.probes
-	if !c.early {
-		c.timed = c.timeout >= 0
+	c.end, c.timed = c.began+left, c.timeout >= 0
+	if c.early {
+		c.timed = c.probes // without a probe, the context ends the wait
 	}
 	switch {
 	case !c.timed:
