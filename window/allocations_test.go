@@ -38,6 +38,9 @@ const heapPerLimiter = 1024
 // TestHeapOfLimiters checks how much memory a limiter takes before its first call, so that a
 // service can hold one for each tenant. With -v, it prints the bytes and the objects.
 func TestHeapOfLimiters(t *testing.T) {
+	if testing.Short() {
+		t.Skip("under the race detector, objects are larger")
+	}
 	const n = 1000
 	conn, limiters := window.On(redistest.Client(t)), make([]*window.Limiter, n)
 	cfg := window.Config{Name: "tenant", Limits: parsed("5/1h")}
