@@ -10,9 +10,12 @@ import (
 )
 
 // Window is the source of the script that decides according to sliding windows.
-//
-//go:embed window.lua
-var Window string
+var Window = assembled + assemble("window", nil)
+
+// assembled is the first line of the scripts that are assembled from blocks.
+const assembled = "-- Assembled from the blocks in lua/src by go generate ./lua; change those instead.\n"
+
+//go:generate go test -run TestAssembled -update .
 
 // AR1 is the source of the script that decides according to decaying levels.
 //
@@ -44,7 +47,7 @@ var Probe string
 // that takes one more round trip, and a user who may call SCRIPT LOAD. Whoever changes a script
 // changes its hash, too. TestHashes says which hash it has.
 var hashes = map[string]string{
-	Window:    "39cee5e27c767f8f3af3c2fd5ad2a55cd1322ada",
+	Window:    "58fc0f926604ff475662d20e0ce8fe06cb4704a2",
 	AR1:       "2cff57f139b0b26be6a7a336f3f7a2271ac5f942",
 	Pace:      "52d1412c4bc79718921bba56ec8a68f8f83749c8",
 	Inflight:  "0c91f370609a3d775370e4a5f12e76ad3ecbf1b2",

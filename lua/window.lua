@@ -1,3 +1,4 @@
+-- Assembled from the blocks in lua/src by go generate ./lua; change those instead.
 -- window.lua decides whether an event is allowed under several sliding windows at once, and counts
 -- it in all of them or in none. The whole state of an event is in one key. One call can decide on
 -- several events, either each as in a separate call, or jointly: all are counted, or none.

@@ -1,0 +1,87 @@
+--- The contract of window.lua, with the layout of its record.
+-- window.lua decides whether an event is allowed under several sliding windows at once, and counts
+-- it in all of them or in none. The whole state of an event is in one key. One call can decide on
+-- several events, either each as in a separate call, or jointly: all are counted, or none.
+--
+-- KEYS[k]  the key of event k = 1, 2, ... K: Name:{tag}:w. The tag of an event of at most 128 bytes
+--          is the event itself, with %XX (upper case) for %, {, }, a leading ~, space and all bytes
+--          that are not printable ASCII. The tag of a longer event is ~ and its SHA-256. With a
+--          secret, the tag of every event is ~ and its HMAC-SHA256. Both are in base64url without
+--          padding. Examples are in testdata/vectors.json
+-- ARGV[1]  what to do:
+--            allow      count the units if every limit allows them. Only allow, count, joint and
+--                       undo take more than one key
+--            count      the same, but count the units even if a limit denies
+--            peek       reply as allow would, but count nothing
+--            some       count as many of the n units as every limit allows, like n consecutive calls
+--                       of allow with one unit, all at the same time
+--            countsome  count the n units like n calls of count with one unit, including units that
+--                       a limit denies
+--            each       the same as some, but reply to each of the n calls
+--            counteach  the same as countsome, but reply to each of the n calls
+--            inspect    reply with the state, bucket by bucket
+--            refund     give back units that an earlier call counted
+--            reset      forget the event, even if its record is truncated
+--            joint      decide on one or more groups of events, each event under its own limits. If
+--                       all limits of all events in a group allow the units, count all of the units,
+--                       otherwise none. No key may occur twice
+--            undo       refund or reset each event of one or more groups: n is the number of units to
+--                       refund, or 0 for a reset
+-- ARGV[2]  now, in ms since 1970, or empty to use the clock of this server
+-- ARGV[2 + k]  n for event k, in units: 1 to 2^53. For each and counteach it is at most 4096; for
+--          allow, count, peek and inspect it is at most the smallest Max
+-- ARGV[3 + K + 3i], [4 + K + 3i], [5 + K + 3i]  limit i = 0, 1, ... 30: Per in ms (1 to 2^44), Max
+--          in units (1 to 2^53), Resolution in ms (1 to Per). No two limits have the same Per.
+--          Inspect needs no limit
+-- The last ARGV, only for refund: the second integer in the reply of the call that counted, in ms
+-- For joint, ARGV[3 + K] is instead G, the number of events in a group. K is a multiple of G. Events 1 to
+-- G are the first group, the next G events the second, and so on. For each position in a group, ARGV
+-- continues with the number of limits (1 to 31) and the three integers of each limit. Undo is the same,
+-- except that each n is followed by the last argument of a refund (any number for a reset), and that a
+-- position can have no limits
+--
+-- Reply: a list of integers. Times are in ms; waits are from now.
+--   allow, count, peek   allowed (1 or 0), the time of the decision, and for each limit: the units
+--                        used, the wait until it would allow the same request once more, and the
+--                        wait until it is as if never used
+--   some, countsome      how many of the n units are allowed (the first ones), the time, and for
+--                        each limit: the units used, the wait until it would allow one more unit,
+--                        and the wait until it is as if never used
+--   each, counteach      how many of the n calls are allowed, the time, and a row for each of the n
+--                        calls, in order: the three integers of each limit in the reply to that
+--                        call. For the verb each, the row of the first denial is the last row, and
+--                        also applies to all later calls
+--   inspect              0, the time, and for each limit: the same three integers (for the given
+--                        units), the number of buckets and, oldest first, the time and units of
+--                        each bucket. Then for each other section of the record: its Per, the units
+--                        used, the wait until it is as if never used, and its buckets as above
+--   refund, reset        1 if anything changed, otherwise 0. Undo replies this for each event
+--   joint                for each event, the reply of allow: whether its own limits allow it, and so on. A
+--                        group is counted if all its events are allowed. In a group that is not counted,
+--                        the rows of allowed events do not include their units
+-- For several keys, these replies follow one another. If an event fails, its first integer is replaced by
+-- a string: the error that a call for this event alone would return. Its other integers are meaningless.
+-- The other events are still decided, but in a joint call, no event of the same group is counted.
+--
+-- Writes: one SET with PX for each event whose units are counted. Refund writes one SET or DEL,
+-- reset one DEL. If allow, some, each or joint count nothing, they write only to repair a timestamp
+-- (see NoTimeTravel below). Joint writes nothing for a group before all events of the group are
+-- decided. Peek and inspect never write.
+-- Errors, before anything is written: WRONGTYPE or SLIDEGATE, and a sentence that names the key. If
+-- arguments are invalid, it names the first key. If an argument is not a number, the error is Lua's.
+--
+-- The record. A bucket is (time of its last event, units). It is forgotten when it is Per old.
+-- Numbers are big endian.
+--   byte      128 + the number of sections, 1 to 31: the format
+--   6 bytes   T, the time of the last event (of the clock, if a bucket is later than the clock)
+--   then for each limit a section:
+--   byte      flags: 0-3 the width of units (0: every bucket holds 1; 1, 2, 3: 1, 3, 7 bytes),
+--             + 4 x (0: Resolution 1; 1: Per/60, rounded up; 2: in a field), + 16: own last time,
+--             + 32: wide head
+--   1 byte    the number of closed buckets: all except the last one (2 bytes in a wide head)
+--   4 bytes   Per (6 in a wide head)
+--   6 bytes   time of the section's last event, if not T (flag 16)
+--   6 bytes   Resolution under which the last bucket was opened (if in a field)
+--   2 x units of all buckets, and of the last bucket (unless every bucket holds 1)
+--   closed x  newest first: time of the bucket modulo 256^w, where w is 2, 3, 4 or 6 bytes, the
+--             smallest that can hold Per; and its units (unless every bucket holds 1)

@@ -1,0 +1,30 @@
+--- Needs sections and reply. Returns the reply to inspect.
+if inspect then
+  local all, bySlot = {0, now}, {}
+  local function add(...)
+    for _, number in ipairs({...}) do all[#all + 1] = number end
+  end
+  local function addBuckets(s)
+    add(s.total > 0 and s.closed + 1 or 0)
+    local p = s.fin
+    while s.total > 0 and p > s.at do
+      p = p - s.w - s.u
+      local b, c = read(s.pair, v, p)
+      add(s.last - (s.last - b) % s.wrap, s.u > 0 and c or 1)
+    end
+    if s.total > 0 then add(s.last, s.open) end
+  end
+  for _, s in ipairs(sections) do bySlot[s.slot] = s end
+  for slot = 3, lastSlot, 3 do
+    add(reply[slot], reply[slot + 1], reply[slot + 2])
+    addBuckets(bySlot[slot])
+  end
+  for _, s in ipairs(sections) do
+    if s.slot == 0 then
+      add(s.per, s.total, s.total > 0 and s.last + s.per - now or 0)
+      addBuckets(s)
+    end
+  end
+  if ahead > 0 and ahead == (limits > 0 and limits or seen) then all[2] = earliest end
+  return all
+end

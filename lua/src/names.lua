@@ -1,0 +1,13 @@
+--- The names of a section, which the blocks below read and change.
+-- The loop reads a section of the record into these locals. Other code in this file uses the same
+-- names:
+--   per, closed, last, res  Per, how many buckets are closed, the time of the last event, and the
+--                           Resolution under which the last bucket was opened
+--   total, open             the units of all buckets, and those of the last bucket, which is open
+--   at, fin                 where the closed buckets start in v, and where they end (exclusive)
+--   w, u, pair, wrap        how many bytes the time and the units of a closed bucket take, the
+--                           format that reads both, and 256^w
+--   slot                    the index in reply of the three integers of the limit with this Per: 3,
+--                           6, 9 and so on. In ARGV, the limit starts K places later. 0 if the
+--                           caller has no such limit
+--   date                    the time of the attempt in this section: now, or last if that is later
