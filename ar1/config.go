@@ -16,7 +16,7 @@ const maxUnits = 1e7 // rounding errors of doubles grow with Max²: at this Max,
 // engine converts the configuration into the form that all kinds of limiters share.
 func (cfg Config) engine() engine.Config {
 	return engine.Config{
-		Kind: "a", Script: lua.AR1, File: "ar1.lua", MaxUnits: maxUnits,
+		Kind: "a", Script: func(string) *lua.Script { return lua.AR1 }, File: "ar1.lua", MaxUnits: maxUnits,
 		Name: cfg.Name, CountDenied: cfg.CountDenied, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, MaxEvents: cfg.MaxEvents,
 		Clock: clock.Micros(cfg.Now), Notify: cfg.report().Outages(cfg.Name),
 	}

@@ -111,7 +111,7 @@ func onRedis(t *testing.T, l window.Limit, times []int64, want int, end *drift) 
 	key := must(b.Inspect(t.Context(), "e")).Key
 	got := 0
 	for part := range slices.Chunk(times, 1000) {
-		args := []string{lua.AR1, fmt.Sprint(l.Per.Milliseconds()), fmt.Sprint(l.Max)}
+		args := []string{lua.AR1.Source, fmt.Sprint(l.Per.Milliseconds()), fmt.Sprint(l.Max)}
 		for _, now := range part {
 			args = append(args, strconv.FormatInt(now, 10))
 		}

@@ -307,7 +307,7 @@ func TestScriptArguments(t *testing.T) {
 		byWindow, alone := redistest.Key(t), redistest.Key(t)
 		must(windowMaker(client)(w.limits, func() time.Time { return at })(t.Context(), byWindow))
 		args := append([]string{"allow", fmt.Sprint(at.UnixMilli()), "1"}, w.args...)
-		must(rueidis.NewLuaScript(lua.Window).Exec(t.Context(), client, []string{"login:{" + alone + "}:w"}, args).AsIntSlice())
+		must(rueidis.NewLuaScript(lua.WindowFor("allow").Source).Exec(t.Context(), client, []string{"login:{" + alone + "}:w"}, args).AsIntSlice())
 		get := func(event string) string {
 			return must(client.Do(t.Context(), client.B().Get().Key("login:{"+event+"}:w").Build()).ToString())
 		}

@@ -65,7 +65,7 @@ func locals() []contender {
 
 // script returns the row for window.lua, called through rueidis.Lua.Exec.
 func (w workload) script(client rueidis.Client) contender {
-	c, script, args := w.row("window.lua", windowMaker(client)), rueidis.NewLuaScript(lua.Window), w.allow()
+	c, script, args := w.row("window.lua", windowMaker(client)), rueidis.NewLuaScript(lua.WindowFor("allow").Source), w.allow()
 	c.like, c.merges = "the call of window, by rueidis.Lua.Exec", false
 	c.ask = func(ctx context.Context, event string) (bool, error) {
 		reply, err := script.Exec(ctx, client, []string{"login:{" + event + "}:w"}, args).AsIntSlice()

@@ -437,9 +437,10 @@ func (s *incidentRun) outlastsAPause(t *testing.T) {
 	}
 }
 
-// TestScriptFlush repeatedly flushes the scripts of the masters under load. No caller may notice.
+// TestScriptFlush repeatedly flushes the scripts of the masters under load by every script. No caller
+// may notice.
 func TestScriptFlush(t *testing.T) {
-	eachClient(t, func(t *testing.T, k kind) {
+	eachOf(t, mixedKinds, func(t *testing.T, k kind) {
 		nodes := redistest.Replicated(t)
 		l := k.newLimiter(t, nodes.Options(nil), perMonth(neverReached))
 		group := startLoad(t, callers, l.Allow, roundRobin(slices.Concat(shardEvents[:]...)))
@@ -461,7 +462,7 @@ func TestScriptFlush(t *testing.T) {
 }
 
 // TestGracefulFailover makes every replica take over under load, as in a rolling restart. The old
-// masters then restart as empty nodes, so each shard gets a master that has never seen the script.
+// masters then restart as empty nodes, so each shard gets a master that has never seen the scripts.
 // No caller may notice, and nothing may be lost.
 func TestGracefulFailover(t *testing.T) {
 	if testing.Short() {
@@ -487,7 +488,7 @@ func TestGracefulFailover(t *testing.T) {
 // began before that.
 func restartAll(t *testing.T, nodes *redistest.Nodes) []*loadedLimiter {
 	t.Helper()
-	all := loadEveryKind(t, func(k kind) limiter { return k.newLimiter(t, nodes.Options(nil), perMonth(neverReached)) }, roundRobin(slices.Concat(shardEvents[:]...)))
+	all := loadEach(t, mixedKinds, func(k kind) limiter { return k.newLimiter(t, nodes.Options(nil), perMonth(neverReached)) }, roundRobin(slices.Concat(shardEvents[:]...)))
 	await := func(more int64) {
 		for _, c := range all {
 			c.await(t, more)

@@ -67,6 +67,15 @@ var (
 	everyKind = append(kinds[:2:2], kind{"window on go-redis", "w", goRedis, newWindow})
 )
 
+// mixedKinds is like everyKind, but each attempt of a window limiter comes after calls that need its
+// other scripts. None of these calls may fail.
+var mixedKinds = []kind{{"window", "w", faulttest.Rueidis, newMixed}, kinds[1], {"window on go-redis", "w", goRedis, newMixed}}
+
+// newMixed returns a faulttest.Mixed.
+func newMixed(conn *window.Connection, cfg window.Config) (limiter, error) {
+	return faulttest.NewMixed(conn, cfg)
+}
+
 // newWindow returns a window limiter.
 func newWindow(conn *window.Connection, cfg window.Config) (limiter, error) {
 	return window.New(conn, cfg)
@@ -115,8 +124,11 @@ func each(t *testing.T, test func(*testing.T, kind)) {
 }
 
 // eachClient runs a test for every kind on every kind of client.
-func eachClient(t *testing.T, test func(*testing.T, kind)) {
-	for _, k := range redistest.UnlessShort(everyKind, []kind{everyKind[0], everyKind[2]}) {
+func eachClient(t *testing.T, test func(*testing.T, kind)) { eachOf(t, everyKind, test) }
+
+// eachOf runs a test for everyKind or mixedKinds.
+func eachOf(t *testing.T, all []kind, test func(*testing.T, kind)) {
+	for _, k := range redistest.UnlessShort(all, []kind{all[0], all[2]}) {
 		t.Run(k.name, func(t *testing.T) { test(t, k) })
 	}
 }
@@ -145,7 +157,13 @@ type loadedLimiter struct {
 // the same faults.
 func loadEveryKind(t *testing.T, of func(kind) limiter, next func(n int) string) (all []*loadedLimiter) {
 	t.Helper()
-	for _, k := range everyKind {
+	return loadEach(t, everyKind, of, next)
+}
+
+// loadEach does the same for everyKind or mixedKinds.
+func loadEach(t *testing.T, kinds []kind, of func(kind) limiter, next func(n int) string) (all []*loadedLimiter) {
+	t.Helper()
+	for _, k := range kinds {
 		l := of(k)
 		all = append(all, &loadedLimiter{k, l, startLoad(t, callers, l.Allow, next)})
 	}
@@ -341,6 +359,9 @@ func checkCounts(t *testing.T, l limiter, maxUnits int64, attempts []attempt, lo
 		}
 		if n.counted < n.allowed-lost[event] || n.counted > n.allowed+n.uncertain || n.allowed > maxUnits+lost[event] {
 			t.Errorf("%s: of %d units, %d lost, %+v", event, maxUnits, lost[event], *n)
+		}
+		if m, mixed := l.(*faulttest.Mixed); mixed && m.Left(t.Context(), event) != 0 {
+			t.Errorf("%s: other calls have left %d units", event, m.Left(t.Context(), event))
 		}
 		sum.asked += n.asked
 		sum.allowed += n.allowed

@@ -560,7 +560,7 @@ func TestExamplesInLanguages(t *testing.T) {
 			for name, text := range map[string]string{
 				"main" + l.suffix:      strings.ReplaceAll(example, "127.0.0.1:6379", redistest.Start(t).Addr()),
 				"slidegate" + l.suffix: string(must(os.ReadFile(l.file("slidegate")))),
-				"window.lua":           lua.Window,
+				"window.lua":           lua.Window.Source,
 			} {
 				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 					t.Fatal(err)

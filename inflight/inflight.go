@@ -235,7 +235,7 @@ func (cfg *Config) check() error {
 // engine converts the configuration into the form that all kinds of limiters share.
 func (cfg *Config) engine() engine.Config {
 	return engine.Config{
-		Kind: "l", Script: lua.Inflight, File: "inflight.lua", MaxUnits: mostUnits,
+		Kind: "l", Script: func(string) *lua.Script { return lua.Inflight }, File: "inflight.lua", MaxUnits: mostUnits,
 		Name: cfg.Name, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, MaxEvents: cfg.MaxEvents,
 		Clock: clock.Micros(nil), Notify: cfg.report().Outages(cfg.Name),
 		Text: func(l engine.Limit) string { return fmt.Sprintf("a Max of %d", l.Max) },

@@ -16,6 +16,7 @@ import (
 
 	"github.com/slidegate/slidegate/internal/redistest"
 	"github.com/slidegate/slidegate/login"
+	"github.com/slidegate/slidegate/lua"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -87,7 +88,12 @@ func (c gated) Read(b []byte) (int, error) {
 func gatedGuard(t *testing.T, cfg login.Config) (*gate, *login.Guard) {
 	t.Helper()
 	gate := newGate()
-	client := redistest.Start(t).NewClient(t, func(o *rueidis.ClientOption) {
+	server := redistest.Start(t)
+	for _, verb := range []string{"allow", "joint", "refund", "undo"} { // otherwise NOSCRIPT would wait at the gate
+		load := server.Client(t).B().ScriptLoad().Script(lua.WindowFor(verb).Source).Build()
+		must("", server.Client(t).Do(t.Context(), load).Error())
+	}
+	client := server.NewClient(t, func(o *rueidis.ClientOption) {
 		o.AlwaysPipelining = true // otherwise the second of two callers on a new connection waits for the first
 		o.PipelineMultiplex = -1  // one connection: the handshake of another would wait at the gate
 		o.DialCtxFn = func(ctx context.Context, address string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
@@ -97,7 +103,7 @@ func gatedGuard(t *testing.T, cfg login.Config) (*gate, *login.Guard) {
 	})
 	cfg.Name, cfg.Secret, cfg.Timeout = "login", secret, time.Minute
 	g := must(login.New(window.On(client), cfg))
-	must(g.Begin(t.Context(), "somebody", home)) // connects, and loads the script
+	must(g.Begin(t.Context(), "somebody", home)) // connects
 	if cfg.Challenged != nil {
 		eventually(t, "the alarm knows of a failure", func() bool { return g.Alarm().Level == 1 })
 	}

@@ -1,3 +1,4 @@
+-- Assembled from the blocks in lua/src by go generate ./lua; change those instead.
 -- ar1.lua decides whether an event is allowed under several decaying levels at once, and counts it
 -- in all of them or in none. The whole state of an event is in one key.
 --
@@ -70,187 +71,251 @@
 --   4 bytes   Per (if Per is 2^32 or more: 4 bytes of 0, then 6 bytes of Per)
 --   8 bytes   the level at that time, a double
 
-local struct, redis, math, A = struct, redis, math, ARGV
+local struct = rawget(_G, 'struct')
+if not struct then
+  struct = {}
+
+  -- fields iterates over the fields of a format: the width of an integer in bytes, or d for a double.
+  local function fields(format) return format:gsub('B', '1'):gmatch('[%dd]') end
+
+  local function bytes(n, width)
+    return (width > 1 and bytes(math.floor(n / 256), width - 1) or '') .. string.char(n % 256)
+  end
+
+  local function number(s, at, width)
+    local n = 0
+    for i = at, at + width - 1 do n = n * 256 + (s:byte(i) or error('data string too short')) end
+    return n
+  end
+
+  -- A double is (1 + m / 2^52) x 2^e: 12 bits hold e + 1023, and 52 bits hold m. This is true of levels.
+  -- What no level is, 0, subnormal, negative or not a number, reads as less than 2^-1022 or as infinite.
+  function struct.pack(format, ...)
+    local all, i = '', 0
+    for width in fields(format) do
+      i = i + 1
+      local n = select(i, ...)
+      if width == 'd' then
+        local half, e = math.frexp(n)
+        local m = (half * 2 - 1) * 2 ^ 52
+        all = all .. bytes((e + 1022) * 2 ^ 20 + math.floor(m / 2 ^ 32), 4) .. bytes(m % 2 ^ 32, 4)
+      else
+        all = all .. bytes(n, width + 0)
+      end
+    end
+    return all
+  end
+
+  function struct.unpack(format, s, at)
+    local all = {}
+    at = at or 1
+    for width in fields(format) do
+      if width == 'd' then
+        local high, low = number(s, at, 4), number(s, at + 4, 4)
+        all[#all + 1] = math.ldexp(1 + (high % 2 ^ 20 * 2 ^ 32 + low) / 2 ^ 52, math.floor(high / 2 ^ 20) - 1023)
+        at = at + 8
+      else
+        all[#all + 1] = number(s, at, width + 0)
+        at = at + width
+      end
+    end
+    all[#all + 1] = at
+    return unpack(all)
+  end
+end
 local read, write, exp, log = struct.unpack, struct.pack, math.exp, math.log
 local REST = 0.25 -- a level below it counts as 0
 
--- The verb. One call counts unit units, and the waits are for one call. All calls together count n.
-local keys, op, now, n = #KEYS, A[1], A[2], A[3] == '1' and 1 or A[3] + 0
-local valid, unit = n == 1 or n >= 1 and n <= 1e7 and n % 1 == 0, n
-local counting, looks, refund -- counting: denied units count too; looks: peek or inspect
-local levels, others -- for inspect: the levels of the limits, and the sections that belong to none of them
-local singles, lowers, fit -- singles: one call is n calls, of which fit are allowed; lowers: only these count
-local rows, simulated, units -- rows: the reply to each call; units: the n of each key, if there are several
-if op ~= 'allow' then
-  if op == 'some' or op == 'each' then
-    singles, lowers = true, true
-  else
+local A, base = ARGV, #KEYS
+local op, n, unit, units, looks, counting, singles, rows, levels, others, since -- the verb
+local now, lastSlot, reply, given
+do
+  local valid, most
+  -- The verb. One call counts unit units, and the waits are for one call. All calls together count n.
+  -- If there are several events, units lists the n of each event.
+  --   looks     nothing is written: peek and inspect
+  --   counting  units that a limit denies are counted, too
+  --   singles   one call is n calls of one unit each, and reply[1] is how many of them are allowed
+  --   rows      for each and counteach: the reply to each call
+  --   levels    for inspect: the levels of the limits
+  --   others    for inspect: the sections that belong to none of them
+  --   since     for refund: when the units were counted
+  op = A[1]
+  n = A[3] == '1' and 1 or A[3] + 0
+  valid = n == 1 or n >= 1 and n <= 1e7 and n % 1 == 0
+  unit = n
+  if op ~= 'allow' then
     counting = op == 'count' or op == 'countsome' or op == 'counteach'
-    singles = counting and op ~= 'count'
-    refund = op == 'refund'
+    singles = op == 'some' or op == 'each' or counting and op ~= 'count'
+    if op == 'each' or op == 'counteach' then rows, valid = {0, 0}, valid and n <= 4096 end
     if op == 'inspect' then levels, others = {}, {} end
+    if op == 'refund' then since = A[#A] + 0 end
     looks = levels or op == 'peek'
-    valid = valid and (counting or looks or refund or op == 'reset')
+    if singles or since or op == 'reset' then unit = 1 end
+    valid = valid and (counting or singles or looks or since or op == 'reset')
   end
-  if singles or refund or op == 'reset' then unit, fit = 1, 0 end
-  if op == 'each' or op == 'counteach' then rows, valid = {0, 0}, valid and n <= 4096 end
-end
-local most = unit
-if keys > 1 then
-  units, valid = {n}, valid and (op == 'allow' or op == 'count')
-  for k = 2, keys do
-    local n = A[k + 2] == '1' and 1 or A[k + 2] + 0
-    if n > most then most = n end
-    units[k], valid = n, valid and n >= 1 and n % 1 == 0
+  most = unit
+  if base > 1 then
+    units = {n}
+    for k = 2, base do
+      local more = A[k + 2] == '1' and 1 or A[k + 2] + 0
+      if more > most then most = more end
+      units[k], valid = more, valid and more >= 1 and more % 1 == 0
+    end
+    valid = valid and (op == 'allow' or op == 'count')
   end
-end
-if now ~= '' then
-  now, simulated = now + 0, true
-  valid = valid and now >= 0 and now < 9007199254740992 and now % 1 == 0
-else
-  local t = redis.call('TIME')
-  now = t[1] * 1000000 + t[2]
-end
-local limits = (#A - keys - (refund and 3 or 2)) / 2
-if not (valid and limits % 1 == 0 and limits <= 31 and (limits >= 1 or levels and limits == 0)) then
-  return redis.error_reply('SLIDEGATE key ' .. KEYS[1] .. ': invalid arguments (see the header of ar1.lua)')
-end
-
--- The limits. Each has three slots in reply, starting at 3, 6, 9 and so on. Until the end, they hold its
--- Per, the highest level at which it allows a call, and its current level. The highest level is C - unit
--- plus a margin for the decay within 1 us, which is the resolution of the clock, and for the rounding
--- errors of doubles. The margin is at most 1/5 in total, so that no burst and no interval holds more
--- than it may. C - Max is computed separately, with a series where the formula would lose digits.
-local last, given = 3 * limits, units and {}
-local reply, longest, a = nil, 0, keys + 1 -- a is the index in ARGV
-if limits == 1 then
-  reply = {0, now, nil, nil, nil}
-else
-  reply = {0, now, nil, nil, nil, nil, nil, nil, nil, nil, nil}
-end
-for i = 3, last, 3 do
-  a = a + 2
-  local per, max = A[a] + 0, A[a + 1] + 0
-  if not (per >= 1 and per <= 17592186044416 and most <= max and max <= 1e7 and per % 1 + max % 1 == 0) then
-    return redis.error_reply(string.format(
-      'SLIDEGATE key %s: limit %d or the units are invalid (see the header of ar1.lua)', KEYS[1], i / 3))
-  end
-  if per > longest then
-    longest = per
+  now = A[2]
+  if now == '' then
+    local t = redis.call('TIME')
+    now = t[1] * 1000000 + t[2]
   else
-    for k = 3, i - 3, 3 do
-      if reply[k] == per then
-        return redis.error_reply('SLIDEGATE key ' .. KEYS[1] .. ': two limits have the same Per; keep the tighter one')
+    now = now + 0
+    valid = valid and now >= 0 and now < 9007199254740992 and now % 1 == 0
+  end
+  -- The limits. Each has three slots in reply, starting at 3, 6, 9 and so on. Until the end, they
+  -- hold its Per, the highest level at which it allows a call, and its current level. The highest
+  -- level is C - unit plus a margin for the decay within 1 us, which is the resolution of the clock,
+  -- and for the rounding errors of doubles. The margin is at most 1/5 in total, so that no burst and
+  -- no interval holds more than it may. C - Max is computed separately, with a series where the
+  -- formula would lose digits. If there are several events, the slot of the highest level holds what
+  -- it is computed from for each event: Max, C - Max, and 1 plus the margin.
+  local limits = (#A - base - (since and 3 or 2)) / 2
+  if not (valid and limits % 1 == 0 and limits <= 31 and (limits >= 1 or levels and limits == 0)) then
+    return redis.error_reply('SLIDEGATE key ' .. KEYS[1] .. ': invalid arguments (see the header of ar1.lua)')
+  end
+  lastSlot = 3 * limits
+  if limits == 1 then
+    reply = {0, now, nil, nil, nil}
+  else
+    reply = {0, now, nil, nil, nil, nil, nil, nil, nil, nil, nil}
+  end
+  local longest, a = 0, base + 1 -- a is the index in A
+  for slot = 3, lastSlot, 3 do
+    a = a + 2
+    local per, max, above = A[a] + 0, A[a + 1] + 0
+    if not (per >= 1 and per <= 17592186044416 and most <= max and max <= 1e7 and per % 1 + max % 1 == 0) then
+      return redis.error_reply(string.format(
+        'SLIDEGATE key %s: limit %d or the units are invalid (see the header of ar1.lua)', KEYS[1], slot / 3))
+    end
+    if per > longest then
+      longest = per
+    else
+      for b = 3, slot - 3, 3 do
+        if reply[b] == per then
+          return redis.error_reply('SLIDEGATE key ' .. KEYS[1] .. ': two limits have the same Per; keep the tighter one')
+        end
       end
     end
+    local y = 1 / max
+    local z = y * y
+    if max < 20 then above = 1 / (1 - exp(-y)) - max else above = 0.5 + y * (1 / 12 - z * (1 / 720 - z / 30240)) end
+    local more = 0.001 / per + max * 1e-15
+    if more * max > 0.18 then more = 0.18 / max end
+    reply[slot] = per
+    reply[slot + 1] = units and {max, above, 1 + more} or (max - unit + above) * (1 + more)
   end
-  local y, above = 1 / max, nil
-  local z = y * y
-  if max < 20 then above = 1 / (1 - exp(-y)) - max else above = 0.5 + y * (1 / 12 - z * (1 / 720 - z / 30240)) end
-  local more = 0.001 / per + max * 1e-15
-  if more * max > 0.18 then more = 0.18 / max end
-  reply[i] = per
-  reply[i + 1] = (max - unit + above) * (1 + more)
-  if given then given[i / 3] = {per, max, above, 1 + more} end
+  if units then
+    given = {} -- the initial value of reply
+    for b = 1, lastSlot + 2 do given[b] = reply[b] end
+  end
 end
 
--- The record.
-local all, place = units and {}, 0
-for k = 1, keys do
-  local key, v, n, unit = KEYS[k], redis.pcall('GET', KEYS[k]), n, unit
-  local len, first, at, foreign, failure, per, x, pos
+local all = units and {} -- the replies to several events
+for k = 1, base do
+  local key, failure, changed = KEYS[k]
   if units then
     n = units[k]
     unit = n
+    for slot = 3, lastSlot, 3 do
+      local limit = reply[slot + 1]
+      reply[slot + 1] = (limit[1] - unit + limit[2]) * limit[3]
+    end
   end
-  if not v then
-    len, first, at, pos = 0, 160, now, 1
-  else
-    len = #v -- 0 if v is an error
-    if len > 19 then
-      first, at, per, x, pos = read('>BI7I4d', v) -- with the first section
-      if first < 161 or first > 191 or at > 9007199254740991 then foreign = true end
-    elseif v.err then
-      failure, first, at, foreign = v.err, 0, now, true
-      if failure:sub(1, 9) == 'WRONGTYPE' then
-        failure = 'WRONGTYPE key ' .. key .. ' holds no string; remove it, or rename the limiter'
+  local allowed, out, outs, far = not levels, '', 0, 0
+  do
+    -- The record. unread is how many of its sections are still to be read. Below 0, it is no record.
+    --   T       when it was written
+    --   per, x  the Per of the current section, and its level
+    --   pos     where the next section starts
+    local v = redis.pcall('GET', key)
+    local len, unread, T, per, x, pos
+    if v then
+      len = #v -- 0 if v is an error
+      if len > 19 then
+        unread, T, per, x, pos = read('>BI7I4d', v) -- with the first section
+        unread = unread - 160
+        if unread < 1 or unread > 31 or T > 9007199254740991 then unread = -1 end
+      else
+        unread, failure = -1, v.err
+        if failure then
+          if failure:sub(1, 9) == 'WRONGTYPE' then
+            failure = 'WRONGTYPE key ' .. key .. ' holds no string; remove it, or rename the limiter'
+          end
+        end
       end
     else
-      first, at, foreign = v:byte() or 0, now, true
+      unread = 0
     end
-  end
-
-  if op == 'reset' and not foreign then return {redis.call('DEL', key)} end
-
-  -- The stored levels, decayed to now, minus what is given back. Levels of limits that the caller does
-  -- not have are kept, or listed in others.
-  local allowed, aged, changed, elapsed = not levels, (at - now) / 1000
-  if aged > 0 then aged, changed = 0, not refund end
-  if refund then
-    elapsed = (at > now and at or now) - A[#A]
-    elapsed = elapsed > 0 and elapsed / 1000 or 0
-  end
-  local out, outs, far, i, sought = '', 0, 0, 0
-  local tail = len - 11 -- where the last section may start
-  for section = 161, foreign and 0 or first do
-    if section > 161 then
-      if pos > tail then
-        foreign = true
-        break
+    if op == 'reset' and unread >= 0 then return {redis.call('DEL', key)} end
+    if unread > 0 then
+      -- The stored levels, decayed to now, minus what is given back. Levels of limits that the caller
+      -- does not have are kept, or listed in others.
+      local aged, slot, elapsed, sought = (T - now) / 1000, 0
+      if aged > 0 then aged, changed = 0, not since end
+      if since then
+        elapsed = (T > now and T or now) - since
+        elapsed = elapsed > 0 and elapsed / 1000 or 0
       end
-      per, x, pos = read('>I4d', v, pos)
+      while true do
+        unread = unread - 1
+        if per == 0 then -- 6 bytes of Per follow
+          if pos + 5 > len then unread = -1 break end
+          per, x, pos = read('>I6d', v, pos - 8)
+          if per < 4294967296 or per > 17592186044416 then unread = -1 break end
+        end
+        if not (x >= REST and x <= 2e7) then unread = -1 break end
+        x = x * exp(aged / per)
+        slot = slot + 3
+        if reply[slot] ~= per then
+          slot, sought = 3, true
+          while slot <= lastSlot and reply[slot] ~= per do slot = slot + 3 end
+        end
+        if slot > lastSlot then
+          local left = 0
+          if x >= REST then
+            left = per * log(x / REST)
+            left = left - left % 1 + 1
+            if left > far then far = left end
+            out, outs = out .. (per < 4294967296 and write('>I4d', per, x) or write('>I4I6d', 0, per, x)), outs + 1
+          end
+          if others then
+            if x < REST then x = 0 end
+            for _, number in ipairs({per, left, x * 1e8 - x * 1e8 % 1}) do others[#others + 1] = number end
+          end
+        else
+          if sought and reply[slot + 2] then unread = -1 break end -- a second section with the same Per
+          if since and x >= REST then
+            local rest = n * exp(-elapsed / per)
+            if rest >= REST then x, changed = x - rest, true end
+          end
+          if x < REST then x = 0 end
+          if x > reply[slot + 1] then allowed = false end
+          reply[slot + 2] = x
+        end
+        if unread == 0 or pos > len - 11 then break end
+        per, x, pos = read('>I4d', v, pos)
+      end
+      if pos ~= len + 1 then unread = -1 end -- cut short, or more follows
     end
-    if per == 0 then
-      foreign = pos + 5 > len
-      if not foreign then
-        per, x, pos = read('>I6d', v, pos - 8)
-        foreign = per < 4294967296 or per > 17592186044416
-      end
+    if unread ~= 0 and not failure then
+      failure = 'SLIDEGATE key ' .. key .. ' holds no record that this version reads (first byte ' ..
+        (v:byte(1) or 0) .. ', or cut short); remove it, or rename the limiter'
     end
-    if foreign or not (x >= REST and x <= 2e7) then
-      foreign = true
-      break
-    end
-    x = x * exp(aged / per)
-    i = i + 3
-    if reply[i] ~= per then
-      i, sought = 3, true
-      while i <= last and reply[i] ~= per do i = i + 3 end
-    end
-    if i <= last then
-      if sought and reply[i + 2] then -- no writer stores two sections with the same Per
-        foreign = true
-        break
-      end
-      if refund and x >= REST then
-        local rest = n * exp(-elapsed / per)
-        if rest >= REST then x, changed = x - rest, true end
-      end
-      if x < REST then x = 0 end
-      if x > reply[i + 1] then allowed = false end
-      reply[i + 2] = x
-    else
-      local left = 0
-      if x >= REST then
-        left = per * log(x / REST)
-        left = left - left % 1 + 1
-        if left > far then far = left end
-        out, outs = out .. (per < 4294967296 and write('>I4d', per, x) or write('>I4I6d', 0, per, x)), outs + 1
-      end
-      if others then
-        if x < REST then x = 0 end
-        for _, number in ipairs({per, left, x * 1e8 - x * 1e8 % 1}) do others[#others + 1] = number end
-      end
-    end
-  end
-  if not failure and (foreign or pos ~= len + 1) then
-    failure = 'SLIDEGATE key ' .. key .. ' holds no record that this version reads (first byte ' ..
-      first .. ', or cut short); remove it, or rename the limiter'
   end
   if failure and not units then return redis.error_reply(failure) end
 
-  local adds = (allowed or counting) and not refund
-  local before, calls, call, limit -- before: the levels before the call, if they are needed
+  if allowed then reply[1] = 1 end
+  local adds, before, rounds = (allowed or counting) and not since
   if singles and adds then
     -- climb adds up to count single units to the level x, as long as x is at most most. It returns the
     -- new level and how many units it added. It rounds like the same number of single additions: up to
@@ -269,47 +334,46 @@ for k = 1, keys do
     end
     -- Add the units that each limit allows. If denied units do not count, keep only the units that all
     -- limits allow.
-    local again
-    fit, before = n, (rows or limits > 1) and {nil, nil, nil}
-    for i = 3, last, 3 do
-      local x, most, added = reply[i + 2] or 0, reply[i + 1]
-      if before then before[i / 3] = x end
-      x, added = climb(x, most, lowers and fit or n)
+    local fit, again = n
+    before = (rows or lastSlot > 3) and {nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}
+    for slot = 3, lastSlot, 3 do
+      local most, x, added = reply[slot + 1], reply[slot + 2] or 0
+      if before then before[slot + 2] = x end
+      x, added = climb(x, most, counting and n or fit)
       if counting and added < n and x < most + 1 then x = most + 1 end
-      if added < fit then fit, again = added, lowers and i > 3 end
-      reply[i + 2] = x
+      if added < fit then fit, again = added, not counting and slot > 3 end
+      reply[slot + 2] = x
     end
     if again then
-      for i = 3, last, 3 do reply[i + 2] = climb(before[i / 3], reply[i + 1], fit) end
+      for slot = 3, lastSlot, 3 do reply[slot + 2] = climb(before[slot + 2], reply[slot + 1], fit) end
     end
-    allowed, changed, adds = fit > 0, true, false
+    reply[1], changed, adds = fit, true, false
+    if rows then
+      rounds = counting and n or fit
+      for slot = 3, lastSlot, 3 do before[slot], before[slot + 1] = reply[slot], reply[slot + 1] end
+    end
   end
   local writes, per1, x1 = (adds or changed) and not looks
-
-  -- Each round of the loop builds a reply. The last round also builds the sections of the record. The
-  -- first section is written with the head. Each and counteach take one round for each row. All other
-  -- verbs take a single round.
+  -- Each round of the loop builds a reply. The last round also builds the sections of the record.
+  -- Each and counteach take one round for each row, and rounds is how many are left. Where it is not
+  -- set, there is a single round.
   repeat
-    if rows and before then
-      if not call then
-        calls, call, limit = lowers and fit or n, 0, {}
-        for i = 3, last, 3 do limit[i], limit[i + 1] = reply[i], reply[i + 1] end
-      end
-      -- Add the unit of this call to the levels that the previous call left.
-      call = call + 1
-      for i = 3, last, 3 do
-        local x, most = before[i / 3], limit[i + 1]
+    if rounds then
+      rounds = rounds > 1 and rounds - 1
+      for slot = 3, lastSlot, 3 do
+        local most, x = before[slot + 1], before[slot + 2]
         x = x <= most and x + 1 or x < most + 1 and most + 1 or x
-        before[i / 3], reply[i], reply[i + 1], reply[i + 2] = x, limit[i], most, x
+        before[slot + 2] = x
+        reply[slot], reply[slot + 1], reply[slot + 2] = before[slot], most, x
       end
     end
-    for i = last, 3, -3 do
-      local per, most, x = reply[i], reply[i + 1], reply[i + 2] or 0
+    for slot = lastSlot, 3, -3 do
+      local per, most, x, left = reply[slot], reply[slot + 1], reply[slot + 2] or 0, 0
       local peak = most + unit -- less than 1 above Max
       if adds then
         if x <= most then x = x + unit elseif x < peak then x = peak end
       end
-      local max, free, wait, left = peak - peak % 1, peak - x, 0, 0
+      local max, free = peak - peak % 1, peak - x
       local part = free % 1
       if part < 0.2 then -- without the margin, it may be one less
         local more = 0.001 / per + max * 1e-15
@@ -317,80 +381,77 @@ for k = 1, keys do
         free = (most - x) / (1 + more) + unit
         part = free % 1
       end
+      reply[slot] = free < 0 and max or max - free + part
+      local wait = 0
       if x > most then
         wait = per * log(x / most)
         wait = wait - wait % 1
         if wait < 1 or x * exp(-wait / per) > most then wait = wait + 1 end
       end
+      reply[slot + 1] = wait
       if x > 0 then
         left = per * log(x / REST)
         left = left - left % 1 + 1
-        if writes and call == calls then
+        if writes and not rounds then
           if left > far then far = left end
           outs = outs + 1
           if per > 4294967295 then
             out = write('>I4I6d', 0, per, x) .. out
-          elseif i > 3 then
+          elseif slot > 3 then
             out = write('>I4d', per, x) .. out
-          else
+          else -- it is written with the head
             per1, x1 = per, x
           end
         end
       end
-      if levels then levels[i / 3] = x * 1e8 - x * 1e8 % 1 end
-      reply[i] = free < 0 and max or max - free + part
-      reply[i + 1] = wait
-      reply[i + 2] = left
+      reply[slot + 2] = left
+      if levels then levels[slot / 3] = x * 1e8 - x * 1e8 % 1 end
     end
     if rows then
-      for i = 3, last + 2 do rows[#rows + 1] = reply[i] end
+      for i = 3, lastSlot + 2 do rows[#rows + 1] = reply[i] end
     end
-  until call == calls
-
+  until not rounds
   if levels then
-    local all = {0, now}
-    for i = 3, last, 3 do
-      for _, number in ipairs({reply[i], reply[i + 1], reply[i + 2], levels[i / 3]}) do all[#all + 1] = number end
+    local state = {0, now}
+    for slot = 3, lastSlot, 3 do
+      for i = slot, slot + 2 do state[#state + 1] = reply[i] end
+      state[#state + 1] = levels[slot / 3]
     end
-    for _, number in ipairs(others) do all[#all + 1] = number end
-    return all
+    for _, number in ipairs(others) do state[#state + 1] = number end
+    return state
   end
   if writes and not failure then
     if outs > 31 then
-      failure = 'SLIDEGATE key ' .. key ..
-        ' would count for more than 31 limits; wait until some are forgotten, or reset it'
-    elseif outs == 0 then
+      failure = 'SLIDEGATE key ' .. key .. ' would count for more than 31 limits; wait until some are forgotten, or reset it'
+    end
+    if outs == 0 then
       local deleted = redis.pcall('DEL', key)
       if deleted ~= 0 and deleted ~= 1 then failure = deleted.err end
-    else
-      if simulated then far = far + 86400000 end
+    elseif not failure then
+      if A[2] ~= '' then
+        local grace
+        grace = 86400000 -- keep keys for one more day, because the callers' clock may be behind
+        far = far + grace
+      end
       local head = per1 and write('>BI7I4d', 160 + outs, now, per1, x1) or write('>BI7', 160 + outs, now)
       failure = redis.pcall('SET', key, head .. out, 'PX', ('%d'):format(far)).err
     end
   end
-  if allowed then reply[1] = 1 end
   if not units then
     if failure then return redis.error_reply(failure) end
-    if refund then return {changed and 1 or 0} end
-    if not singles then return reply end
-    reply[1] = fit
+    if since then return {changed and 1 or 0} end
     if not rows then return reply end
-    rows[1], rows[2] = fit, now
-    for i = 3, lowers and fit > 0 and fit < n and last + 2 or 0 do rows[#rows + 1] = reply[i] end -- of the denial
+    rows[1], rows[2] = reply[1], now
+    if not counting and reply[1] > 0 and reply[1] < n then -- the row of the first denial equals the last one
+      for i = 3, lastSlot + 2 do rows[#rows + 1] = reply[i] end
+    end
     return rows
   end
-
-  -- Several keys: keep this reply, and prepare the next one.
   if failure then reply[1] = failure end
-  for i = 1, last + 2 do all[place + i] = reply[i] or 0 end
-  place = place + last + 2
-  if k < keys then
-    local unit = units[k + 1]
-    reply[1], reply[2] = 0, now
-    for i = 3, last, 3 do
-      local limit = given[i / 3]
-      reply[i], reply[i + 1], reply[i + 2] = limit[1], (limit[2] - unit + limit[3]) * limit[4], nil
-    end
+  local start = (k - 1) * (lastSlot + 2)
+  for b = 1, lastSlot + 2 do
+    all[start + b] = reply[b]
+    reply[b] = given[b]
   end
 end
 return all

@@ -49,7 +49,7 @@ const looped = 2048
 // loop returns how many µs a decision of the script takes in calls for the given number of events.
 func (s script) loop(b *testing.B, client rueidis.Client, events int, limits []string) float64 {
 	calls := looped / events
-	body := `local function decide() ` + s.source + `
+	body := `local function decide() ` + s.sent("allow").source + `
 		end
 		for i = 1, ` + strconv.Itoa(calls) + ` do
 			if i % 8 == 0 then redis.call('DEL', unpack(KEYS)) end

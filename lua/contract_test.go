@@ -101,14 +101,19 @@ func TestBadArguments(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		srv := s.on(t, redistest.Client(t))
 		for _, value := range []string{"", s.record(t)} {
-			srv.refusesAll(s.badCalls(), value, verbs...)
-			srv.refusesAll(s.badLimits(), value, verbs...)
+			srv.refusesAll(s.badCalls(), value, s.verbs...)
+			srv.refusesAll(s.badLimits(), value, s.verbs...)
 			srv.refusesAll(calls{"units over a Max": change(2, "6")}, value, "allow", "count", "peek", "inspect")
-			srv.refusesAll(calls{"too many rows": change(2, "4097")}, value, "each", "counteach")
-			others := slices.DeleteFunc(slices.Clone(verbs), func(verb string) bool { return verb == "inspect" })
+			srv.refusesAll(calls{"too many rows": change(2, "4097")}, value, s.rowVerbs()...)
+			others := slices.DeleteFunc(slices.Clone(s.verbs), func(verb string) bool { return verb == "inspect" })
 			srv.refusesAll(calls{"no limit": s.noLimit}, value, others...)
 		}
 	})
+}
+
+// rowVerbs returns the verbs that reply to each of their calls.
+func (s script) rowVerbs() []string {
+	return slices.DeleteFunc(slices.Clone(s.verbs), func(verb string) bool { return !strings.HasSuffix(verb, "each") })
 }
 
 // refusesAll checks that each of the given invalid calls is rejected, for each of the given verbs.
@@ -178,7 +183,7 @@ func TestForeignValues(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		srv := s.on(t, redistest.Client(t))
 		for name, value := range s.foreigners(t) {
-			for _, verb := range verbs {
+			for _, verb := range s.verbs {
 				srv.put(value)
 				if verb != "reset" || !s.begins(value) {
 					srv.leaves(name, s.with(verb, "0s", "1", "5/1m@1s", "20/1h@1m"))
@@ -258,7 +263,7 @@ func level(x float64) string {
 func TestUnitsThatDoNotAddUp(t *testing.T) {
 	srv := window.on(t, redistest.Client(t))
 	srv.put("\x81" + window.record(t)[1:7] + "\x01\x01\x00\x00\x0b\xb8" + "\x03\x02" + "\x00\x00\x09")
-	for _, verb := range []string{"allow", "count", "peek", "some", "countsome", "each", "counteach", "inspect"} {
+	for _, verb := range []string{"allow", "count", "peek", "some", "countsome", "counteach", "inspect"} {
 		srv.leaves("units that do not add up", srv.with(verb, "1s", "1", "5/3s@1ms"))
 	}
 }
@@ -270,7 +275,7 @@ func TestWrongType(t *testing.T) {
 		srv := s.on(t, redistest.Client(t))
 		for _, command := range []string{"'RPUSH', KEYS[1], 1", "'HSET', KEYS[1], 1, 1", "'SADD', KEYS[1], 1", "'ZADD', KEYS[1], 1, 1", "'XADD', KEYS[1], '1-1', 1, 1"} {
 			srv.eval(`redis.call('DEL', KEYS[1]) return redis.call(` + command + `)`)
-			for _, verb := range verbs {
+			for _, verb := range s.verbs {
 				srv.leaves(command, s.with(verb, "0s", "1", "5/1m@1s", "20/1h@1m"))
 			}
 		}
@@ -312,7 +317,7 @@ func TestServerTime(t *testing.T) {
 		srv := s.on(t, redistest.Client(t))
 		const clock = `local t = redis.call('TIME') return math.floor((t[1] * 1000000 + t[2]) / ARGV[1])`
 		unit := digits(s.unit.Microseconds())
-		for _, verb := range []string{"peek", "allow", "allow", "count", "some", "countsome", "each", "counteach", "inspect"} {
+		for _, verb := range []string{"peek", "allow", "allow", "count", "some", "countsome", "counteach", "inspect"} {
 			before := must(srv.eval(clock, unit).AsInt64())
 			at := must(srv.call(s.with(verb, "", "1", "1/1h@1ms")...).AsIntSlice())[1]
 			if after := must(srv.eval(clock, unit).AsInt64()); at < before || at > after {
@@ -328,7 +333,7 @@ func (s script) lifeOf() string {
 	return `
 local function clock() local t = redis.call('TIME') return t[1] * 1000000 + t[2] end
 local before = clock()
-local reply = (function() ` + s.source + `
+local reply = (function() ` + s.sent("allow").source + `
 end)()
 local life = redis.call('PTTL', KEYS[1])
 return {life, math.ceil((clock() - before) / 1000), before, reply[2]}
@@ -417,7 +422,6 @@ func (s server) writes() {
 		{s.with("inspect", "0s", "1", "2/1m@1s", "9/1h@1m"), ""},
 		{s.with("count", "0s", "1", "2/1m@1s", "9/1h@1m"), "set"},
 		{s.with("some", "0s", "9", "2/1m@1s", "9/1h@1m"), ""},
-		{s.with("each", "0s", "9", "2/1m@1s", "9/1h@1m"), ""},
 		{s.with("countsome", "0s", "2", "2/1m@1s", "9/1h@1m"), "set"},
 		{s.with("counteach", "0s", "2", "2/1m@1s", "9/1h@1m"), "set"},
 		{s.with("refund", "0s", "5", "2/1m@1s", "9/1h@1m"), "set"},
@@ -461,9 +465,9 @@ func TestHeadNamesVerbs(t *testing.T) {
 		for _, m := range regexp.MustCompile(`(?m)^-- {12}([a-z]+) `).FindAllStringSubmatch(head, -1) {
 			named = append(named, m[1])
 		}
-		known := verbs
+		known := s.verbs
 		if s.name == window.name {
-			known = append(slices.Clone(verbs), "joint", "undo")
+			known = slices.Concat(s.verbs, groupVerbs)
 		}
 		if !slices.Equal(named, known) {
 			t.Errorf("the header names the verbs %q, these tests know %q", named, known)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/internal/redistest"
 )
@@ -35,10 +34,10 @@ func (s script) meetsAny(f *testing.F) {
 	client := redistest.Client(f)
 	f.Fuzz(func(t *testing.T, value []byte, verb, units uint8, ahead int64) {
 		srv := s.on(t, client)
-		srv.lua = rueidis.NewLuaScript(s.spied())
+		srv.form = script.spied
 		defer srv.eval(`return redis.call('DEL', KEYS[1])`)
 		now := (s.midnight() + ahead) & (s.never - 1)
-		srv.meets(string(value), s.dated(verbs[int(verb)%len(verbs)], digits(now), digits(int64(1+units%5)), fuzzed...))
+		srv.meets(string(value), s.dated(s.verbs[int(verb)%len(s.verbs)], digits(now), digits(int64(1+units%5)), fuzzed...))
 	})
 }
 
@@ -74,7 +73,7 @@ var mutations = flag.Int("mutations", 2000, "how many calls TestMutatedRecords m
 func TestMutatedRecords(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		srv := s.on(t, redistest.Client(t))
-		srv.lua = rueidis.NewLuaScript(s.spied())
+		srv.form = script.spied
 		s.events(t, *mutations/200, func(tb testing.TB, e *event) {
 			for i, record := 0, ""; i < 200; i++ {
 				if i%20 == 0 {
@@ -112,7 +111,7 @@ func (e *event) mutated(record string) string {
 // anyCall returns the arguments of a call under some of the limits, at a time up to the longest Per
 // before or after now.
 func (e *event) anyCall() []string {
-	verb, limits, around := verbs[e.IntN(len(verbs))], e.limits[:1+e.IntN(len(e.limits))], e.per*int64(time.Millisecond/e.unit)
+	verb, limits, around := e.verbs[e.IntN(len(e.verbs))], e.limits[:1+e.IntN(len(e.limits))], e.per*int64(time.Millisecond/e.unit)
 	args := e.dated(verb, digits(e.now+e.Int64N(2*around)-around), digits(1+e.Int64N(e.max)), limits...)
 	if verb == "refund" {
 		args[len(args)-1] = digits(e.now - e.Int64N(around))
@@ -126,7 +125,7 @@ func (s server) meets(value string, args []string) {
 	s.Helper()
 	s.put(value)
 	a := read(s, []string{s.key}, s.call(args...))[0]
-	if args[0] == "allow" || args[0] == "count" {
+	if s.groups(args[0]) {
 		s.meetsAmongOthers(value, args, a)
 	}
 	if strings.HasPrefix(a.err, "SLIDEGATE key KEY") {
@@ -150,11 +149,17 @@ func (s server) meetsAmongOthers(value string, args []string, want answer) {
 	s.put(value)
 	names := []string{s.key + ":before", s.key, s.key + ":after"}
 	defer s.client.Do(s.Context(), s.client.B().Del().Key(names[0], names[2]).Build())
-	all := read(s, names, s.lua.Exec(s.Context(), s.client, names, withUnits(args, args[2], args[2], args[2])))
+	all := read(s, names, s.callOn(names, withUnits(args, args[2], args[2], args[2])))
 	if diff := cmp.Diff(want, all[1], cmp.AllowUnexported(answer{})); diff != "" {
 		s.Errorf("%x: %q (-alone +among others)\n%s", value, args, diff)
 	}
-	if before := all[0]; before.err != "" || before.reply[0] != 1 || before.wrote != "SET" || !reflect.DeepEqual(before, all[2]) {
+	granted, write := "1", "SET"
+	if singles[args[0]] != "" {
+		granted = args[2]
+	} else if args[0] == "peek" {
+		write = ""
+	}
+	if before := all[0]; before.err != "" || digits(before.reply[0]) != granted || before.wrote != write || !reflect.DeepEqual(before, all[2]) {
 		s.Errorf("%x: %q: the events before and after it: %+v, %+v", value, args, before, all[2])
 	}
 }

@@ -2,6 +2,7 @@ package lua_test
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -18,8 +19,14 @@ import (
 )
 
 // forms holds two copies of the same events. On one copy, each call is for one event. On the other,
-// one call of allow or count is for several events.
-type forms struct{ alone, among spy }
+// one call can be for several events.
+type forms struct {
+	script
+	alone, among spy
+}
+
+// forms returns both copies, on Redis.
+func (s script) forms(tb testing.TB) forms { return forms{s, s.spyOnRedis(tb), s.spyOnRedis(tb)} }
 
 // compare makes the same calls on both copies, and returns the answers. The answers for each event
 // must be equal: the reply or error, the command, the time to live and the bytes. units[i] replaces
@@ -49,13 +56,13 @@ func (f forms) both() judge {
 	return func(tb testing.TB, args ...string) answer {
 		tb.Helper()
 		calls++
-		events, place := crowd(calls, args)
+		events, place := f.crowd(calls, args)
 		return f.compare(tb, events, slices.Repeat(args[2:3], len(events)), args)[place]
 	}
 }
 
 // mixed returns the judge of an event that alternates between the two forms.
-func (ask spy) mixed() judge {
+func (s script) mixed(ask spy) judge {
 	calls := 0
 	return func(tb testing.TB, args ...string) answer {
 		tb.Helper()
@@ -63,22 +70,25 @@ func (ask spy) mixed() judge {
 		if calls%2 == 0 {
 			return ask.about("event")(tb, args...)
 		}
-		events, place := crowd(calls, args)
+		events, place := s.crowd(calls, args)
 		return ask(tb, events, withUnits(args, slices.Repeat(args[2:3], len(events))...)...)[place]
 	}
 }
 
-// crowd returns the events of a call, and the position of the event named event. A call of allow or
-// count has other events too: one that is new in each call, one that is known in most calls, and
-// two that fail. The position differs from call to call.
-func crowd(calls int, args []string) (events []string, place int) {
-	if args[0] != "allow" && args[0] != "count" {
+// crowd returns the events of a call, and the position of the event named event. If the verb takes
+// several events, there are other events too: one that is new in each call, one that is known in
+// most calls, and two that fail. The position differs from call to call.
+func (s script) crowd(calls int, args []string) (events []string, place int) {
+	if !s.groups(args[0]) {
 		return []string{"event"}, 0
 	}
 	place = calls % 5
 	others := []string{fmt.Sprint("known", calls/20), "foreign", fmt.Sprint("new", calls), "list"}
 	return slices.Insert(others, place, "event"), place
 }
+
+// groups reports whether the verb takes several events.
+func (s script) groups(verb string) bool { return slices.Contains(s.verbs[:s.grouped], verb) }
 
 // TestGroups compares random calls for 1 to 64 events with successive calls for each of these
 // events at the same time. An event can be in a call more than once, and some events always fail.
@@ -87,7 +97,7 @@ func TestGroups(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		for seed := range redistest.Share(20) {
 			e := &twin{script: s, Rand: rand.New(rand.NewPCG(5, uint64(seed))), now: s.midnight()}
-			f := forms{s.spyOnRedis(t), s.spyOnRedis(t)}
+			f := s.forms(t)
 			for i := range 1 + e.IntN(4) {
 				e.pers = append(e.pers, 10+e.Int64N([]int64{100, 10_000, 100_000, 1 << 33}[i]))
 			}
@@ -109,49 +119,62 @@ func (e *twin) group(tb testing.TB, f forms) {
 	}
 	names := []string{"a", "b", "c", "d", "e", "f", "foreign", "list"}
 	var events, units []string
+	verb := e.verbs[e.IntN(e.grouped)]
+	if singles[verb] != "" {
+		least *= 2 // more than a limit allows
+	}
 	for range 1 + e.IntN(1<<e.IntN(7)) {
 		events = append(events, names[e.IntN(len(names))])
 		units = append(units, digits(1+e.Int64N(least)))
 	}
-	verb := []string{"allow", "allow", "count"}[e.IntN(3)]
 	f.compare(tb, events, units, e.dated(verb, digits(e.now), "1", limits...))
 }
 
 // badGroups returns invalid calls for three events. The units are in the arguments 2 to 4.
 func (s script) badGroups() calls {
 	return calls{
-		"no units of the second":         change(3, "0"),
-		"the last one's below zero":      change(4, "-1"),
-		"a fraction of units":            change(3, "1.5"),
-		"too many units":                 change(4, digits(s.most+2)),
-		"units in words":                 change(3, "one"),
-		"units not a number":             change(4, "nan"),
+		"no units of the second":        change(3, "0"),
+		"the last one's below zero":     change(4, "-1"),
+		"a fraction of units":           change(3, "1.5"),
+		"too many units":                change(4, digits(s.most+2)),
+		"units in words":                change(3, "one"),
+		"units not a number":            change(4, "nan"),
+		"units of the last left out":    func(args []string) []string { return slices.Delete(args, 4, 5) },
+		"units of all but the first":    func(args []string) []string { return slices.Delete(args, 3, 5) },
+		"units of a fourth event":       func(args []string) []string { return slices.Insert(args, 3, "1") },
+		"a later limit of the same Per": change(5+s.limited, "60000"),
+		"one argument too many":         func(args []string) []string { return append(args, "1") },
+		"one argument too few":          func(args []string) []string { return args[:len(args)-1] },
+		"no argument":                   func([]string) []string { return nil },
+		"no limit":                      func(args []string) []string { return args[:5] },
+	}
+}
+
+// overMax returns calls for three events that are invalid unless the verb counts part of the units.
+func (s script) overMax() calls {
+	return calls{
 		"units over a Max":               change(3, "6"),
 		"the last one's over a Max":      change(4, "6"),
 		"the first one's over a Max":     change(2, "6"),
-		"units of the last left out":     func(args []string) []string { return slices.Delete(args, 4, 5) },
-		"units of all but the first":     func(args []string) []string { return slices.Delete(args, 3, 5) },
-		"units of a fourth event":        func(args []string) []string { return slices.Insert(args, 3, "1") },
-		"a later limit of the same Per":  change(5+s.limited, "60000"),
-		"one argument too many":          func(args []string) []string { return append(args, "1") },
-		"one argument too few":           func(args []string) []string { return args[:len(args)-1] },
-		"no argument":                    func([]string) []string { return nil },
-		"no limit":                       func(args []string) []string { return args[:5] },
 		"a limit too few for the events": func(args []string) []string { return slices.Delete(args, 3, 3+s.limited) },
 	}
 }
 
 // TestBadGroups checks that a call for several events with invalid arguments is rejected as a
-// whole, before anything is written. So is a call with any verb except allow and count.
+// whole, before anything is written. So is a call with a verb that takes only one event.
 func TestBadGroups(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		g := s.groupOn(t, redistest.Client(t))
-		for name, spoil := range s.badGroups() {
-			for _, verb := range []string{"allow", "count"} {
+		for _, verb := range s.verbs[:s.grouped] {
+			bad := s.badGroups()
+			if singles[verb] == "" {
+				maps.Copy(bad, s.overMax())
+			}
+			for name, spoil := range bad {
 				g.refuses(name, spoil(g.with(verb, "2s", "1", "5/1m@1s", "20/1h@1m")))
 			}
 		}
-		for _, verb := range verbs[2:] {
+		for _, verb := range s.verbs[s.grouped:] {
 			g.refuses(verb, g.with(verb, "2s", "1", "5/1m@1s", "20/1h@1m"))
 		}
 	})
@@ -186,7 +209,7 @@ func (g group) with(verb, at, units string, limits ...string) []string {
 
 // call makes a call for all events.
 func (g group) call(args []string) rueidis.RedisResult {
-	return g.lua.Exec(g.Context(), g.client, g.keys, args)
+	return g.callOn(g.keys, args)
 }
 
 // state returns everything that the server stores under the keys.

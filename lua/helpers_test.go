@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,6 +23,8 @@ import (
 type script struct {
 	name    string // name of its file, and of the folder with its histories
 	source  string
+	verbs   []string                                   // its verbs for one event
+	grouped int                                        // how many of these, the first ones, also take several events
 	unit    time.Duration                              // unit in which times since 1970 are given
 	never   int64                                      // the first time that is too late for the script
 	most    int64                                      // the maximum number of units, and the largest Max
@@ -38,12 +41,12 @@ type script struct {
 // All scripts pass the same tests.
 var (
 	window = script{
-		name: "window", source: lua.Window, unit: time.Millisecond, never: 1 << 47, most: 1 << 53,
+		name: "window", source: lua.Window.Source, verbs: windowVerbs, grouped: 5, unit: time.Millisecond, never: 1 << 47, most: 1 << 53,
 		limited: 3, format: 128, least: 13, layout: windowLayout, details: buckets, other: otherBuckets, foreign: noWindow,
 		life: func(per int64, _ float64) int64 { return per },
 	}
 	ar1 = script{
-		name: "ar1", source: lua.AR1, unit: time.Microsecond, never: 1 << 53, most: 1e7,
+		name: "ar1", source: lua.AR1.Source, verbs: ar1Verbs, grouped: 2, unit: time.Microsecond, never: 1 << 53, most: 1e7,
 		limited: 2, format: 160, least: 20, layout: ar1Layout, details: ofLevel, other: otherLevel, foreign: noAR1,
 		life: func(per int64, level float64) int64 { return int64(math.Ceil(float64(per) * math.Log(4*level))) },
 	}
@@ -130,7 +133,7 @@ func (s script) onRedis(tb testing.TB) judge {
 // spyOnRedis returns the spy on a real server.
 func (s script) spyOnRedis(tb testing.TB) spy {
 	tb.Helper()
-	client, script, prefix := redistest.Client(tb), rueidis.NewLuaScript(s.spied()), redistest.Key(tb)+":"
+	client, prefix := redistest.Client(tb), redistest.Key(tb)+":"
 	for _, r := range client.DoMulti(tb.Context(),
 		client.B().Set().Key(prefix+"foreign").Value("hello").Build(),
 		client.B().Rpush().Key(prefix+"list").Element("hello").Build()) {
@@ -139,7 +142,7 @@ func (s script) spyOnRedis(tb testing.TB) spy {
 	return func(tb testing.TB, events []string, args ...string) []answer {
 		tb.Helper()
 		names := keysOf(prefix, events)
-		return read(tb, names, script.Exec(tb.Context(), client, names, args))
+		return read(tb, names, s.lua(args, script.spied).Exec(tb.Context(), client, names, args))
 	}
 }
 
@@ -198,22 +201,27 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// server bundles a client of a real Redis server, a script as shipped, and a key of the test.
+// server bundles a client of a real Redis server, a script, and a key of the test.
 type server struct {
 	*testing.T
 	script
 	client rueidis.Client
-	lua    *rueidis.Lua
+	form   func(script) string // the script as shipped, or inside the spy
 	key    string
 }
 
 func (s script) on(t *testing.T, client rueidis.Client) server {
 	t.Helper()
-	return server{t, s, client, rueidis.NewLuaScript(s.source), redistest.Key(t)}
+	return server{t, s, client, script.shipped, redistest.Key(t)}
 }
 
 func (s server) call(args ...string) rueidis.RedisResult {
-	return s.lua.Exec(s.Context(), s.client, []string{s.key}, args)
+	return s.callOn([]string{s.key}, args)
+}
+
+// callOn makes a call for several keys.
+func (s server) callOn(keys, args []string) rueidis.RedisResult {
+	return s.lua(args, s.form).Exec(s.Context(), s.client, keys, args)
 }
 
 // eval runs a script that belongs to the test.
@@ -258,10 +266,43 @@ func (s script) dated(verb, now, units string, limits ...string) (args []string)
 	return args
 }
 
-var verbs = []string{"allow", "count", "peek", "some", "countsome", "each", "counteach", "inspect", "refund", "reset"}
+// windowVerbs are the verbs of window.lua for one event, in the order of its header. ar1.lua also has
+// each.
+var (
+	windowVerbs = []string{"allow", "count", "peek", "some", "countsome", "counteach", "inspect", "refund", "reset"}
+	groupVerbs  = []string{"joint", "undo"} // with limits of their own for each event
+	ar1Verbs    = slices.Insert(slices.Clone(windowVerbs), 5, "each")
+)
 
 //go:embed testdata/spy.lua
 var spySource string
+
+// luas holds each *rueidis.Lua by its source.
+var luas sync.Map
+
+// lua returns the script for a call with the given arguments, in the given form.
+func (s script) lua(args []string, form func(script) string) *rueidis.Lua {
+	if len(args) > 0 {
+		s = s.sent(args[0])
+	}
+	source := form(s)
+	known, ok := luas.Load(source)
+	if !ok {
+		known, _ = luas.LoadOrStore(source, rueidis.NewLuaScript(source))
+	}
+	return known.(*rueidis.Lua)
+}
+
+// sent returns the script with the source that Go sends for the verb. An unknown verb changes
+// nothing.
+func (s script) sent(verb string) script {
+	if s.name == window.name && slices.Contains(slices.Concat(s.verbs, groupVerbs), verb) {
+		s.source = lua.WindowFor(verb).Source
+	}
+	return s
+}
+
+func (s script) shipped() string { return s.source }
 
 // spied returns the script, unchanged, inside the spy.
 func (s script) spied() string { return strings.Replace(spySource, "--SCRIPT--", s.source, 1) }

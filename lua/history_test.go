@@ -35,7 +35,7 @@ func TestHistories(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		s.playsAll(t, func(t *testing.T, file string) (text, got string) {
 			t.Helper()
-			return s.play(t, file, forms{s.spyOnRedis(t), s.spyOnRedis(t)}.both())
+			return s.play(t, file, s.forms(t).both())
 		})
 	})
 }

@@ -19,7 +19,7 @@ import (
 
 // inflight describes inflight.lua for the tests of all scripts. It has its own verbs and no limits,
 // so most of its tests are here.
-var inflight = script{name: "inflight", source: lua.Inflight, unit: time.Microsecond, never: 9e15 + 1}
+var inflight = script{name: "inflight", source: lua.Inflight.Source, unit: time.Microsecond, never: 9e15 + 1}
 
 //go:embed testdata/setspy.lua
 var setSpySource string

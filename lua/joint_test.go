@@ -21,7 +21,6 @@ import (
 type jointTwin struct {
 	*twin
 	client       rueidis.Client
-	lua          *rueidis.Lua
 	joint, alone string // the prefixes of their keys
 }
 
@@ -50,7 +49,7 @@ func TestJoint(t *testing.T) {
 func newJointTwin(tb testing.TB, random *rand.Rand) *jointTwin {
 	tb.Helper()
 	key := redistest.Key(tb)
-	e := &jointTwin{&twin{script: window, Rand: random, now: window.midnight()}, redistest.Client(tb), rueidis.NewLuaScript(window.source), key + ":joint:", key + ":alone:"}
+	e := &jointTwin{&twin{script: window, Rand: random, now: window.midnight()}, redistest.Client(tb), key + ":joint:", key + ":alone:"}
 	for _, prefix := range []string{e.joint, e.alone} {
 		for _, r := range e.client.DoMulti(tb.Context(),
 			e.client.B().Set().Key(prefix+"foreign").Value("hello").Build(),
@@ -109,14 +108,14 @@ func (e *jointTwin) ask(tb testing.TB, asks [][]jointAsk) []rueidis.RedisMessage
 		}
 	}
 	args := slices.Concat([]string{"joint", digits(e.now)}, units, []string{strconv.Itoa(len(asks[0]))}, limits)
-	return must(e.lua.Exec(tb.Context(), e.client, keys, args).ToArray())
+	return must(e.lua(args, script.shipped).Exec(tb.Context(), e.client, keys, args).ToArray())
 }
 
 // on makes a call for one event.
 func (e *jointTwin) on(tb testing.TB, prefix, verb string, now int64, a jointAsk) []int64 {
 	tb.Helper()
 	args := append([]string{verb, digits(now), digits(a.units)}, a.limits...)
-	return must(e.lua.Exec(tb.Context(), e.client, []string{prefix + a.event}, args).AsIntSlice())
+	return must(e.lua(args, script.shipped).Exec(tb.Context(), e.client, []string{prefix + a.event}, args).AsIntSlice())
 }
 
 // check verifies a group's part of the reply, and what the call wrote. It returns the part of the

@@ -24,8 +24,8 @@ func (s script) parseAttempts(words []string) (a attempts, err error) {
 		return a, fmt.Errorf("no line starts with %q: write limits, record, reset, or an instant such as 1h30m or -5s", words[0])
 	}
 	a.verb, a.units, a.times = strings.Join(words[1:min(2, len(words))], ""), "1", 1
-	if !slices.Contains(verbs, a.verb) {
-		return a, fmt.Errorf("%q is not a verb: write one of %s", a.verb, strings.Join(verbs, ", "))
+	if !slices.Contains(s.verbs, a.verb) {
+		return a, fmt.Errorf("%q is not a verb: write one of %s", a.verb, strings.Join(s.verbs, ", "))
 	}
 	if len(words) > 2 {
 		a.units = words[2]
@@ -101,7 +101,7 @@ func (s script) parseLimit(text string) ([]string, error) {
 func TestWrongLines(t *testing.T) {
 	const (
 		noLimit = `"%s" is not a limit of window: write Max/Per@Resolution, such as 2/1h@1m, with times in h, m, s or ms`
-		noVerb  = `"%s" is not a verb: write one of allow, count, peek, some, countsome, each, counteach, inspect, refund, reset`
+		noVerb  = `"%s" is not a verb: write one of allow, count, peek, some, countsome, counteach, inspect, refund, reset`
 	)
 	for line, want := range map[string]string{
 		"limits 2/1h":              fmt.Sprintf(noLimit, "2/1h"),

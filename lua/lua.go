@@ -1,67 +1,104 @@
 // Package lua holds the Lua scripts that run inside Redis for the packages window, ar1, pace and
-// inflight, and two helper scripts. Each script starts with a comment that is its contract, so that
-// a service in any language can call it.
+// inflight, and two helper scripts. Each of the files starts with a comment that is its contract, so
+// that a service in any language can call it. The longer ones consist of the blocks in src.
 package lua
 
 import (
 	"crypto/sha1"
 	_ "embed"
 	"encoding/hex"
+	"strings"
 )
 
-// Window is the source of the script that decides according to sliding windows.
-var Window = assembled + assemble("window", nil)
+// A Script is a Lua script. Each script of this package has one pointer, which identifies it.
+type Script struct {
+	Source string
+	Hash   string // by which EVALSHA identifies the script: its SHA-1, in 40 hexadecimal digits
+}
 
-// assembled is the first line of the scripts that are assembled from blocks.
-const assembled = "-- Assembled from the blocks in lua/src by go generate ./lua; change those instead.\n"
+// The hashes below are constants, so that nobody has to compute them in FIPS mode, where SHA-1 may be
+// forbidden, and where a server would have to do it: that takes one more round trip, and a user who
+// may call SCRIPT LOAD. If you change a script, change its hash, too. TestHashes prints it.
+
+// Window decides according to sliding windows. It has all verbs, for services in other languages.
+// Go sends the smaller scripts that WindowFor returns.
+var Window = &Script{window, "5e47c85e1e53af22934120f53557d8755f70fa0d"}
+
+// library and families are parts of Window: what gives struct to the scripts on servers that lack it,
+// and the script for each verb, which has this verb and related ones.
+var library, families = cut(map[string]string{
+	"allow":     "ee125756d3fda350653ee1640460cc09a0d31ec7",
+	"counteach": "e20134d4dc2370e80f8f04ca0794c2a1ce986337",
+	"refund":    "4df54b3adf3ea48bc6c5dddfb672adb279419f45",
+	"undo":      "136319188d545a3d624bfb4f4697a22e9c638a9c",
+	"joint":     "f9d523cd03c3bcab7df7f9acd3f6d744dd05b1ac",
+	"inspect":   "9671b621ca534ccaba13efc2298a5ba73dfcaac9",
+})
+
+// WindowFor returns the script to send for a verb of Window, which has this verb and related ones.
+// It is smaller than Window, so a server decides faster. It panics if there is no such verb.
+func WindowFor(verb string) *Script {
+	if s := families[verb]; s != nil {
+		return s
+	}
+	panic("lua: window.lua has no verb " + verb)
+}
+
+// cut cuts Window into its parts. It returns each family under its verbs. hashes contains the hash
+// of each family, by its first verb.
+func cut(hashes map[string]string) (library string, families map[string]*Script) {
+	parts := strings.Split(window, "\n  -- Verbs: ")
+	_, library, _ = strings.Cut(parts[0], "\n\n")   // after the contract
+	library, _, _ = strings.Cut(library, "\n\nif ") // before the families
+	library += "\n"
+	families = map[string]*Script{}
+	for _, part := range parts[1:] {
+		list, source, _ := strings.Cut(part, ".\n")
+		source, _, _ = strings.Cut(source, "\ne") // else, or end
+		verbs := strings.Fields(list)
+		family := &Script{library + source, hashes[verbs[0]]}
+		for _, verb := range verbs {
+			families[verb] = family
+		}
+	}
+	return library, families
+}
+
+// AR1 decides according to decaying levels.
+var AR1 = &Script{ar1, "2b8a67417d6f97404beddfa8d0272425356d754d"}
+
+// Pace books turns in advance.
+var Pace = &Script{pace, "c92a178abfe15c93ff331970f02bc038c5a4640c"}
+
+// Inflight bounds how many units are held at once.
+var Inflight = &Script{library + inflight, "4194e266b4cbcfab7df6fff35d08e3fc61c1661a"}
+
+// Overrides stores overrides: other limits for single events.
+var Overrides = &Script{library + overrides, "3c5796b9b205fd5cb939141a82791306a28d1253"}
+
+// Probe helps to prove that all keys are on one server.
+var Probe = &Script{probe, "79715bbe725d81a31427b9f60ae5e55f979a01a5"}
 
 //go:generate go test -run TestAssembled -update .
 
-// AR1 is the source of the script that decides according to decaying levels.
-//
-//go:embed ar1.lua
-var AR1 string
+var (
+	//go:embed window.lua
+	window string
+	//go:embed ar1.lua
+	ar1 string
+	//go:embed pace.lua
+	pace string
+	//go:embed inflight.lua
+	inflight string
+	//go:embed overrides.lua
+	overrides string
+	//go:embed probe.lua
+	probe string
+)
 
-// Pace is the source of the script that books turns in advance.
-//
-//go:embed pace.lua
-var Pace string
-
-// Inflight is the source of the script that bounds how many units are held at once.
-//
-//go:embed inflight.lua
-var Inflight string
-
-// Overrides is the source of the script that stores overrides: other limits for single events.
-//
-//go:embed overrides.lua
-var Overrides string
-
-// Probe is the source of a script that helps to prove that all keys are on one server.
-//
-//go:embed probe.lua
-var Probe string
-
-// hashes holds the hashes of the scripts by their sources, as sha1sum prints them. Nobody has to
-// compute them in FIPS mode, where SHA-1 may be forbidden, and where a server would have to do it:
-// that takes one more round trip, and a user who may call SCRIPT LOAD. Whoever changes a script
-// changes its hash, too. TestHashes says which hash it has.
-var hashes = map[string]string{
-	Window:    "58fc0f926604ff475662d20e0ce8fe06cb4704a2",
-	AR1:       "2cff57f139b0b26be6a7a336f3f7a2271ac5f942",
-	Pace:      "52d1412c4bc79718921bba56ec8a68f8f83749c8",
-	Inflight:  "0c91f370609a3d775370e4a5f12e76ad3ecbf1b2",
-	Overrides: "6a1d1b95100c7f312b5ca20b2f7d2eb83e2e58de",
-	Probe:     "79715bbe725d81a31427b9f60ae5e55f979a01a5",
-}
-
-// Hash returns the hash by which EVALSHA identifies a script: its SHA-1, in 40 hexadecimal digits.
-// The hashes of this package's scripts are known. For any other source, Hash computes the hash, and
-// panics where SHA-1 is forbidden (GODEBUG=fips140=only).
-func Hash(source string) string {
-	if hash := hashes[source]; hash != "" {
-		return hash
-	}
+// New returns a script with another source. It panics where SHA-1 is forbidden
+// (GODEBUG=fips140=only).
+func New(source string) *Script {
 	sum := sha1.Sum([]byte(source))
-	return hex.EncodeToString(sum[:])
+	return &Script{source, hex.EncodeToString(sum[:])}
 }

@@ -50,7 +50,7 @@ func eachLua(t *testing.T, test func(t *testing.T, path string)) {
 func (s script) othersAgree(t *testing.T, path string) {
 	for _, file := range s.histories() {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			text, got := s.play(t, file, s.spyOnLua(t, path).mixed())
+			text, got := s.play(t, file, s.mixed(s.spyOnLua(t, path)))
 			if diff := cmp.Diff(text, got); diff != "" {
 				t.Errorf("different from Redis (-redis +%s)\n%s", path, diff)
 			}

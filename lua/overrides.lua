@@ -42,7 +42,7 @@
 -- it ends, 2 bytes each for the lengths of tag, what, why and by, and these strings. Numbers are big endian.
 
 local redis, A, key = redis, ARGV, KEYS[1]
-local op, now, tag, micros, grace = A[1], A[2], A[3], 0, 0
+local op, now, tag, grace, micros = A[1], A[2], A[3], 0
 if now == '' then
   local t = redis.call('TIME')
   micros = t[1] * 1000000 + t[2]
@@ -93,7 +93,7 @@ if type(v) == 'table' then
 end
 if v then
   local place, size = 9, #v
-  local known = size > 28 and v:byte() == 216
+  local known = size > 28 and v:byte(1) == 216
   if known then version = struct.unpack('>I7', v, 2) end
   known = known and isIn(version, 9007199254740991)
   if known and op == 'list' and version == tag + 0 then place = size + 1 end

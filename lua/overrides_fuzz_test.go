@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/redis/rueidis"
-
 	"github.com/slidegate/slidegate/internal/redistest"
 )
 
@@ -24,7 +22,7 @@ func FuzzForeignOverridesAreRefused(f *testing.F) {
 	client := redistest.Client(f)
 	f.Fuzz(func(t *testing.T, value []byte, verb uint8, ahead int64, tag, ttl, what, why, by string) {
 		srv := overrides.on(t, client)
-		srv.lua = rueidis.NewLuaScript(overrides.spied())
+		srv.form = script.spied
 		defer srv.eval(`return redis.call('DEL', KEYS[1])`)
 		now := digits((midnight + ahead) & (overrides.never - 1))
 		srv.meetsOverrides(string(value), [][]string{{"set", now, tag, ttl, what, why, by}, {"end", now, tag}, {"list", now, ttl}}[verb%3])
@@ -35,7 +33,7 @@ func FuzzForeignOverridesAreRefused(f *testing.F) {
 // verb.
 func TestMutatedOverrides(t *testing.T) {
 	srv := overrides.on(t, redistest.Client(t))
-	srv.lua = rueidis.NewLuaScript(overrides.spied())
+	srv.form = script.spied
 	r := rand.New(rand.NewPCG(6, 1))
 	for seed := range uint64(max(1, *mutations/100)) {
 		record := overridesGrow(t, seed)

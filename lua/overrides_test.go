@@ -18,7 +18,7 @@ import (
 )
 
 // overrides describes overrides.lua for the tests of all scripts.
-var overrides = script{name: "overrides", source: lua.Overrides, unit: time.Millisecond, never: 1 << 47}
+var overrides = script{name: "overrides", source: lua.Overrides.Source, unit: time.Millisecond, never: 1 << 47}
 
 // An override is a row of the reply to list, without its tag.
 type override struct {

@@ -1,3 +1,4 @@
+-- Assembled from the blocks in lua/src by go generate ./lua; change those instead.
 -- pace.lua books turns for an event, in the order in which the calls arrive. A turn is the earliest
 -- time at which several sliding windows allow its units, and which is not before any turn booked
 -- earlier. The whole state of an event is in one key.
@@ -69,42 +70,101 @@
 --   then for each limit a section, as in a record of window.lua. T is the floor, and flag 4 means
 --   Per/240, rounded up. There is no other Resolution (flag 8)
 
-local redis, read, write, A, key = redis, struct.unpack, struct.pack, ARGV, KEYS[1]
-local op, now, n, count = A[1], A[2], A[3] == '1' and 1 or A[3] + 0, #A
+local struct = rawget(_G, 'struct')
+if not struct then
+  struct = {}
 
--- The verb. x is the first of its last arguments, and y the second. For book, y is k.
-local book, x, y, most = op == 'book', 0, 1, n -- most: the minimum for each Max
-local valid = n >= 1 and n <= 9007199254740992 and n % 1 == 0 and #KEYS == 1
-if book then
-  y, n, x, count = n, A[count] == '1' and 1 or A[count] + 0, A[count - 1] + 0, count - 2
-  most, valid = n, valid and y <= 4096 and n >= 1 and n <= 9007199254740992 and n % 1 == 0 and x <= 17592186044416
-elseif op == 'cancel' then
-  x, y, count, most = A[count - 1] + 0, A[count] + 0, count - 2, 1
-  valid = valid and y >= 0 and y <= 281474976710655 and y % 1 == 0 and x <= 281474976710655
-elseif op == 'pause' then
-  x, count, most = A[count] + 0, count - 1, 1
-  valid = valid and x <= 17592186044416
-else
-  if op ~= 'inspect' then most = 1 end
-  valid = valid and (op == 'inspect' or op == 'due' or op == 'reset')
+  -- fields iterates over the fields of a format: the width of an integer in bytes, or d for a double.
+  local function fields(format) return format:gsub('B', '1'):gmatch('[%dd]') end
+
+  local function bytes(n, width)
+    return (width > 1 and bytes(math.floor(n / 256), width - 1) or '') .. string.char(n % 256)
+  end
+
+  local function number(s, at, width)
+    local n = 0
+    for i = at, at + width - 1 do n = n * 256 + (s:byte(i) or error('data string too short')) end
+    return n
+  end
+
+  -- A double is (1 + m / 2^52) x 2^e: 12 bits hold e + 1023, and 52 bits hold m. This is true of levels.
+  -- What no level is, 0, subnormal, negative or not a number, reads as less than 2^-1022 or as infinite.
+  function struct.pack(format, ...)
+    local all, i = '', 0
+    for width in fields(format) do
+      i = i + 1
+      local n = select(i, ...)
+      if width == 'd' then
+        local half, e = math.frexp(n)
+        local m = (half * 2 - 1) * 2 ^ 52
+        all = all .. bytes((e + 1022) * 2 ^ 20 + math.floor(m / 2 ^ 32), 4) .. bytes(m % 2 ^ 32, 4)
+      else
+        all = all .. bytes(n, width + 0)
+      end
+    end
+    return all
+  end
+
+  function struct.unpack(format, s, at)
+    local all = {}
+    at = at or 1
+    for width in fields(format) do
+      if width == 'd' then
+        local high, low = number(s, at, 4), number(s, at + 4, 4)
+        all[#all + 1] = math.ldexp(1 + (high % 2 ^ 20 * 2 ^ 32 + low) / 2 ^ 52, math.floor(high / 2 ^ 20) - 1023)
+        at = at + 8
+      else
+        all[#all + 1] = number(s, at, width + 0)
+        at = at + width
+      end
+    end
+    all[#all + 1] = at
+    return unpack(all)
+  end
 end
-local limits = (count - 3) / 2
-local grace = 0
+local redis, read, write, A, key = redis, struct.unpack, struct.pack, ARGV, KEYS[1]
+
+local now, grace
+-- The verb, and its last arguments:
+--   turns, horizon  book: how many turns of n units, and how far after now they may be
+--   turn, oldShift  cancel: the turn as in the reply to book, and the shift in that reply
+--   length          pause: D
+-- count is where the arguments of the limits end, least the minimum number of limits, and most the
+-- minimum for each Max.
+local op, n, count, least, most = A[1], A[3] == '1' and 1 or A[3] + 0, #A, 0, 1
+local valid, turns, horizon, turn, oldShift, length = n >= 1 and n <= 9007199254740992 and n % 1 == 0 and #KEYS == 1
+if op == 'book' then
+  turns, horizon, n, count = n, A[count - 1] + 0, A[count] == '1' and 1 or A[count] + 0, count - 2
+  least, most, valid = 1, n, valid and turns <= 4096 and n >= 1 and n <= 9007199254740992 and n % 1 == 0 and
+    horizon >= 0 and horizon <= 17592186044416 and horizon % 1 == 0
+elseif op == 'cancel' then
+  turn, oldShift, count, least = A[count - 1] + 0, A[count] + 0, count - 2, 1
+  valid = valid and turn >= 0 and turn <= 281474976710655 and turn % 1 == 0 and
+    oldShift >= 0 and oldShift <= 281474976710655 and oldShift % 1 == 0
+elseif op == 'pause' then
+  length, count = A[count] + 0, count - 1
+  valid = valid and length >= 0 and length <= 17592186044416 and length % 1 == 0
+elseif op == 'inspect' then
+  most = n
+else
+  valid = valid and (op == 'due' or op == 'reset')
+end
+now = A[2]
 if now == '' then
   local t = redis.call('TIME')
   local us = t[2] + 0
   now = t[1] * 1000 + (us - us % 1000) / 1000
 else
-  -- If callers pass the time, keep the key for one more day, because the callers' clock may be behind.
-  now, grace = now + 0, 86400000
+  now = now + 0
+  grace = 86400000 -- keep keys for one more day, because the callers' clock may be behind
   valid = valid and now >= 0 and now < 140737488355328 and now % 1 == 0
 end
-if not (valid and x >= 0 and x % 1 == 0 and limits % 1 == 0 and limits <= 31 and
-  (limits >= 1 or limits == 0 and not book and op ~= 'cancel')) then
+local limits = (count - 3) / 2
+if not (valid and limits % 1 == 0 and limits <= 31 and limits >= least) then
   return redis.error_reply('SLIDEGATE key ' .. key .. ': invalid arguments (see the header of pace.lua)')
 end
 
--- The limits. maxes[Per] is the Max, or true once the loop below has found the section for that Per.
+-- The limits. maxes[Per] is the Max, or true once a section for that Per is found.
 local maxes = {}
 for i = 4, count, 2 do
   local per, max = A[i] + 0, A[i + 1] + 0
@@ -119,26 +179,31 @@ for i = 4, count, 2 do
   maxes[per] = max
 end
 
--- The head of the record.
+-- The head of the record. unread is how many of its sections are still to be read. Below 0, it is no
+-- record.
+--   clock            the clock at the last write
+--   pauseEnd, shift  the end of the last pause, and the sum of the delays added by all pauses
+--   pos              where the next section starts
 local v = redis.pcall('GET', key)
-local floor, clock, pauseEnd, shift, pos, len, number, foreign = 0, 0, 0, 0, 15, 0, 0, false
+local floor, clock, pauseEnd, shift, pos, len, unread, failure = 0, 0, 0, 0, 15, 0, 0
 if v then
-  local first = 0
-  len, foreign = #v, true -- 0 if v is an error
+  len = #v -- 0 if v is an error
+  local first
   if len > 13 then
-    first, number, floor, clock = read('>BBI6I6', v)
-    if first == 248 then
-      foreign = false
-    elseif first == 249 and len > 25 then
-      pauseEnd, shift, pos = read('>I6I6', v, 15)
-      foreign = false
-    end
+    first, unread, floor, clock = read('>BBI6I6', v)
   elseif v.err then
-    if v.err:sub(1, 9) ~= 'WRONGTYPE' then return v end
-    return redis.error_reply('WRONGTYPE key ' .. key .. ' holds no string; remove it, or rename the limiter')
+    failure = v.err
+    if failure:sub(1, 9) == 'WRONGTYPE' then
+      failure = 'WRONGTYPE key ' .. key .. ' holds no string; remove it, or rename the limiter'
+    end
+  end
+  if first == 249 and len > 25 then
+    pauseEnd, shift, pos = read('>I6I6', v, 15)
+  elseif first ~= 248 then
+    unread = -1
   end
 end
-if op == 'reset' and not foreign then return {redis.call('DEL', key), now, 0, 0} end
+if op == 'reset' and unread >= 0 then return {redis.call('DEL', key), now, 0, 0} end
 
 -- The sections of the record, and then sections for limits that have none in the record. Each section is
 -- a table in sections:
@@ -149,66 +214,87 @@ if op == 'reset' and not foreign then return {redis.call('DEL', key), now, 0, 0}
 --   v, at, fin        the closed buckets start at at in v, and end before fin; the newest comes first
 --   w, u, pair, wrap  how many bytes the time and the units of a closed bucket take, the format that
 --                     reads both, and 256^w
-local sections, taken, i = {nil, nil, nil, nil}, 0, 4
-while (pos <= len or i < count) and not foreign do
-  local flags, closed, per, at, u = 0, 0, 0, pos, 0
-  local last, total, open, fin = floor, 0, 0, pos
-  if pos <= len then
-    if pos + 5 > len then foreign = true break end
-    flags, closed, per, at = read('>BBI4', v, pos)
+local sections, taken = {nil, nil, nil, nil}, 0
+do
+  local T, i = floor, 4
+  local last, total, open, w, pair, wrap, res
+  while (pos <= len or i < count) and unread >= 0 do
+    local start, flags, closed, per, at, u = pos, 0, 0, 0, pos, 0
+    if start > len then
+      while i < count and per == 0 do
+        per, i = A[i] + 0, i + 2
+        if maxes[per] == true then per = 0 end
+      end
+      if per == 0 then break end
+    elseif start + 5 > len then
+      unread = -1
+      break
+    else
+      flags, closed, per, at = read('>BBI4', v, start)
+      unread = unread - 1
+    end
     if flags > 31 and pos + 8 <= len then -- a wide head
       flags, closed, per, at = read('>BI2I6', v, pos)
       flags = flags - 32
     end
-    total, open = closed + 1, 1
-  else
-    while i < count and per == 0 do
-      per, i = A[i] + 0, i + 2
-      if maxes[per] == true then per = 0 end
+    if per < 65536 then
+      w, pair, wrap = 2, '>I2', 65536
+      if per == 0 then unread = -1 end
+    elseif per < 16777216 then
+      w, pair, wrap = 3, '>I3', 16777216
+    elseif per < 4294967296 then
+      w, pair, wrap = 4, '>I4', 4294967296
+    else
+      w, pair, wrap = 6, '>I6', 281474976710656
+      if per > 17592186044416 then unread = -1 end
     end
-    if per == 0 then break end
-    number = number + 1
-  end
-  local w, pair, wrap = 4, '>I4', 4294967296
-  if per < 65536 then
-    w, pair, wrap = 2, '>I2', 65536
-  elseif per < 16777216 then
-    w, pair, wrap = 3, '>I3', 16777216
-  elseif per >= 4294967296 then
-    w, pair, wrap = 6, '>I6', 281474976710656
-  end
-  if flags > 0 then
-    u = flags % 4
-    if u > 1 then u = u * 4 - 5 end
-    fin = at + u + u + closed * (w + u) + (flags > 15 and 6 or 0)
-    if fin > len + 1 or flags > 31 or flags % 16 > 7 then foreign = true break end
-    if flags > 15 then last, at = read('>I6', v, at) end
-    if u == 1 then
-      total, open, at = read('>BB', v, at)
-      pair = pair .. 'B'
-    elseif u > 1 then
-      total, open, at = read(u == 3 and '>I3I3' or '>I7I7', v, at)
-      pair = pair .. (u == 3 and 'I3' or 'I7')
+    last = T
+    total = closed + 1
+    open = 1
+    if flags == 0 then
+      pos = at + closed * w
+    else
+      u = flags % 4
+      if u > 1 then u = u * 4 - 5 end
+      pos = at + u + u + closed * (w + u) + (flags % 16 > 7 and 6 or 0)
+      if flags > 15 then pos = pos + 6 end
+      if pos > len + 1 or flags > 31 or flags % 16 > 11 then
+        unread = -1
+      else
+        if flags > 15 then
+          last, at = read('>I6', v, at)
+          flags = flags - 16
+          if last > T + per then unread = -1 end
+        end
+        if flags > 7 then res, at = read('>I6', v, at) end
+        if u == 1 then
+          total, open, at = read('>BB', v, at)
+          pair = w == 4 and '>I4B' or w == 3 and '>I3B' or w == 2 and '>I2B' or '>I6B'
+        elseif u > 1 then
+          total, open, at = read(u == 3 and '>I3I3' or '>I7I7', v, at)
+          pair = pair .. (u == 3 and 'I3' or 'I7')
+          if total > 9007199254740992 then unread = -1 end
+        end
+      end
     end
-  else
-    fin = at + closed * w
+    local max = maxes[per]
+    if start > len then
+      total, open = 0, 0
+    elseif unread < 0 or pos > len + 1 or res or max == true or last > floor or open < 1 or total < open + closed then
+      unread = -1 -- res: a Resolution in a field, which only window has
+      break
+    end
+    maxes[per] = true
+    taken = taken + 1
+    sections[taken] = {per = per, max = max, last = last, open = open, coarse = flags > 3, total = total,
+      closed = closed, v = v, at = at, fin = pos, w = w, u = u, pair = pair, wrap = wrap}
   end
-  local max = maxes[per]
-  if pos <= len and (fin > len + 1 or open < 1) or max == true or per < 1 or per > 17592186044416 or last > floor or
-    total < open + closed or total > 9007199254740992 then
-    foreign = true
-    break
-  end
-  if pos <= len then pos = fin end
-  maxes[per] = true
-  taken = taken + 1
-  sections[taken] = {per = per, max = max, last = last, open = open, coarse = flags % 8 > 3, total = total,
-    closed = closed, v = v, at = at, fin = fin, w = w, u = u, pair = pair, wrap = wrap}
 end
-if foreign or taken ~= number or pos <= len then
-  return redis.error_reply('SLIDEGATE key ' .. key .. ' holds no record that this version reads (first byte ' ..
-    (v:byte() or 0) .. ', or cut short); remove it, or rename the limiter')
+if unread ~= 0 and not failure then
+  failure = 'SLIDEGATE key ' .. key .. ' holds no record that this version reads (first byte ' ..
+    (v:byte(1) or 0) .. ', or cut short); remove it, or rename the limiter'
 end
+if failure then return redis.error_reply(failure) end
 
 -- bucket returns the time and the units of the closed bucket at p.
 local function bucket(s, p)
@@ -218,16 +304,20 @@ end
 
 -- widen makes the buckets of a section wide enough for their units.
 local function widen(s)
-  local total = s.total
-  local fits = total == s.closed + 1 and 0 or total < 256 and 1 or total < 16777216 and 3 or 7
-  if fits <= s.u then return end
-  local body, pair = {}, '>I' .. s.w .. 'I' .. fits
-  for i = 1, s.closed do
-    local b, c = read(s.pair, s.v, s.at + (i - 1) * (s.w + s.u))
-    body[i] = write(pair, b, s.u > 0 and c or 1)
+  local total, closed, u = s.total, s.closed, s.u
+  -- fits is how many bytes units take: 0 if every bucket holds 1.
+  local fits = total == closed + 1 and 0 or total < 256 and 1 or total < 16777216 and 3 or 7
+  if fits > u then
+    local body, w = closed > 0 and s.v:sub(s.at, s.fin - 1) or '', s.w
+    local wider = {}
+    for i = 1, closed do
+      local p = (i - 1) * (w + u) + 1
+      local held = u == 0 and 1 or read(u == 1 and '>I1' or '>I3', body, p + w)
+      wider[i] = body:sub(p, p + w - 1) .. write('>I' .. fits, held)
+    end
+    body = table.concat(wider)
+    s.v, s.u, s.pair, s.at, s.fin = body, fits, '>I' .. w .. 'I' .. fits, 1, #body + 1
   end
-  s.v, s.u, s.pair = table.concat(body), fits, pair
-  s.at, s.fin = 1, #s.v + 1
 end
 
 local broken = false -- the units of a section do not add up
@@ -247,9 +337,9 @@ local function forget(s, date)
   s.closed, s.total, s.fin, broken = closed, total, p, broken or total < s.open + closed
 end
 
--- The clock stepped back: move times that are too far in the future.
 local changed = false
 if now < clock then
+  -- The clock stepped back. No turn stays further in the future than it was at the last write.
   local latest = now + math.max(floor - clock, 0)
   for _, s in ipairs(sections) do
     if s.last > latest then
@@ -270,20 +360,24 @@ end
 
 local date = now < floor and floor or now -- no later turn is before this
 local reply = {0, now, shift, pauseEnd, nil, nil}
-
-if book or op == 'inspect' then
+if op == 'book' then
+  -- A turn is the earliest time t at which every limit allows n units, and that is not before now, the
+  -- newest turn or the end of the pause. Once its units are counted, the search goes on from t.
   local booked, t = 0, date < pauseEnd and pauseEnd or date
   reply[5] = 0
-  while booked < y do
-    -- Find the turn. A limit allows it once need units are forgotten.
+  while booked < turns do
     for i = 1, taken do
       local s = sections[i]
-      local need, earliest = s.max and s.total - (s.max - n) or 0, 0
-      if need > s.total - s.open then
+      -- need is how many of the oldest units have to be forgotten first. A bucket is forgotten Per after its
+      -- time. If the closed buckets hold fewer than need, that includes the last bucket. Otherwise go through
+      -- them, oldest first, until they make up need.
+      local max, total, earliest = s.max, s.total, 0
+      local need = max and total - (max - n) or 0
+      if need > total - s.open then
         earliest = s.last + s.per
       elseif need > 0 then
-        local p, units = s.fin, 1
-        if s.u == 0 then p, need = p - (need - 1) * s.w, 1 end
+        local p, units = s.fin
+        if s.u == 0 then p, need = p - (need - 1) * s.w, 1 end -- every bucket holds 1
         while need > 0 and p > s.at do
           p = p - s.w - s.u
           earliest, units = bucket(s, p)
@@ -292,15 +386,13 @@ if book or op == 'inspect' then
         earliest = earliest + s.per
       end
       if earliest > t then t = earliest end
-      if not book then s.earliest = earliest end
     end
-    if not book then break end
-    if t > now + x then
-      reply[5] = t - x - now
+
+    if t > now + horizon then
+      reply[5] = t - horizon - now
       break
     end
 
-    -- Count its units.
     for i = 1, taken do
       local s = sections[i]
       if s.max then
@@ -325,12 +417,13 @@ if book or op == 'inspect' then
     reply[5 + booked] = t
   end
   reply[1], changed = booked, changed or booked > 0
-  if not book then reply[5], reply[6] = floor, t end
 elseif op == 'cancel' then
-  local t = x + shift - y
+  -- t is when the turn is due. A turn that came before the last pause, or that was booked under a larger
+  -- shift, gives nothing back.
+  local t = turn + shift - oldShift
   for _, s in ipairs(sections) do
     forget(s, date)
-    if s.max and s.total > 0 and t <= s.last and t + s.per > date and t >= pauseEnd and y <= shift then
+    if s.max and s.total > 0 and t <= s.last and t + s.per > date and t >= pauseEnd and oldShift <= shift then
       -- The units are in the first bucket that is not before t.
       local p, step, at, units = s.fin, s.w + s.u, s.last, s.open
       local width = s.max > 256 and math.ceil(s.per / 240) or 1
@@ -359,7 +452,8 @@ elseif op == 'cancel' then
     end
   end
 elseif op == 'pause' then
-  local added = now + x - math.max(now, pauseEnd)
+  -- added is by how much the pause is longer than what is left of an earlier one.
+  local added = now + length - math.max(now, pauseEnd)
   if added > 0 then
     for _, s in ipairs(sections) do
       if s.last >= now and s.total > 0 then
@@ -378,38 +472,61 @@ elseif op == 'pause' then
       end
     end
     if floor >= now then floor = floor + added end
-    pauseEnd, shift, changed = now + x, shift + added, true
+    pauseEnd, shift, changed = now + length, shift + added, true
     if shift > 281474976710655 then
       return redis.error_reply('SLIDEGATE key ' .. key .. ' has been paused for longer than it can count; reset it')
     end
     reply[1], reply[3], reply[4] = 1, shift, pauseEnd
   end
-end
-
-if op == 'inspect' then
-  local byPer = {}
-  local function state(s)
-    forget(s, date)
-    reply[#reply + 1] = s.total
-    if s.max then reply[#reply + 1] = math.max(s.earliest - now, 0) end
-    reply[#reply + 1] = s.total > 0 and s.last + s.per - now or 0
-    reply[#reply + 1] = s.total > 0 and s.closed + 1 or 0
-    for i = s.closed, 1, -1 do
-      local t, units = bucket(s, s.at + (i - 1) * (s.w + s.u))
-      reply[#reply + 1] = t
-      reply[#reply + 1] = units
+elseif op == 'inspect' then
+  local t, byPer = date < pauseEnd and pauseEnd or date, {}
+  for _, s in ipairs(sections) do
+    -- need is how many of the oldest units have to be forgotten first. A bucket is forgotten Per after its
+    -- time. If the closed buckets hold fewer than need, that includes the last bucket. Otherwise go through
+    -- them, oldest first, until they make up need.
+    local max, total, earliest = s.max, s.total, 0
+    local need = max and total - (max - n) or 0
+    if need > total - s.open then
+      earliest = s.last + s.per
+    elseif need > 0 then
+      local p, units = s.fin
+      if s.u == 0 then p, need = p - (need - 1) * s.w, 1 end -- every bucket holds 1
+      while need > 0 and p > s.at do
+        p = p - s.w - s.u
+        earliest, units = bucket(s, p)
+        need = need - units
+      end
+      earliest = earliest + s.per
     end
+    if earliest > t then t = earliest end
+    s.earliest, byPer[s.per] = earliest, s
+  end
+  reply[5], reply[6] = floor, t -- the turn that n units would get
+
+  local function add(...)
+    for _, number in ipairs({...}) do reply[#reply + 1] = number end
+  end
+  local function addSection(s)
+    forget(s, date)
+    add(s.total)
+    if s.max then add(math.max(s.earliest - now, 0)) end
     if s.total > 0 then
-      reply[#reply + 1] = s.last
-      reply[#reply + 1] = s.open
+      add(s.last + s.per - now, s.closed + 1)
+      for i = s.closed, 1, -1 do
+        local at, units = bucket(s, s.at + (i - 1) * (s.w + s.u))
+        reply[#reply + 1] = at
+        reply[#reply + 1] = units
+      end
+      add(s.last, s.open)
+    else
+      add(0, 0)
     end
   end
-  for _, s in ipairs(sections) do byPer[s.per] = s end
-  for i = 4, count, 2 do state(byPer[A[i] + 0]) end
+  for i = 4, count, 2 do addSection(byPer[A[i] + 0]) end
   for _, s in ipairs(sections) do
     if not s.max and s.last + s.per > date then
-      reply[#reply + 1] = s.per
-      state(s)
+      add(s.per)
+      addSection(s)
     end
   end
   if broken then
@@ -423,42 +540,41 @@ if changed and op ~= 'due' then
   local out, outs, expiry = '', 0, pauseEnd > date and pauseEnd or date
   for i = 1, taken do
     local s = sections[i]
-    if not (book and s.max) then forget(s, date) end
+    if not (turns and s.max) then forget(s, date) end -- book forgets them itself
     local closed, per, last, total, open, u = s.closed, s.per, s.last, s.total, s.open, s.u
     if total > 0 then
       if broken or closed > 65535 then
         return redis.error_reply('SLIDEGATE key ' .. key .. ' has ' .. (broken and 'units that do not add up' or
           'more buckets than a record can hold') .. '; reset it')
       end
-      local flags, fields = (u > 1 and (u + 5) / 4 or u) + (s.coarse and 4 or 0), ''
+      local flags, fields, body = s.coarse and 4 or 0, '', closed > 0 and s.v:sub(s.at, s.fin - 1) or ''
       if last ~= floor then flags, fields = flags + 16, write('>I6', last) end
       if u == 1 then
+        flags = flags + 1
         fields = fields .. write('>BB', total, open)
       elseif u > 1 then
-        fields = fields .. write(u == 3 and '>I3I3' or '>I7I7', total, open)
+        flags = flags + (u + 5) / 4
+        fields = fields .. (u == 3 and write('>I3I3', total, open) or write('>I7I7', total, open))
       end
-      if closed > 0 then fields = fields .. s.v:sub(s.at, s.fin - 1) end
-      if closed < 256 and per < 4294967296 then
-        out = out .. write('>BBI4', flags, closed, per) .. fields
+      if closed > 255 or per > 4294967295 then
+        body = write('>BI2I6', flags + 32, closed, per) .. fields .. body
       else
-        out = out .. write('>BI2I6', flags + 32, closed, per) .. fields
+        body = write('>BBI4', flags, closed, per) .. fields .. body
       end
-      outs = outs + 1
+      out, outs = out .. body, outs + 1
       if last + per > expiry then expiry = last + per end
     end
   end
   if outs > 31 then
-    return redis.error_reply('SLIDEGATE key ' .. key ..
-      ' would count for more than 31 limits; wait until some are forgotten, or reset it')
+    failure = 'SLIDEGATE key ' .. key .. ' would count for more than 31 limits; wait until some are forgotten, or reset it'
   end
-  local done
-  if expiry > now then
+  if not failure and expiry > now then
     local head = pauseEnd > 0 and write('>BBI6I6I6I6', 249, outs, floor, now, pauseEnd, shift) or
       write('>BBI6I6', 248, outs, floor, now)
-    done = redis.pcall('SET', key, head .. out, 'PX', string.format('%.0f', expiry - now + grace))
-  elseif v then
-    done = redis.pcall('DEL', key)
+    failure = redis.pcall('SET', key, head .. out, 'PX', string.format('%.0f', expiry - now + (grace or 0))).err
+  elseif not failure and v then
+    local deleted = redis.pcall('DEL', key)
+    if deleted ~= 0 and deleted ~= 1 then failure = deleted.err end
   end
-  if type(done) == 'table' and done.err then return done end
 end
-return reply
+return failure and redis.error_reply(failure) or reply

@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"github.com/slidegate/slidegate/internal/redistest"
-
-	"github.com/redis/rueidis"
 )
 
 // FuzzForeignPaceIsRefused stores arbitrary bytes under the key, and makes a call of any verb.
@@ -20,7 +18,7 @@ func FuzzForeignPaceIsRefused(f *testing.F) {
 	client := redistest.Client(f)
 	f.Fuzz(func(t *testing.T, value []byte, verb uint8, ahead int64) {
 		srv := pace.on(t, client)
-		srv.lua = rueidis.NewLuaScript(pace.spied())
+		srv.form = script.spied
 		defer srv.eval(`return redis.call('DEL', KEYS[1])`)
 		srv.meetsPace(string(value), anyPaceCall(int(verb), (midnight+ahead)&(pace.never-1)))
 	})
@@ -29,7 +27,7 @@ func FuzzForeignPaceIsRefused(f *testing.F) {
 // TestMutatedPaceRecords changes some bytes of valid records, and makes calls of any verb.
 func TestMutatedPaceRecords(t *testing.T) {
 	srv := pace.on(t, redistest.Client(t))
-	srv.lua = rueidis.NewLuaScript(pace.spied())
+	srv.form = script.spied
 	r := rand.New(rand.NewPCG(3, 1))
 	for seed := range uint64(max(1, *mutations/100)) {
 		record := paceGrows(t, seed)

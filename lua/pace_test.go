@@ -17,7 +17,7 @@ import (
 
 // pace describes pace.lua for the tests of all scripts. It has its own verbs, so most of its tests
 // are here.
-var pace = script{name: "pace", source: lua.Pace, unit: time.Millisecond, never: 1 << 47, most: 1 << 53, limited: 2}
+var pace = script{name: "pace", source: lua.Pace.Source, unit: time.Millisecond, never: 1 << 47, most: 1 << 53, limited: 2}
 
 // readPace decodes a record of pace.lua into the model. It implements the format independently, and
 // panics if the record does not fit.

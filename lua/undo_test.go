@@ -72,7 +72,7 @@ func (e *jointTwin) undo(tb testing.TB) {
 		}
 		asks = append(asks, a)
 	}
-	reply := must(e.lua.Exec(tb.Context(), e.client, e.keysOf(asks), e.undoArgs(size, asks)).ToArray())
+	reply := must(e.lua([]string{"undo"}, script.shipped).Exec(tb.Context(), e.client, e.keysOf(asks), e.undoArgs(size, asks)).ToArray())
 	for i, a := range asks {
 		want, err := e.undone(tb, a)
 		if text, textErr := reply[i].ToString(); err != nil && (textErr != nil || text != strings.ReplaceAll(err.Error(), e.alone, e.joint)) {
@@ -113,7 +113,7 @@ func (e *jointTwin) undone(tb testing.TB, a undoAsk) (changed int64, err error) 
 	if a.units == 0 {
 		args = append([]string{"reset", digits(e.now), "1"}, e.arguments()...)
 	}
-	all, err := e.lua.Exec(tb.Context(), e.client, []string{e.alone + a.event}, args).AsIntSlice()
+	all, err := e.lua(args, script.shipped).Exec(tb.Context(), e.client, []string{e.alone + a.event}, args).AsIntSlice()
 	if err != nil {
 		reply, _ := rueidis.IsRedisErr(err)
 		return 0, reply

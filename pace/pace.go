@@ -177,7 +177,7 @@ func newLimiter(e *engine.Limiter, s store, cfg Config) (*Limiter, error) {
 // engine converts the configuration into the form that all kinds of limiters share.
 func (cfg Config) engine() engine.Config {
 	return engine.Config{
-		Kind: "r", Script: lua.Pace, File: "pace.lua", MaxUnits: maxUnits,
+		Kind: "r", Script: func(string) *lua.Script { return lua.Pace }, File: "pace.lua", MaxUnits: maxUnits,
 		Name: cfg.Name, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, MaxEvents: cfg.MaxEvents,
 		Clock: clock.Millis(cfg.Now), Notify: cfg.report().Outages(cfg.Name),
 	}

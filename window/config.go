@@ -13,7 +13,7 @@ import (
 // engine converts the configuration into the form that all kinds of limiters share.
 func (cfg Config) engine() engine.Config {
 	c := engine.Config{
-		Kind: "w", Script: lua.Window, File: "window.lua", MergeAsSome: true, MaxUnits: maxUnits,
+		Kind: "w", Script: lua.WindowFor, File: "window.lua", MergeAsSome: true, MaxUnits: maxUnits,
 		Name: cfg.Name, CountDenied: cfg.CountDenied, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, DenialCache: cfg.DenialCache,
 		MaxEvents: cfg.MaxEvents, AllowWhenFull: cfg.AllowWhenFull,
 		Clock: clock.Millis(cfg.Now), Text: limitText,

@@ -51,7 +51,10 @@ type override struct {
 // newOverrides returns the overrides of a limiter with the engine l. They have their own circuit
 // breaker, whose outages are not passed to Observe: see noteUnread.
 func newOverrides(conn *Connection, l *engine.Limiter, observe func(context.Context, Observation)) (*overrides, error) {
-	cfg := engine.Config{Kind: "o", Script: lua.Overrides, File: "overrides.lua", Name: l.Name, Clock: l.Clock, Timeout: max(0, l.Timeout), MaxUnits: 1}
+	cfg := engine.Config{
+		Kind: "o", Script: func(string) *lua.Script { return lua.Overrides }, File: "overrides.lua",
+		Name: l.Name, Clock: l.Clock, Timeout: max(0, l.Timeout), MaxUnits: 1,
+	}
 	e, err := engine.New((*pipeline.Connection)(conn), cfg, []engine.Limit{{Max: 1, Per: 1}})
 	o := &overrides{engine: e, limiter: l, clock: l.Clock.Now, observe: observe, every: 5 * time.Second}
 	if o.clock == nil {

@@ -485,6 +485,7 @@ func TestHonestOutage(t *testing.T) {
 	client := server.NewClient(t, faults.Break)
 	b := bench{t, must(window.New(window.On(client), window.Config{Name: "outage", Limits: parsed("60/1h"), Timeout: time.Second})), nil, client}
 
+	must("", b.Reset(t.Context(), "e")) // otherwise the lost reply to a reset would be NOSCRIPT
 	b.allow("e", 1)
 	faults.LoseReply("EVALSHA")
 	if _, err := b.AllowN(t.Context(), "e", 10); !errors.Is(err, window.ErrUncertain) {

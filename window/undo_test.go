@@ -80,6 +80,7 @@ func TestUndoAll(t *testing.T) {
 	want := []int64{1, 0, 1, 0}
 	cached := func(cfg *window.Config) { cfg.DenialCache = 10 }
 	all, calls := onOneServer(t, redistest.Start(t), cached)
+	undo(all.count(t, "loads the script"))
 	undos := all.count(t, "e")
 	denied := must(all[3].Allow(t.Context(), "e"))
 	before := calls.Scripts.Load()

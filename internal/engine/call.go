@@ -49,9 +49,9 @@ func (s *onRedis) call(ctx context.Context, key string, c Call) (reply CallReply
 	}
 	r := s.pipeline.NewRequest()
 	defer r.Free()
-	r.Script, r.Key, r.Verb, r.Time, r.Units, r.Rest, r.Reads, r.InText, r.OneKey = s.script, key, c.Verb, now, c.Units, c.Rest, c.Reads, c.InText, true
+	r.Script, r.Key, r.Verb, r.Time, r.Units, r.Rest, r.Reads, r.InText, r.OneKey = s.Script(c.Verb), key, c.Verb, now, c.Units, c.Rest, c.Reads, c.InText, true
 	if c.Merges {
-		r.Group, r.Merged = strings.Join(c.Rest, " "), c.Verb
+		r.Group, r.Merge = strings.Join(c.Rest, " "), pipeline.Merge{Verb: c.Verb, Script: r.Script, OneKey: true}
 	}
 	s.pipeline.Do(ctx, timeout, r)
 	return CallReply{r.Reply, r.Texts, r.First, r.Trace}, r.Err

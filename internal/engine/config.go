@@ -9,14 +9,15 @@ import (
 	"github.com/slidegate/slidegate/internal/clock"
 	"github.com/slidegate/slidegate/internal/keys"
 	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/lua"
 )
 
 // Config holds the settings that all kinds of limiters have in common. window.Config documents
 // those that users set.
 type Config struct {
-	Kind        string // the kind of record, which is the last part of each key
-	Script      string // the source of the script that Redis runs
-	File        string // the name of the script, for messages
+	Kind        string                        // the kind of record, which is the last part of each key
+	Script      func(verb string) *lua.Script // returns the script that Redis runs for a verb
+	File        string                        // the name of the script, for messages
 	Name        string
 	Secret      []byte
 	Clock       clock.Clock
@@ -26,7 +27,7 @@ type Config struct {
 	MaxEvents   int // in memory; 0 means no bound
 
 	CountDenied   bool
-	MergeAsSome   bool // merged attempts use the verb some, and Reply.rewind computes the individual replies
+	MergeAsSome   bool // merged attempts use the verb some, which takes several keys, and Reply.rewind computes the individual replies
 	AllowWhenFull bool // allows new events when memory is full
 
 	Notify pipeline.Report    // may be nil; the context is that of the call that reports

@@ -17,6 +17,7 @@ import (
 	"github.com/slidegate/slidegate/internal/clock"
 	"github.com/slidegate/slidegate/internal/pipeline"
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
+	"github.com/slidegate/slidegate/lua"
 )
 
 // Limits of package pipeline.
@@ -30,7 +31,7 @@ const (
 func limiter(t *testing.T, client rueidis.Client, change ...func(*Config)) *Limiter {
 	t.Helper()
 	cfg := Config{
-		Kind: "t", Script: servertest.Script, Name: "test", Timeout: time.Second, MaxUnits: 1 << 53, MergeAsSome: true,
+		Kind: "t", Script: func(verb string) *lua.Script { return scripts[verb] }, Name: "test", Timeout: time.Second, MaxUnits: 1 << 53, MergeAsSome: true,
 		Clock: clock.Millis(nil),
 		Text:  func(l Limit) string { return fmt.Sprint(l.Max, " in ", l.Per, " ms") },
 	}
@@ -42,6 +43,15 @@ func limiter(t *testing.T, client rueidis.Client, change ...func(*Config)) *Limi
 		t.Fatal(err)
 	}
 	return l
+}
+
+// scripts holds a script for each verb.
+var scripts = map[string]*lua.Script{}
+
+func init() {
+	for _, verb := range []string{"allow", "count", "some", "countsome", "peek", verbEach, verbCountEach, verbInspect, verbRefund, verbReset} {
+		scripts[verb] = lua.New("return '" + verb + "'")
+	}
 }
 
 // A caller makes a request in its own goroutine.
@@ -140,12 +150,18 @@ var mergings = []struct {
 	{verbCountEach, func(c *Config) { c.CountDenied = true }},
 }
 
-// forEachMerging runs a test for each way in which attempts merge.
+// forEachMerging runs a test for each way in which attempts merge, and checks that each verb was sent
+// with its script.
 func forEachMerging(t *testing.T, test func(t *testing.T, verb string, s *servertest.Server, l *Limiter)) {
 	t.Helper()
 	for _, m := range mergings {
 		t.Run(m.verb, func(t *testing.T) {
-			servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) { test(t, m.verb, s, limiter(t, s.Client(t), m.change)) })
+			servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+				test(t, m.verb, s, limiter(t, s.Client(t), m.change))
+				for _, c := range s.Received() {
+					wantEqual(t, "script for "+c.Verb, c.Script, scripts[c.Verb].Hash)
+				}
+			})
 		})
 	}
 }

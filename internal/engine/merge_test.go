@@ -54,20 +54,41 @@ func TestMergedAttemptsOnAnEventInUse(t *testing.T) {
 }
 
 // TestOrderOfArrival checks that each caller gets the answer that it would get if all called one
-// after another. They request random numbers of units of one event or of several.
+// after another. They request random numbers of units of one event or of several. Calls for several
+// events include merged attempts, if the verb takes several keys.
 func TestOrderOfArrival(t *testing.T) {
-	for seed := range uint64(4) {
-		forEachMerging(t, func(t *testing.T, _ string, s *servertest.Server, l *Limiter) {
+	merged := map[string]int{} // calls for several events that include merged attempts, by verb
+	for seed := range uint64(8) {
+		forEachMerging(t, func(t *testing.T, verb string, s *servertest.Server, l *Limiter) {
 			rng := rand.New(rand.NewPCG(seed, 1))
-			verbs := []Verb{Allow, Allow, Allow, Allow, Allow, Count, Peek, Wait}
-			var queries []query
-			for range 60 {
-				queries = append(queries, query{verbs[rng.IntN(len(verbs))], fmt.Sprint(rng.IntN(3)), 1 + int64(rng.IntN(10)/8)})
+			s.SetKeys(servertest.Keys(seed % 2))
+			batched(t, s, l, []query{{Allow, "x", 1}, {Allow, "y", 1}}) // starts a proof
+			synctest.Wait()
+			queries := randomQueries(rng, 3, Allow, Allow, Allow, Allow, Allow, Some, Count, Peek, Wait)
+			if seed >= 4 {
+				queries = randomQueries(rng, 16, Allow, Allow, Allow, Wait, Allow, Allow, Allow, Some)
 			}
+			s.ClearCalls()
 			got := batched(t, s, l, queries)
 			wantAnswers(t, got, sequential(t, l, queries))
+			for _, c := range s.Ran() {
+				if len(c.More) > 0 && c.Verb == verb && slices.ContainsFunc(append(c.More, c), func(key servertest.Command) bool { return key.Units > 2 }) {
+					merged[verb]++
+				}
+			}
 		})
 	}
+	if len(merged) != 1 || merged[string(Some)] == 0 {
+		t.Errorf("calls for several events that include merged attempts: %v", merged)
+	}
+}
+
+// randomQueries returns a hundred queries of random verbs, for one or two units of random events.
+func randomQueries(rng *rand.Rand, events int, verbs ...Verb) (queries []query) {
+	for range 100 {
+		queries = append(queries, query{verbs[rng.IntN(len(verbs))], fmt.Sprint(rng.IntN(events)), 1 + int64(rng.IntN(20)/19)})
+	}
+	return queries
 }
 
 // TestOnlyAttemptsOfOneUnitMerge checks that every request other than an attempt for one unit has

@@ -41,7 +41,7 @@ func decode(q *pipeline.Request, limits *Limits, v Verb) (Reply, error) {
 	r.At = raw[1]
 	rows := raw[2:]
 	r.setRows(rows[width*min(int(i), len(rows)/width-1):][:width])
-	if q.Trace.Merged && q.Merged == string(Some) {
+	if q.Trace.Merged && q.Sent() == string(Some) {
 		r.rewind(raw[0]-1-i, len(limits.list))
 	}
 	return r, nil

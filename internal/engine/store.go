@@ -23,12 +23,11 @@ const (
 type onRedis struct {
 	*core
 	pipeline *pipeline.Pipeline
-	script   *pipeline.Script
 	denials  *denials.Cache // nil without a denial cache
 }
 
 func newOnRedis(conn *pipeline.Connection, l *core) *onRedis {
-	s := &onRedis{core: l, script: pipeline.NewScript(l.Script)}
+	s := &onRedis{core: l}
 	s.pipeline = pipeline.New(conn, l.Name, l.Notify)
 	if l.DenialCache > 0 {
 		s.denials = denials.New(l.DenialCache)
@@ -70,21 +69,28 @@ func (s *onRedis) request(limits *Limits, v Verb, key string, n int64) (*pipelin
 		return nil, err
 	}
 	r := s.pipeline.NewRequest()
-	r.Script, r.Key, r.Verb, r.Time, r.Units, r.Rest = s.script, key, v.sent(), now, n, limits.argsFor(v)
-	r.Reads = v == Peek
-	if v == Allow || v == Count {
+	r.Key, r.Verb, r.Time, r.Units, r.Rest = key, v.sent(), now, n, limits.argsFor(v)
+	r.Script, r.Reads = s.Script(r.Verb), v == Peek
+	attempt := v == Allow || v == Count
+	if attempt || v == Some && s.MergeAsSome {
 		r.Group = limits.text
 	}
-	switch { // how attempts of one unit merge
-	case n > 1 || r.Group == "":
-	case v == Count:
-		r.Merged = verbCountEach
-	case s.MergeAsSome:
-		r.Merged = string(Some)
-	default:
-		r.Merged = verbEach
+	if attempt && n == 1 {
+		r.Merge = s.merge(v)
 	}
 	return r, nil
+}
+
+// merge returns how attempts of one unit merge.
+func (s *onRedis) merge(v Verb) pipeline.Merge {
+	verb := verbEach
+	switch {
+	case v == Count:
+		verb = verbCountEach
+	case s.MergeAsSome:
+		verb = string(Some)
+	}
+	return pipeline.Merge{Verb: verb, Script: s.Script(verb), OneKey: verb != string(Some)}
 }
 
 // cachedDenial returns the reply that the denial cache holds for a request for n units, if that is

@@ -98,7 +98,7 @@ func (t *gathered) timeout() time.Duration {
 func (t *gathered) newRequest(verb string) *pipeline.Request {
 	first := t.stores[0]
 	r := first.pipeline.NewRequest()
-	r.Script, r.Key, r.Verb, r.Joint = first.script, t.keys[0], verb, &pipeline.Joint{Keys: t.keys}
+	r.Script, r.Key, r.Verb, r.Joint = first.Script(verb), t.keys[0], verb, &pipeline.Joint{Keys: t.keys}
 	r.Rest = append(make([]string, 0, 1+4*len(t.keys)), Integer(int64(len(t.keys))))
 	for _, s := range t.stores {
 		if p := s.pipeline; p != first.pipeline && !slices.Contains(r.Joint.Others, p) {

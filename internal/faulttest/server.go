@@ -17,36 +17,42 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// ScriptFlush keeps flushing the server's scripts under load, and checks that callers do not
-// notice.
+// ScriptFlush keeps flushing the server's scripts while callers make calls for one event that need
+// every script. It checks that callers do not notice, and that each call is executed once. At first,
+// the server gets the script for Allow before each of the others.
 func ScriptFlush(t *testing.T, open Open) {
-	server := redistest.Start(t)
+	server, calls := redistest.Start(t), &redistest.Calls{}
 	client := server.Client(t)
-	l := must(window.New(open(t, server.Options(nil)), window.Config{Name: "flush", Limits: parsed("100000/1h"), Timeout: time.Second}))
-	done := make(chan struct{})
+	l := must(NewMixed(open(t, server.Options(calls.Count)), window.Config{Name: "flush", Limits: parsed("100000/1h"), Timeout: time.Second}))
+	calls.AwaitSeveral(t, func(events []string) { must("", l.joint(t.Context(), events[0])) })
+	flush := func() { must("", client.Do(context.Background(), client.B().ScriptFlush().Build()).Error()) }
+	var allowed atomic.Int64
+	for range 4 {
+		flush()
+		for _, ask := range []func(context.Context, string) (window.Decision, error){l.Limiter.Allow, l.Allow} {
+			d, err := ask(t.Context(), "hot")
+			count(t, &allowed, d, err)
+		}
+	}
+	var over atomic.Bool
 	var flushing sync.WaitGroup
 	flushing.Go(func() {
-		for {
-			select {
-			case <-done:
-				return
-			default:
-				client.Do(context.Background(), client.B().ScriptFlush().Build())
-			}
+		for !over.Load() {
+			flush()
 		}
 	})
 	times := redistest.UnlessShort(300, 100)
-	var allowed atomic.Int64
 	redistest.AtOnce(8, func(int) {
 		for range times {
 			d, err := l.Allow(t.Context(), "hot")
 			count(t, &allowed, d, err)
 		}
 	})
-	close(done)
+	over.Store(true)
 	flushing.Wait()
-	if used := must(l.Inspect(t.Context(), "hot")).Limits[0].Used; allowed.Load() != int64(8*times) || used != int64(8*times) {
-		t.Fatalf("%d of %d allowed, %d counted", allowed.Load(), 8*times, used)
+	used, left := must(l.Inspect(t.Context(), "hot")).Limits[0].Used, l.Left(t.Context(), "hot")
+	if allowed.Load() != int64(8*times+8) || used != allowed.Load() || left != 0 {
+		t.Fatalf("%d of %d allowed, %d counted, %d left", allowed.Load(), 8*times+8, used, left)
 	}
 }
 

@@ -97,11 +97,11 @@ func (b *batch) repeat() bool {
 			continue
 		}
 		c.repeated, c.again = true, true
-		if slices.ContainsFunc(b.pending, func(other *ScriptCall) bool { return other.brings(c.first.Script) }) {
+		if slices.ContainsFunc(b.pending, func(other *ScriptCall) bool { return other.brings(c.script) }) {
 			b.unknown = append(b.unknown, c)
 		} else {
 			b.pending = append(b.pending, c)
-			c.Command, c.Script = "EVAL", c.first.Script.source
+			c.Command, c.Script = "EVAL", c.script.Source
 			b.loads.Store(true)
 		}
 	}

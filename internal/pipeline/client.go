@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/slidegate/slidegate/lua"
 )
 
 // A Client sends script calls to Redis. It never resends a call that may have run.
@@ -43,11 +45,14 @@ type ScriptCall struct {
 	Units      []string // one or more for each key
 	Rest       []string
 
-	first *Request // the first request of the first part; belongs to its caller once delivered
-	joint bool     // whether each part is a Joint
-	each  bool     // whether the keys of a Joint are decided separately
-	parts int
-	again bool // whether the call must be sent again
+	first    *Request    // the first request of the first part; belongs to its caller once delivered
+	script   *lua.Script // whose hash or source is Script
+	joint    bool        // whether each part is a Joint
+	each     bool        // whether the keys of a Joint are decided separately
+	parts    int
+	merged   bool // a part consists of merged requests, so script and verb are those of Request.Merge
+	unmerged bool // a part has a request that does not merge
+	again    bool // whether the call must be sent again
 
 	repeated bool // whether the call was sent again after NOSCRIPT
 

@@ -187,7 +187,7 @@ func TestCloseWhileDialling(t *testing.T) {
 func TestCallAfterClose(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l, results := dialling(t)
-		l.Timeout, l.script = time.Second, NewScript(servertest.Script)
+		l.Timeout, l.script = time.Second, servertest.Script
 		results <- dialled{client: s.Client(t)}
 		synctest.Wait()
 		l.conn.Close()

@@ -15,20 +15,21 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
+	"github.com/slidegate/slidegate/lua"
 )
 
 // A line sends a test's requests. Each request counts one unit of an event.
 type line struct {
 	*Pipeline
 	Timeout time.Duration
-	script  *Script
+	script  *lua.Script
 	log     *reportLog
 }
 
 // newLine returns a line with a Timeout of a second.
 func newLine(t *testing.T, client rueidis.Client, change ...func(*line)) *line {
 	t.Helper()
-	l := &line{Timeout: time.Second, script: NewScript(servertest.Script), log: &reportLog{}}
+	l := &line{Timeout: time.Second, script: servertest.Script, log: &reportLog{}}
 	for _, c := range change {
 		c(l)
 	}
@@ -42,7 +43,8 @@ func (l *line) Key(event string) string { return "test:{" + event + "}" }
 // request returns a request for one unit of event.
 func (l *line) request(event string) *Request {
 	r := l.NewRequest()
-	r.Script, r.Key, r.Verb, r.Units, r.Group, r.Merged = l.script, l.Key(event), servertest.Tally, 1, "units", servertest.Tally
+	r.Script, r.Key, r.Verb, r.Units, r.Group = l.script, l.Key(event), servertest.Tally, 1, "units"
+	r.Merge = Merge{Verb: r.Verb, Script: r.Script}
 	return r
 }
 
@@ -73,10 +75,10 @@ func (c *caller) take(r *Request) {
 	if c.err = r.Err; r.Err != nil {
 		return
 	}
-	if n := len(r.Reply); int64(n) <= r.First {
-		c.err = r.Explain(fmt.Errorf("a reply of %d integers to unit %d", n, r.First))
+	if len(r.Reply) == 0 {
+		c.err = r.Explain(errors.New("an empty reply"))
 	} else {
-		c.count = r.Reply[r.First]
+		c.count = r.Reply[0] + r.First
 	}
 }
 

@@ -24,7 +24,7 @@ func onTwoLines(t *testing.T, test func(t *testing.T, s *servertest.Server, a, b
 // together returns a request for the event "e" of both limiters.
 func together(a, b *line) *Request {
 	r := a.request("e")
-	r.Group, r.Merged = "", ""
+	r.Group, r.Merge = "", Merge{}
 	r.Joint = &Joint{Keys: []string{a.Key("e"), "other:{e}"}, Units: []string{"1", "1"}, Others: []*Pipeline{b.Pipeline}}
 	return r
 }

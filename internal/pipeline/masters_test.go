@@ -57,7 +57,7 @@ func (s *shared) Send(_ context.Context, calls []*ScriptCall) {
 func TestMastersAreFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := &shared{shares: []Share{{0, keys.Slots - 1, "all"}}}
-		l := &line{Timeout: time.Second, script: NewScript(servertest.Script)}
+		l := &line{Timeout: time.Second, script: servertest.Script}
 		l.Pipeline = New(On(client), "test", nil)
 		last := Ranges - 1
 		for i, step := range []struct {

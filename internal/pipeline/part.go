@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/slidegate/slidegate/lua"
 )
 
 // A part is the portion of a script call that serves one request, or several merged requests for
@@ -11,7 +13,7 @@ import (
 type part struct {
 	first, last *Request
 	units       int64 // the total of all its requests
-	merged      bool  // the verb is Request.Merged
+	merged      bool  // has several requests
 	crowded     bool  // the batch has other parts for the key
 
 	call  *ScriptCall
@@ -25,7 +27,7 @@ const (
 
 // add merges r into the part if possible, and reports whether it did. The part may be nil.
 func (p *part) add(r *Request) bool {
-	if p == nil || p.first.Merged == "" || r.Merged == "" || !r.fits(p.first) {
+	if p == nil || !p.first.merges() || !r.merges() || !r.fits(p.first) {
 		return false
 	}
 	p.last.next, p.last = r, r
@@ -66,11 +68,11 @@ func (b *batch) group() {
 	b.calls = slices.Grow(b.calls, len(b.parts))
 	for i := range b.parts {
 		p := &b.parts[i]
-		if p.call = b.callFor(p); p.call == nil {
-			p.call = b.newCall(p)
+		c := b.callFor(p)
+		if c == nil {
+			c = b.newCall(p)
 		}
-		p.place = p.call.parts
-		p.call.parts++
+		c.add(p)
 	}
 	b.prepare()
 }
@@ -78,7 +80,7 @@ func (b *batch) group() {
 func (b *batch) newCall(p *part) *ScriptCall {
 	b.calls = append(b.calls, callOf(p))
 	c := &b.calls[len(b.calls)-1]
-	if len(b.parts) > 1 && p.first.Group != "" && !p.first.OneKey && !p.merged && !p.crowded {
+	if len(b.parts) > 1 && p.shares() {
 		if len(b.open) == maxOpen {
 			b.open = slices.Delete(b.open, 0, 1)
 		}
@@ -87,20 +89,44 @@ func (b *batch) newCall(p *part) *ScriptCall {
 	return c
 }
 
-// callOf returns a new script call for p.
+// shares reports whether p can share a script call with parts for other keys. If a key has several
+// parts, each part has its own call, so that the parts stay in order.
+func (p *part) shares() bool {
+	oneKey := p.first.OneKey
+	if p.merged {
+		oneKey = p.first.Merge.OneKey
+	}
+	return p.first.Group != "" && !oneKey && !p.crowded
+}
+
+// callOf returns a new script call for p, to which p must be added.
 func callOf(p *part) ScriptCall {
 	joint := p.first.Joint
 	return ScriptCall{first: p.first, joint: joint != nil, each: joint != nil && joint.Each}
 }
 
-// callFor returns the script call that p can join, or nil if p needs a new call. Only parts of the
-// same limiter share a call. If a key has several parts, each part has its own call, so that the
-// parts stay in order.
+// takes reports whether p can join the call. Only parts of the same limiter share a call. If some
+// of them consist of merged requests, each of them is sent as if it did.
+func (c *ScriptCall) takes(p *part) bool {
+	if c.merged && !p.first.merges() || p.merged && c.unmerged {
+		return false
+	}
+	return p.first.lane == c.first.lane && p.first.fits(c.first)
+}
+
+// add adds p to the call.
+func (c *ScriptCall) add(p *part) {
+	p.call, p.place = c, c.parts
+	c.parts++
+	c.merged, c.unmerged = c.merged || p.merged, c.unmerged || !p.first.merges()
+}
+
+// callFor returns the script call that p can join, or nil if p needs a new call.
 func (b *batch) callFor(p *part) *ScriptCall {
-	if len(b.open) == 0 || p.merged || p.crowded || p.first.OneKey {
+	if len(b.open) == 0 || !p.shares() {
 		return nil
 	}
-	i := slices.IndexFunc(b.open, func(c *ScriptCall) bool { return p.first.lane == c.first.lane && p.first.fits(c.first) })
+	i := slices.IndexFunc(b.open, func(c *ScriptCall) bool { return c.takes(p) })
 	switch {
 	case i < 0:
 		return nil
@@ -139,16 +165,17 @@ func (b *batch) prepare() {
 		if p.call.Keys[p.place] = p.first.Key; p.units > 0 {
 			p.call.Units[p.place] = strconv.FormatInt(p.units, 10)
 		}
-		if p.merged {
-			p.call.Verb = p.first.Merged
-		}
 	}
 }
 
 // prepare sets the command and its arguments. The caller fills in keys and units.
 func (c *ScriptCall) prepare(keys, units []string) {
 	r := c.first
-	c.Command, c.Script, c.Keys, c.Verb, c.Time, c.Units, c.Rest = "EVALSHA", r.Script.hash, keys, r.Verb, r.Time, units, r.Rest
+	c.script, c.Verb = r.Script, r.Verb
+	if c.merged {
+		c.script, c.Verb = r.Merge.Script, r.Merge.Verb
+	}
+	c.Command, c.Script, c.Keys, c.Time, c.Units, c.Rest = "EVALSHA", c.script.Hash, keys, r.Time, units, r.Rest
 }
 
 // deliver passes each caller its part of the reply. It reports whether any caller had left.
@@ -183,7 +210,7 @@ func (c *ScriptCall) repeats() bool {
 }
 
 // brings reports whether the call contains the source of s.
-func (c *ScriptCall) brings(s *Script) bool { return c.Command == "EVAL" && c.first.Script.same(s) }
+func (c *ScriptCall) brings(s *lua.Script) bool { return c.Command == "EVAL" && c.script == s }
 
 // divide makes a separate script call for each part of those calls that a server refused because of
 // their keys. The refusal proves that nothing ran.
@@ -192,11 +219,11 @@ func (b *batch) divide() (singles []*ScriptCall) {
 		p := &b.parts[i]
 		if of := p.call; of != nil && of.parts > 1 && of.err != nil && refusesKeys(of.err) {
 			c, keys, units := callOf(p), p.first.size(), p.first.units()
-			c.parts, c.again, c.trace = 1, true, of.trace
-			p.call = &c
-			p.call.prepare(of.Keys[p.place*keys:][:keys], of.Units[p.place*units:][:units])
-			p.place = 0
-			singles = append(singles, p.call)
+			c.again, c.trace = true, of.trace
+			ofKeys, ofUnits := of.Keys[p.place*keys:][:keys], of.Units[p.place*units:][:units]
+			c.add(p)
+			c.prepare(ofKeys, ofUnits)
+			singles = append(singles, &c)
 		}
 	}
 	return singles

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
+	"github.com/slidegate/slidegate/lua"
 )
 
 // prove makes the server accept calls for several keys, and returns once it is proved that it has
@@ -81,7 +83,7 @@ func TestEventsShareACall(t *testing.T) {
 // The latter must stay in order.
 func TestOthersShareNoCall(t *testing.T) {
 	onProvedServer(t, func(t *testing.T, s *servertest.Server, l *line) {
-		other := NewScript("return 'another script'")
+		other := lua.New("return 'another script'")
 		changes := map[string]func(r *Request){
 			"script":   func(r *Request) { r.Script = other },
 			"verb":     func(r *Request) { r.Verb = "reset" },
@@ -98,7 +100,7 @@ func TestOthersShareNoCall(t *testing.T) {
 		for range 3 { // the first two merge
 			requests = append(requests, l.request("one key"))
 		}
-		requests[len(requests)-1].Merged = ""
+		requests[len(requests)-1].Merge = Merge{}
 		askInOneBatch(t, s, l, requests)
 		var together []string
 		byKey := map[string][]int64{}
@@ -111,6 +113,49 @@ func TestOthersShareNoCall(t *testing.T) {
 		wantEqual(t, "together", together, []string{l.Key("a"), l.Key("b")})
 		wantEqual(t, "units of one key", byKey[l.Key("one key")], []int64{2, 1})
 	})
+}
+
+// TestMergesShareACall checks which merged requests share a script call with requests for other
+// keys, and that the call has the script and the verb of their Merge. All requests in a call must
+// have a Merge, and its verb must take several keys.
+func TestMergesShareACall(t *testing.T) {
+	for oneKey, want := range map[bool][]string{
+		false: {"some A1 B2 C3 E1", "allow D2"},
+		true:  {"allow A1 D2 E1", "some B2", "some C3"},
+	} {
+		onProvedServer(t, func(t *testing.T, s *servertest.Server, l *line) {
+			scripts := map[string]*lua.Script{"allow": lua.New("return 'allow'"), "some": lua.New("return 'some'")}
+			var requests []*Request
+			for _, event := range []string{"A", "B", "C", "B", "D", "C", "C", "E"} {
+				r := l.request(event)
+				r.Script, r.Verb, r.Rest = scripts["allow"], "allow", []string{"60000", "5"}
+				if r.Merge = (Merge{"some", scripts["some"], oneKey}); event == "D" {
+					r.Units, r.Merge = 2, Merge{}
+				}
+				requests = append(requests, r)
+			}
+			s.ForgetScripts()
+			askInOneBatch(t, s, l, requests)
+			var got []string
+			for _, c := range s.Ran() {
+				if c.Verb == servertest.Tally { // of an occupier
+					continue
+				}
+				parts := []string{c.Verb}
+				for _, key := range append([]servertest.Command{c}, c.More...) {
+					parts = append(parts, fmt.Sprint(strings.Trim(key.Key, "tes:{}"), key.Units))
+				}
+				call := strings.Join(parts, " ")
+				got = append(got, call)
+				if c.Script != scripts[c.Verb].Hash && c.Script != scripts[c.Verb].Source {
+					t.Errorf("%s has the script %s", call, c.Script)
+				}
+			}
+			slices.Sort(got)
+			slices.Sort(want)
+			wantEqual(t, fmt.Sprint("calls, one key: ", oneKey), got, want)
+		})
+	}
 }
 
 // askInOneBatch sends the requests in one batch, in order, by making them arrive while all senders
@@ -171,7 +216,7 @@ func TestStrangeReplies(t *testing.T) {
 }
 
 // TestRefusedKeys checks that if a server refuses a call for several keys, the keys are immediately
-// sent in separate calls, and later keys too.
+// sent in separate calls, and later keys too. Attempts on the same key stay merged.
 func TestRefusedKeys(t *testing.T) {
 	for _, refusal := range []string{"CROSSSLOT Keys in request don't hash to the same slot", "NOPERM this user has no permissions to access one of the keys"} {
 		onProvedServer(t, func(t *testing.T, s *servertest.Server, l *line) {
@@ -181,8 +226,9 @@ func TestRefusedKeys(t *testing.T) {
 				}
 				return servertest.Refusal(refusal)
 			})
-			for i, c := range askTogether(t, s, l, numbered(3)) {
+			for i, c := range askTogether(t, s, l, append(numbered(3), "event 1")) {
 				wantError(t, fmt.Sprint(i), c.err, nil)
+				wantEqual(t, "count", c.count, int64(1+i/3))
 				wantEqual(t, "took", c.took, 0)
 			}
 			wantEqual(t, "keys of the calls", sizes(s, 4), []int{3, 1, 1, 1})

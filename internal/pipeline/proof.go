@@ -43,8 +43,6 @@ const (
 	renewalProbes = 64
 )
 
-var probeScript = NewScript(lua.Probe)
-
 // holds reports whether it is currently proved that one server has all keys. If an attempt is due,
 // holds starts it in the background.
 func (p *proof) holds() bool {
@@ -112,7 +110,7 @@ func (p *proof) refuted() {
 // separate calls for each key find all marks.
 func (c *Connection) findsProbes(names []string, n int) bool {
 	ctx, client, value := context.Background(), c.client(), rand.Text()
-	mark := &ScriptCall{Command: "EVAL", Script: probeScript.source, Verb: "mark", Time: value}
+	mark := &ScriptCall{Command: "EVAL", Script: lua.Probe.Source, Verb: "mark", Time: value}
 	for i := range n {
 		mark.Keys = append(mark.Keys, fmt.Sprintf("%s:{~%s.%d}:p", names[i%len(names)], value[:8], i))
 	}
@@ -121,7 +119,7 @@ func (c *Connection) findsProbes(names []string, n int) bool {
 	}
 	finds := make([]*ScriptCall, n)
 	for i := range finds {
-		finds[i] = &ScriptCall{Command: "EVALSHA", Script: probeScript.hash, Keys: mark.Keys[i : i+1], Verb: "find", Time: value}
+		finds[i] = &ScriptCall{Command: "EVALSHA", Script: lua.Probe.Hash, Keys: mark.Keys[i : i+1], Verb: "find", Time: value}
 	}
 	client.Send(ctx, finds)
 	for _, find := range finds {

@@ -3,13 +3,15 @@ package pipeline
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/slidegate/slidegate/lua"
 )
 
 // A Request asks for a script call for one key or, with a Joint, for several keys.
 type Request struct {
 	// The user of NewRequest sets these fields before Do. They do not change.
 
-	Script *Script
+	Script *lua.Script
 	Key    string
 	Verb   string
 	Time   string   // for the script; "" means the time of the server
@@ -19,13 +21,12 @@ type Request struct {
 
 	// Requests of the same Group can share a script call if Script, Verb and Time are equal. All
 	// requests of a Group must have the same Rest. Requests for one unit of the same key are merged
-	// if they have Merged, the verb for their total, in order of arrival. Requests of one limiter
-	// for several keys share a call if one server has all keys. A request without a Group always
-	// has its own script call.
+	// if they have a Merge. Requests of one limiter for several keys share a call if one server has
+	// all keys. A request without a Group always has its own script call.
 	Group  string
-	Merged string
-	OneKey bool // the script takes a single key, so requests for different keys do not share a call
-	InText bool // the reply can contain strings instead of integers
+	Merge  Merge // zero if the request does not merge
+	OneKey bool  // the script takes a single key, so requests for different keys do not share a call
+	InText bool  // the reply can contain strings instead of integers
 
 	Joint *Joint // set if the request is for several keys
 
@@ -58,11 +59,18 @@ type Request struct {
 	Err   error // why there is no Reply, and whether the script may have run
 }
 
+// A Merge specifies how requests for one unit of the same key are merged, in order of arrival.
+type Merge struct {
+	Verb   string      // the verb for their total; for one unit, its reply must be that of Request.Verb
+	Script *lua.Script // the script that has the verb
+	OneKey bool        // with the verb, the script takes a single key
+}
+
 // A Trace records how a request was sent, even if it got no reply.
 type Trace struct {
 	SlotRange int           // the slot range: which sixty-fourth of the hash slots
 	InRedis   time.Duration // time from sending to the reply
-	Merged    bool          // the reply answers several merged units; its verb is Request.Merged
+	Merged    bool          // the reply answers several merged units; its verb is that of Request.Merge
 	Batch     int           // number of requests in the batch
 	Failure   *Failure      // why Redis did not answer, or nil; set by the caller of Do
 }
@@ -79,10 +87,10 @@ const (
 	left          // the caller no longer waits for the request
 )
 
-// Sent returns the verb that was sent: Merged if the request was merged, and Verb otherwise.
+// Sent returns the verb that was sent: that of Merge if the request was merged, and Verb otherwise.
 func (r *Request) Sent() string {
 	if r.Trace.Merged {
-		return r.Merged
+		return r.Merge.Verb
 	}
 	return r.Verb
 }
@@ -94,9 +102,12 @@ func (r *Request) Free() { r.call.free() }
 // only once, as its last step, so an error reply means that it changed nothing.
 func (r *Request) Explain(err error) error { return explain(err, r.name(), r.Reads) }
 
+// merges reports whether the request can be merged with others.
+func (r *Request) merges() bool { return r.Merge.Verb != "" }
+
 // fits reports whether r can share a script call with other.
 func (r *Request) fits(other *Request) bool {
-	return r.Group != "" && r.Group == other.Group && r.Verb == other.Verb && r.Time == other.Time && r.Script.same(other.Script)
+	return r.Group != "" && r.Group == other.Group && r.Verb == other.Verb && r.Time == other.Time && r.Script == other.Script
 }
 
 // arriveLate records the outcome of a request whose caller has left. A reply within the timeout is

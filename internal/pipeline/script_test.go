@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/internal/pipeline/servertest"
+	"github.com/slidegate/slidegate/lua"
 )
 
 // names returns the names of the commands, such as "EVALSHA EVAL".
@@ -68,7 +69,7 @@ func TestScriptsOfABatchForgotten(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))
 		other := beside(l, l.Timeout)
-		other.script = NewScript("return 'another script'")
+		other.script = lua.New("return 'another script'")
 		executed, occupiers := 0, len(occupySenders(t, s, l))+1
 		arrive(t.Context(), other, "occupier") // a fifth sender, since two limiters have requests
 		s.Choose(func(servertest.Command) servertest.Action {
@@ -86,7 +87,7 @@ func TestScriptsOfABatchForgotten(t *testing.T) {
 		}
 		commands := s.Received()[occupiers:]
 		wantEqual(t, "commands", names(commands), strings.Repeat("EVALSHA ", 6)+"EVAL EVAL "+strings.TrimSpace(strings.Repeat("EVALSHA ", 4)))
-		wantEqual(t, "scripts", []string{commands[6].Script, commands[7].Script}, []string{servertest.Script, "return 'another script'"})
+		wantEqual(t, "scripts", []string{commands[6].Script, commands[7].Script}, []string{servertest.Script.Source, "return 'another script'"})
 		wantEqual(t, "executed", s.Executed(), occupiers+6)
 	})
 }

@@ -19,6 +19,7 @@ type Calls struct {
 	Scripts atomic.Int64 // script calls for events
 	Events  atomic.Int64 // events in these script calls
 	Several atomic.Int64 // script calls for several events
+	Somes   atomic.Int64 // those of them with the verb some
 	Marks   atomic.Int64 // script calls that mark the keys of a proof: see lua/probe.lua
 
 	dial dialer
@@ -59,6 +60,9 @@ func (c *Calls) add(keys []string, verb string) {
 		c.Events.Add(int64(len(keys)))
 		if len(keys) > 1 {
 			c.Several.Add(1)
+			if verb == "some" {
+				c.Somes.Add(1)
+			}
 		}
 	}
 }

@@ -9,15 +9,13 @@
 --          secret, the tag of every event is ~ and its HMAC-SHA256. Both are in base64url without
 --          padding. Examples are in testdata/vectors.json
 -- ARGV[1]  what to do:
---            allow      count the units if every limit allows them. Only allow, count, joint and
---                       undo take more than one key
+--            allow      count the units if every limit allows them
 --            count      the same, but count the units even if a limit denies
 --            peek       reply as allow would, but count nothing
 --            some       count as many of the n units as every limit allows, like n consecutive calls
 --                       of allow with one unit, all at the same time
 --            countsome  count the n units like n calls of count with one unit, including units that
 --                       a limit denies
---            each       the same as some, but reply to each of the n calls
 --            counteach  the same as countsome, but reply to each of the n calls
 --            inspect    reply with the state, bucket by bucket
 --            refund     give back units that an earlier call counted
@@ -27,9 +25,10 @@
 --                       otherwise none. No key may occur twice
 --            undo       refund or reset each event of one or more groups: n is the number of units to
 --                       refund, or 0 for a reset
+--          Counteach, inspect, refund and reset take one key
 -- ARGV[2]  now, in ms since 1970, or empty to use the clock of this server
--- ARGV[2 + k]  n for event k, in units: 1 to 2^53. For each and counteach it is at most 4096; for
---          allow, count, peek and inspect it is at most the smallest Max
+-- ARGV[2 + k]  n for event k, in units: 1 to 2^53. For counteach it is at most 4096; for allow, count,
+--          peek, inspect and joint it is at most the smallest Max
 -- ARGV[3 + K + 3i], [4 + K + 3i], [5 + K + 3i]  limit i = 0, 1, ... 30: Per in ms (1 to 2^44), Max
 --          in units (1 to 2^53), Resolution in ms (1 to Per). No two limits have the same Per.
 --          Inspect needs no limit
@@ -47,10 +46,8 @@
 --   some, countsome      how many of the n units are allowed (the first ones), the time, and for
 --                        each limit: the units used, the wait until it would allow one more unit,
 --                        and the wait until it is as if never used
---   each, counteach      how many of the n calls are allowed, the time, and a row for each of the n
---                        calls, in order: the three integers of each limit in the reply to that
---                        call. For the verb each, the row of the first denial is the last row, and
---                        also applies to all later calls
+--   counteach            how many of the n calls are allowed, the time, and a row for each of the n
+--                        calls, in order: the three integers of each limit in the reply to that call
 --   inspect              0, the time, and for each limit: the same three integers (for the given
 --                        units), the number of buckets and, oldest first, the time and units of
 --                        each bucket. Then for each other section of the record: its Per, the units
@@ -64,7 +61,7 @@
 -- The other events are still decided, but in a joint call, no event of the same group is counted.
 --
 -- Writes: one SET with PX for each event whose units are counted. Refund writes one SET or DEL,
--- reset one DEL. If allow, some, each or joint count nothing, they write only to repair a timestamp
+-- reset one DEL. If allow, some or joint count nothing, they write only to repair a timestamp
 -- (see NoTimeTravel below). Joint writes nothing for a group before all events of the group are
 -- decided. Peek and inspect never write.
 -- Errors, before anything is written: WRONGTYPE or SLIDEGATE, and a sentence that names the key. If

@@ -1,13 +1,12 @@
---- Needs a section, its limit and n. Gives wait, need and joins; changes allowed, adds and counts.
--- Decide. need is how many units must be forgotten before this call fits or, if it is counted,
--- before the next call fits.
-local due, need, wait = date + per, total - (reply[slot + 1] - unit), 0
-if singles and need + fit > 1 then
-  fit = need < 1 and 1 - need or 0
-  if lowers and fit > 0 then again, n = again or undecided < limits, fit end
-end
+--- Needs a section, its limit, n, unit, adds, counting and undecided. Gives wait and joins; changes
+--- reply, adds and lasts. If units are missing, sets unread to -1 and leaves the loop.
+-- Decide. need is how many units must be forgotten before this call fits or, if it is counted, before
+-- the next call fits. joins is whether new units join the last bucket. b and c are the time and the
+-- units of a bucket.
+local need, wait, joins = total - (reply[slot + 1] - unit), 0
+-- include fit for some counteach
 if need > 0 then
-  if allowed and undecided < limits and not counting then
+  if adds and undecided < limits and not counting then -- the limits before this one have counted
     for b = 3, lastSlot, 3 do
       if reply[b] >= 0 then
         reply[b], reply[b + 1] = reply[b] - n, 0
@@ -15,24 +14,26 @@ if need > 0 then
       end
     end
   end
-  allowed, adds, counts = false, counting, counting
+  reply[1], adds = 0, counting
 end
 if adds then
   joins = last == date or res > 1 and last - last % res == date - date % res
   need = need + n
 end
 if need > total then
-  wait = due - now
+  wait = date + per - now
 elseif need > 0 then
-  local t, p = adds and joins and date or last, fin
-  if u == 0 and need <= closed then t = last - (last - read(pair, v, fin - need * w)) % wrap end
+  -- Find the bucket with the last of these units. wait is first its time.
+  local p = fin
+  wait = adds and joins and date or last
+  if u == 0 and need <= closed then wait = last - (last - read(pair, v, fin - need * w)) % wrap end
   while u > 0 and need > 0 and p > at do
     local b, c = read(pair, v, p - w - u)
     need, p = need - c, p - w - u
-    if need <= 0 then t = last - (last - b) % wrap end
+    if need <= 0 then wait = last - (last - b) % wrap end
   end
-  wait = t + per - now
-  if wait < 1 then foreign = true break end -- buckets are in order, so this one is not forgotten yet
+  wait = wait + per - now
+  if wait < 1 then unread = -1 break end -- buckets are in order, so this one is not forgotten yet
 end
 if last ~= T and total > 0 then
   lasts = lasts or {}

@@ -1,30 +1,19 @@
---- Needs key. Gives the record v and its head, and the locals of the loop over its sections.
--- The record.
+--- Needs key. Declares v, len, T, unread, pos, slot and failure, and for the head of the first
+--- section flags, closed, per and at.
+-- The record. unread is how many of its sections are still to be read. Below 0, it is no record.
+--   T           the time in the head of the record
+--   failure     why the event fails
+--   pos, slot   where the next section starts; the index in reply of the three integers of its limit
 local v = redis.pcall('GET', key)
-local len, first, T, foreign, failure, flags, closed, per, at = 0, 128, 0
+local len, T, unread, pos, slot, failure, flags, closed, per, at = 0, 0, 0, 8, 0
 if v then
   len = #v -- 0 if v is an error
-  if len > 12 then
-    first, T, flags, closed, per, at = read('>BI6BBI4', v) -- with the head of the first section
-    if first < 129 or first > 159 then foreign = true end
+  if len > 12 then -- the shortest record has 13 bytes
+    unread, T, flags, closed, per, at = read('>BI6BBI4', v) -- with the head of the first section
+    unread = unread - 128
   elseif v.err then
-    failure, foreign = v.err, true
-    if failure:sub(1, 9) == 'WRONGTYPE' then
-      failure = 'WRONGTYPE key ' .. key .. ' holds no string; remove it, or rename the limiter'
-    end
-  else
-    first, foreign = v:byte() or 0, true
+    failure = v.err
+    -- include wrongtype
   end
-end
-local newT, tail = refund and T or now, len - 5 -- tail: where the last head may start
-local pos, slot, undecided, seen, ahead, earliest = 8, 0, limits, 0, 0, 281474976710656
-local out, outs, expiry, px, again, changed, lasts = '', limits, 0
-local last, total, open, w, pair, wrap, joins
-local dated = simulated -- PX is not the Per of a limit
-if refund then undecided = 0 end
-if T > now then sections = sections or {} end -- a denial may have to repair a timestamp
-if foreign then
-  pos, undecided = len + 1, 0
-elseif op == 'reset' or undo and n == 0 then -- as if no section were left
-  pos, first, changed = len + 1, 128, v and true
+  if unread < 1 or unread > 31 then pos, unread = len + 1, -1 end
 end

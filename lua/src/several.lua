@@ -1,8 +1,7 @@
---- Needs reply. Keeps it in all, and prepares the next one.
--- Several keys: keep this reply, and prepare the next one.
-local width = lastSlot + 2
-if refund then reply[1], width = changed and 1 or 0, 1 end
+--- Needs reply and failure. Keeps the reply to event k, and prepares the next one.
 if failure then reply[1] = failure end
-for b = 1, width do all[place + b] = reply[b] end
-for b = 1, lastSlot + 2 do reply[b] = given[b] end
-place = place + width
+local start = (k - 1) * (lastSlot + 2)
+for b = 1, lastSlot + 2 do
+  all[start + b] = reply[b]
+  reply[b] = given[b]
+end

@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/slidegate/slidegate/lua"
 )
 
-// Script is the source of the script that tests use. The server does not parse it.
-const Script = "return 'a script'"
+// Script is the script that tests use. The server does not parse it.
+var Script = lua.New("return 'a script'")
 
 // OnFakeTime runs test in a synctest bubble, with a new server. Time passes only while all
 // goroutines wait.

@@ -11,6 +11,7 @@ const (
 	verbAllow     = "allow"
 	verbCount     = "count"
 	verbSome      = "some"
+	verbCountSome = "countsome"
 	verbPeek      = "peek"
 	verbEach      = "each"
 	verbCountEach = "counteach"
@@ -18,8 +19,7 @@ const (
 	verbRefund    = "refund"
 	verbReset     = "reset"
 
-	// Tally counts all units. The reply lists, for each unit, how many units have been counted
-	// after it.
+	// Tally counts all units. The reply is how many units have been counted after the first of them.
 	Tally = "tally"
 )
 
@@ -38,15 +38,19 @@ func (c *Counter) execute(cmd Command) []int64 {
 		fallthrough
 	case verbPeek:
 		return c.decide(cmd)
-	case verbSome:
+	case verbSome, verbCountSome:
 		c.Attempts += int(cmd.Units)
 		fits := min(cmd.Units, c.room(cmd.Rest))
-		c.Used += fits
+		if c.Used += fits; cmd.Verb == verbCountSome {
+			c.Used += cmd.Units - fits
+		}
 		return c.reply(cmd, fits, 1)
 	case verbEach, verbCountEach:
 		return c.decideEach(cmd)
 	case Tally:
-		return c.tally(cmd.Units)
+		c.Attempts += int(cmd.Units)
+		c.Used += cmd.Units
+		return []int64{c.Used - cmd.Units + 1}
 	case verbInspect:
 		return c.reply(cmd, 0, 1)
 	case verbRefund:
@@ -87,16 +91,6 @@ func (c *Counter) decideEach(cmd Command) []int64 {
 		if r[0] == 0 && one.Verb == verbAllow {
 			break
 		}
-	}
-	return reply
-}
-
-// tally executes tally.
-func (c *Counter) tally(n int64) (reply []int64) {
-	c.Attempts += int(n)
-	for range n {
-		c.Used++
-		reply = append(reply, c.Used)
 	}
 	return reply
 }

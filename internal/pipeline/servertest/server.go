@@ -484,7 +484,7 @@ func (s *Server) run(cmd Command) []string {
 	case cmd.Name == "EVALSHA" && s.known != nil && !s.known[cmd.Script]:
 		return []string{"-NOSCRIPT No matching script."}
 	case cmd.Name != "EVALSHA" && s.known != nil:
-		s.known[lua.Hash(cmd.Script)] = true
+		s.known[lua.New(cmd.Script).Hash] = true
 	}
 	s.ran = append(s.ran, cmd)
 	if len(cmd.More) > 0 && s.keys == OneKey {

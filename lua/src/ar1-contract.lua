@@ -1,0 +1,72 @@
+--- The contract of ar1.lua, with the layout of its record.
+-- ar1.lua decides whether an event is allowed under several decaying levels at once, and counts it
+-- in all of them or in none. The whole state of an event is in one key.
+--
+-- Each limit has a level. The level grows by 1 with each unit, and decays by e^(-time/Per): it is an
+-- AR(1) process. A limit allows a request for n units if level + n <= C. C = 1 / (1 - e^(-1/Max)),
+-- about Max + 1/2, is the peak level of a steady flow of Max units per Per. A request may come up to
+-- 1 us early, or exceed C by at most 1/5 of a unit. A level below 1/4 counts as 0. If the clock is
+-- behind the record, the levels do not decay, and the next write moves the record to the time of the
+-- clock. Therefore all callers that pass the time must take it from the same clock.
+--
+-- One call can decide on several events, each as in a separate call.
+--
+-- KEYS[k]  the key of event k = 1, 2, ... K: Name:{tag}:a. The tag of an event of at most 128 bytes
+--          is the event itself, with %XX (upper case) for %, {, }, a leading ~, space and all bytes
+--          that are not printable ASCII. The tag of a longer event is ~ and its SHA-256. With a
+--          secret, the tag of every event is ~ and its HMAC-SHA256. Both are in base64url without
+--          padding. Examples are in testdata/vectors.json
+-- ARGV[1]  what to do:
+--            allow      count the units if every limit allows them. Only allow and count take
+--                       more than one key
+--            count      the same, but count the units even if a limit denies: as many as raise the
+--                       limit's level to C
+--            peek       reply as allow would, but count nothing
+--            some       count as many of the n units as every limit allows, like n consecutive calls
+--                       of allow with one unit, all at the same time
+--            countsome  count the n units like n calls of count with one unit, including units that
+--                       a limit denies
+--            each       the same as some, but reply to each of the n calls
+--            counteach  the same as countsome, but reply to each of the n calls
+--            inspect    reply with the state
+--            refund     give back what is left of units that an earlier call allowed. Less than
+--                       1/4 of a unit may be ignored
+--            reset      forget the event, even if its record is truncated
+-- ARGV[2]  now, in us since 1970 (below 2^53), or empty to use the clock of this server
+-- ARGV[2 + k]  n for event k, in units: 1 to 10^7. For each and counteach it is at most 4096; for
+--          allow, count, peek and inspect it is at most the smallest Max
+-- ARGV[3 + K + 2i], [4 + K + 2i]  limit i = 0, 1, ... 30: Per in ms (1 to 2^44), Max in units (1 to
+--          10^7). No two limits have the same Per. Inspect needs no limit
+-- The last ARGV, only for refund: the second integer in the reply of the call that counted, in us
+--
+-- Reply: a list of integers. Times are in us; waits are in ms from now, rounded up.
+--   allow, count, peek   allowed (1 or 0), now, and for each limit: the units used (Max minus the
+--                        units that it would allow at once), the wait until it would allow the same
+--                        request once more, and the wait until its level counts as 0
+--   some, countsome      how many of the n units are allowed (the first ones), now, and for each
+--                        limit: the units used, the wait until it would allow one more unit, and
+--                        the wait until its level counts as 0
+--   each, counteach      how many of the n calls are allowed, now, and a row for each of the n
+--                        calls, in order: the three integers of each limit in the reply to that
+--                        call. For the verb each, the row of the first denial is the last row, and
+--                        also applies to all later calls
+--   inspect              0, now, and for each limit: the same three integers (for the given units),
+--                        and its level in units of 10^-8. Then for each other section of the record:
+--                        its Per, the wait until its level counts as 0, and its level
+--   refund, reset        1 if anything changed, otherwise 0
+-- For several keys, these replies follow one another. If an event fails, its first integer is replaced
+-- by a string: the error that a call for this event alone would return. Its other integers are
+-- meaningless. The other events are still decided.
+--
+-- Writes: one SET with PX for each event whose units are counted. Refund writes one SET or DEL,
+-- reset one DEL. If allow, some or each count nothing, they write only if the clock has stepped back,
+-- to move the record to the time of the clock. Peek and inspect never write.
+-- Errors, before anything is written: WRONGTYPE or SLIDEGATE, and a sentence that names the key. If
+-- arguments are invalid, it names the first key. If an argument is not a number, the error is Lua's.
+--
+-- The record; numbers are big endian.
+--   byte      160 + the number of sections, 1 to 31: the format
+--   7 bytes   when it was written, in us
+--   then for each limit a section:
+--   4 bytes   Per (if Per is 2^32 or more: 4 bytes of 0, then 6 bytes of Per)
+--   8 bytes   the level at that time, a double

@@ -1,0 +1,71 @@
+--- The contract of pace.lua, with the layout of its record.
+-- pace.lua books turns for an event, in the order in which the calls arrive. A turn is the earliest
+-- time at which several sliding windows allow its units, and which is not before any turn booked
+-- earlier. The whole state of an event is in one key.
+--
+-- KEYS[1]  the key of the event: Name:{tag}:r. The tag is made as for window.lua
+-- ARGV[1]  what to do:
+--            book     book k turns of n units each, one after the other, like k calls for one turn.
+--                     It stops at the first turn that would be beyond the horizon
+--            cancel   give back the units of a turn that an earlier call booked. The floor stays: no
+--                     later booking gets a turn before those already booked
+--            pause    let no turn come before now + D. If D is longer than what is left of an earlier
+--                     pause, all turns from now on move by the difference. Otherwise nothing changes
+--            due      reply with the shift and the end of the pause, and change nothing
+--            inspect  reply with the state, bucket by bucket
+--            reset    forget the event, even if its record is truncated
+-- ARGV[2]  now, in ms since 1970 (below 2^47), or empty to use the clock of this server
+-- ARGV[3]  for book: k, 1 to 4096. Otherwise: n, in units, 1 to 2^53. For inspect it is at most the
+--          smallest Max. For pause, due and reset it is 1
+-- ARGV[4 + 2i], [5 + 2i]  limit i = 0, 1, ... 30: Per in ms (1 to 2^44) and Max in units (1 to 2^53).
+--          No two limits have the same Per. Only book and cancel need a limit
+-- The last ARGV:
+--   book     the horizon: how far after now a turn may be, in ms (0 to 2^44); and n, 1 to the smallest Max
+--   cancel   the turn as in the reply to book, in ms since 1970; and the shift in that reply
+--   pause    D, in ms (0 to 2^44)
+--
+-- Reply: a list of integers. Times are in ms since 1970; waits are in ms from now.
+--   All replies start with these four integers:
+--     for book, how many turns are booked; for inspect and due, 0; for the other verbs, 1 if anything
+--     changed, otherwise 0
+--     the time of the decision
+--     the shift: the sum of the delays added by all pauses
+--     the end of the last pause, which may be over, or 0
+--   Then come:
+--   book     the wait until the next turn can be booked, or 0 if all are booked; and each turn
+--   inspect  the floor, which is the newest turn ever booked (or 0), and the turn that n units would
+--            get. Then for each limit: the units used, the wait until it allows n more units, the wait
+--            until it is as if never used, the number of buckets and, oldest first, the time and units
+--            of each bucket. Then for each other section of the record: its Per, the units used, the
+--            wait until it is as if never used, and its buckets as above
+--
+-- Turns move with each pause. A turn that was booked for a time, when the shift was S, is due at
+--   max(time + current shift - S, the end of the last pause)
+-- If time + current shift - S is before the end of the last pause, the turn came before that pause.
+-- Cancel then gives nothing back.
+--
+-- A limit whose Max is at most 256 is exact. A larger limit counts in buckets of Per/240, rounded up:
+-- its turns are never early, and at most one bucket late. A pause moves buckets along with their
+-- boundaries. It moves the current bucket as a whole, so turns in that bucket that have already come
+-- count longer by the length of the pause.
+--
+-- If the clock is behind the last write, turns and pauses may be no further in the future than they were
+-- then. Turns later than now + (floor - clock of the last write), or than now if that is later, are moved
+-- to that time. The end of the pause keeps its distance to the clock in the same way.
+--
+-- Writes: one SET with PX, or one DEL, for book, cancel and pause if anything changes; one DEL for
+-- reset. If book books nothing, it writes only if it had to move times because the clock stepped back.
+-- Errors, before anything is written: WRONGTYPE or SLIDEGATE, and a sentence that names the key. If an
+-- argument is not a number, the error is Lua's.
+--
+-- The record. A bucket is (newest turn in it, units). It is forgotten when the floor or the clock is
+-- Per after it, because it can then no longer delay a turn. A record therefore never holds more than
+-- Max units of a limit. Numbers are big endian.
+--   byte      the format: 248, or 249 after a pause
+--   byte      the number of sections, 0 to 31
+--   6 bytes   the floor
+--   6 bytes   the clock at the last write
+--   6 bytes   the end of the last pause (249)
+--   6 bytes   the shift (249)
+--   then for each limit a section, as in a record of window.lua. T is the floor, and flag 4 means
+--   Per/240, rounded up. There is no other Resolution (flag 8)
