@@ -63,7 +63,7 @@ help:
 	@echo "make docker  the tests of the image, and of how tests start and break servers in Docker"
 	@echo "make race    packages with several goroutines, under the race detector (part of make test);"
 	@echo "             from the largest, only tests named ...UnderLoad; make race-full runs all of them"
-	@echo "make lint    formatting, vet and linters, on all modules; vet for 32-bit, arm64 and Windows; the workflows"
+	@echo "make lint    formatting, vet and linters, on all modules; vet for 32-bit, arm64 and Windows; the workflows; Lua"
 	@echo "make vulnerabilities  known vulnerabilities that the code can reach, by govulncheck"
 	@echo "make api     what changed in the API since the last tag"
 	@echo "make regression  whether a decision costs more than at the previous day's last commit"
@@ -164,6 +164,9 @@ lint:
 	GOOS=windows $(GO) vet $(USERS) ./cluster_test/...
 	GOARCH=arm64 $(GO) vet $(ALL)
 	$(ACTIONLINT) -shellcheck=
+	@for tool in luacheck luac5.1; do command -v $$tool >/dev/null || { echo "make lint needs $$tool: apt-get install lua-check lua5.1"; exit 1; }; done
+	luacheck --codes --no-color lua/*.lua
+	$(GO) test -count=1 -run '^TestLiveNames$$' ./lua
 
 # Reports known vulnerabilities that the code or the tests of a module can reach. VULNDB is the
 # database. grpclimit requires an old gRPC, which a program replaces with its own, so this uses the
