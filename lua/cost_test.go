@@ -17,7 +17,7 @@ var budgets = map[string]int{
 	"allow, denied":           272,
 	"allow, 3 limits":         658,
 	"allow, 3 limits, denied": 640,
-	"allow, 3 keys":           937,
+	"allow, 3 keys":           901,
 	"count":                   322,
 	"count, denied":           346,
 	"peek":                    265,
@@ -28,8 +28,8 @@ var budgets = map[string]int{
 	"inspect":                 494,
 	"refund":                  404,
 	"reset":                   181,
-	"joint, 2 keys":           876,
-	"joint, 2 keys, denied":   842,
+	"joint, 2 keys":           870,
+	"joint, 2 keys, denied":   839,
 	"undo, 2 keys":            878,
 }
 
