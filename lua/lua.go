@@ -22,17 +22,17 @@ type Script struct {
 
 // Window decides according to sliding windows. It has all verbs, for services in other languages.
 // Go sends the smaller scripts that WindowFor returns.
-var Window = &Script{window, "5e47c85e1e53af22934120f53557d8755f70fa0d"}
+var Window = &Script{window, "6519ec5a6d11a07c9aa465c9dfaa8caebf01c01e"}
 
 // library and families are parts of Window: what gives struct to the scripts on servers that lack it,
 // and the script for each verb, which has this verb and related ones.
 var library, families = cut(map[string]string{
-	"allow":     "ee125756d3fda350653ee1640460cc09a0d31ec7",
-	"counteach": "e20134d4dc2370e80f8f04ca0794c2a1ce986337",
-	"refund":    "4df54b3adf3ea48bc6c5dddfb672adb279419f45",
-	"undo":      "136319188d545a3d624bfb4f4697a22e9c638a9c",
-	"joint":     "f9d523cd03c3bcab7df7f9acd3f6d744dd05b1ac",
-	"inspect":   "9671b621ca534ccaba13efc2298a5ba73dfcaac9",
+	"allow":     "be2b85c83d180ad39dc01c2fa6584937dc3614cd",
+	"counteach": "654affd3a41cd427b8683cb510f4e2e5fae86d3b",
+	"refund":    "54fbd65c22cf04576a52b3124dc2508cbef0a270",
+	"undo":      "fe96521f83e7e5b932b2ad45e11939fc3084e0da",
+	"joint":     "2cc185f4c00a8a8675e9d368acdb7213d6637251",
+	"inspect":   "197682809fc6e6483d9fe90748011f6a2c55bbe9",
 })
 
 // WindowFor returns the script to send for a verb of Window, which has this verb and related ones.

@@ -245,17 +245,17 @@ if ARGV[1] == 'joint' then
     local out, outs, expiry, px = '', limits, 0
     local sections = T > now and {} or nil
     while pos <= len or undecided > 0 do
-      -- The next section or, after the last one, a limit that has none:
-      --   per, closed, last, res  Per, how many buckets are closed, the time of the last event, and the
-      --                           Resolution under which the last bucket was opened
-      --   total, open             the units of all buckets, and those of the last bucket, which is open
-      --   at, fin                 where the closed buckets start in v, and where they end (exclusive)
-      --   w, u, pair, wrap        how many bytes the time and the units of a closed bucket take, the
-      --                           format that reads both, and 256^w
-      --   flags                   the flags of the section that tell u and res
       slot = slot + 3
       local res, u = 1, 0
       if pos <= len then
+        -- The section:
+        --   per, closed, last, res  Per, how many buckets are closed, the time of the last event, and the
+        --                           Resolution under which the last bucket was opened
+        --   total, open             the units of all buckets, and those of the last bucket, which is open
+        --   at, fin                 where the closed buckets start in v, and where they end (exclusive)
+        --   w, u, pair, wrap        how many bytes the time and the units of a closed bucket take, the
+        --                           format that reads both, and 256^w
+        --   flags                   the flags of the section that tell u and res
         if pos > 8 then flags, closed, per, at = read('>BBI4', v, pos) end
         if flags > 31 and pos + 8 <= len then -- a wide head
           flags, closed, per, at = read('>BI2I6', v, pos)
@@ -653,7 +653,9 @@ elseif ARGV[1] == 'refund' or ARGV[1] == 'reset' then
   local sections, stamp, changed = {}, T, false
   if n == 0 and unread > 0 then pos, unread, changed = len + 1, 0, true end -- as if no section were left
   while pos <= len do
-    -- The next section or, after the last one, a limit that has none:
+    slot = slot + 3
+    local res, u = 1, 0
+    -- The section:
     --   per, closed, last, res  Per, how many buckets are closed, the time of the last event, and the
     --                           Resolution under which the last bucket was opened
     --   total, open             the units of all buckets, and those of the last bucket, which is open
@@ -661,71 +663,62 @@ elseif ARGV[1] == 'refund' or ARGV[1] == 'reset' then
     --   w, u, pair, wrap        how many bytes the time and the units of a closed bucket take, the
     --                           format that reads both, and 256^w
     --   flags                   the flags of the section that tell u and res
-    slot = slot + 3
-    local res, u = 1, 0
-    if pos <= len then
-      if pos > 8 then flags, closed, per, at = read('>BBI4', v, pos) end
-      if flags > 31 and pos + 8 <= len then -- a wide head
-        flags, closed, per, at = read('>BI2I6', v, pos)
-        flags = flags - 32
-      end
-      if per < 65536 then
-        w, pair, wrap = 2, '>I2', 65536
-        if per == 0 then unread = -1 end
-      elseif per < 16777216 then
-        w, pair, wrap = 3, '>I3', 16777216
-      elseif per < 4294967296 then
-        w, pair, wrap = 4, '>I4', 4294967296
-      else
-        w, pair, wrap = 6, '>I6', 281474976710656
-        if per > 17592186044416 then unread = -1 end
-      end
-      last = T
-      total = closed + 1
-      open = 1
-      if flags == 0 then
-        pos = at + closed * w
-      else
-        u = flags % 4
-        if u > 1 then u = u * 4 - 5 end
-        pos = at + u + u + closed * (w + u) + (flags % 16 > 7 and 6 or 0)
-        if flags > 15 then pos = pos + 6 end
-        if pos > len + 1 or flags > 31 or flags % 16 > 11 then
-          unread = -1
-        else
-          if flags > 15 then
-            last, at = read('>I6', v, at)
-            flags = flags - 16
-            if last > T + per then unread = -1 end
-          end
-          if flags > 7 then res, at = read('>I6', v, at) end
-          if u == 1 then
-            total, open, at = read('>BB', v, at)
-            pair = w == 4 and '>I4B' or w == 3 and '>I3B' or w == 2 and '>I2B' or '>I6B'
-          elseif u > 1 then
-            total, open, at = read(u == 3 and '>I3I3' or '>I7I7', v, at)
-            pair = pair .. (u == 3 and 'I3' or 'I7')
-            if total > 9007199254740992 then unread = -1 end
-          end
-        end
-      end
-      if flags > 3 and flags < 8 then res = (per + 59 - (per + 59) % 60) / 60 end
-      unread = unread - 1
-      if slot > lastSlot or reply[slot] ~= -per then
-        slot = lastSlot
-        while slot > 0 and reply[slot] ~= -per do slot = slot - 3 end
-        for b = 3, slot == 0 and lastSlot or 0, 3 do
-          if A[b + base] + 0 == per then unread = -1 end -- a second section with the same Per
-        end
-      end
-      if unread < 0 or pos > len - 5 and pos ~= len + 1 then unread = -1 break end
-    else
-      while slot > lastSlot or reply[slot] >= 0 do slot = slot % lastSlot + 3 end -- the next undecided one
-      per = -reply[slot]
-      last = now - per -- old enough to be forgotten
+    if pos > 8 then flags, closed, per, at = read('>BBI4', v, pos) end
+    if flags > 31 and pos + 8 <= len then -- a wide head
+      flags, closed, per, at = read('>BI2I6', v, pos)
+      flags = flags - 32
     end
-    local fin = pos
-    local date = last > now and last or now
+    if per < 65536 then
+      w, pair, wrap = 2, '>I2', 65536
+      if per == 0 then unread = -1 end
+    elseif per < 16777216 then
+      w, pair, wrap = 3, '>I3', 16777216
+    elseif per < 4294967296 then
+      w, pair, wrap = 4, '>I4', 4294967296
+    else
+      w, pair, wrap = 6, '>I6', 281474976710656
+      if per > 17592186044416 then unread = -1 end
+    end
+    last = T
+    total = closed + 1
+    open = 1
+    if flags == 0 then
+      pos = at + closed * w
+    else
+      u = flags % 4
+      if u > 1 then u = u * 4 - 5 end
+      pos = at + u + u + closed * (w + u) + (flags % 16 > 7 and 6 or 0)
+      if flags > 15 then pos = pos + 6 end
+      if pos > len + 1 or flags > 31 or flags % 16 > 11 then
+        unread = -1
+      else
+        if flags > 15 then
+          last, at = read('>I6', v, at)
+          flags = flags - 16
+          if last > T + per then unread = -1 end
+        end
+        if flags > 7 then res, at = read('>I6', v, at) end
+        if u == 1 then
+          total, open, at = read('>BB', v, at)
+          pair = w == 4 and '>I4B' or w == 3 and '>I3B' or w == 2 and '>I2B' or '>I6B'
+        elseif u > 1 then
+          total, open, at = read(u == 3 and '>I3I3' or '>I7I7', v, at)
+          pair = pair .. (u == 3 and 'I3' or 'I7')
+          if total > 9007199254740992 then unread = -1 end
+        end
+      end
+    end
+    if flags > 3 and flags < 8 then res = (per + 59 - (per + 59) % 60) / 60 end
+    unread = unread - 1
+    if slot > lastSlot or reply[slot] ~= -per then
+      slot = lastSlot
+      while slot > 0 and reply[slot] ~= -per do slot = slot - 3 end
+      for b = 3, slot == 0 and lastSlot or 0, 3 do
+        if A[b + base] + 0 == per then unread = -1 end -- a second section with the same Per
+      end
+    end
+    if unread < 0 or pos > len - 5 and pos ~= len + 1 then unread = -1 break end
+    local fin, date = pos, last > now and last or now
     if sections then
       sections[#sections + 1] = {slot = slot, per = per, closed = closed, last = last, res = res, total = total,
         open = open, w = w, u = u, pair = pair, wrap = wrap, date = date,
@@ -915,7 +908,9 @@ elseif ARGV[1] == 'undo' then
     local sections, stamp, changed = {}, T, false
     if n == 0 and unread > 0 then pos, unread, changed = len + 1, 0, true end -- as if no section were left
     while pos <= len do
-      -- The next section or, after the last one, a limit that has none:
+      slot = slot + 3
+      local res, u = 1, 0
+      -- The section:
       --   per, closed, last, res  Per, how many buckets are closed, the time of the last event, and the
       --                           Resolution under which the last bucket was opened
       --   total, open             the units of all buckets, and those of the last bucket, which is open
@@ -923,71 +918,62 @@ elseif ARGV[1] == 'undo' then
       --   w, u, pair, wrap        how many bytes the time and the units of a closed bucket take, the
       --                           format that reads both, and 256^w
       --   flags                   the flags of the section that tell u and res
-      slot = slot + 3
-      local res, u = 1, 0
-      if pos <= len then
-        if pos > 8 then flags, closed, per, at = read('>BBI4', v, pos) end
-        if flags > 31 and pos + 8 <= len then -- a wide head
-          flags, closed, per, at = read('>BI2I6', v, pos)
-          flags = flags - 32
-        end
-        if per < 65536 then
-          w, pair, wrap = 2, '>I2', 65536
-          if per == 0 then unread = -1 end
-        elseif per < 16777216 then
-          w, pair, wrap = 3, '>I3', 16777216
-        elseif per < 4294967296 then
-          w, pair, wrap = 4, '>I4', 4294967296
-        else
-          w, pair, wrap = 6, '>I6', 281474976710656
-          if per > 17592186044416 then unread = -1 end
-        end
-        last = T
-        total = closed + 1
-        open = 1
-        if flags == 0 then
-          pos = at + closed * w
-        else
-          u = flags % 4
-          if u > 1 then u = u * 4 - 5 end
-          pos = at + u + u + closed * (w + u) + (flags % 16 > 7 and 6 or 0)
-          if flags > 15 then pos = pos + 6 end
-          if pos > len + 1 or flags > 31 or flags % 16 > 11 then
-            unread = -1
-          else
-            if flags > 15 then
-              last, at = read('>I6', v, at)
-              flags = flags - 16
-              if last > T + per then unread = -1 end
-            end
-            if flags > 7 then res, at = read('>I6', v, at) end
-            if u == 1 then
-              total, open, at = read('>BB', v, at)
-              pair = w == 4 and '>I4B' or w == 3 and '>I3B' or w == 2 and '>I2B' or '>I6B'
-            elseif u > 1 then
-              total, open, at = read(u == 3 and '>I3I3' or '>I7I7', v, at)
-              pair = pair .. (u == 3 and 'I3' or 'I7')
-              if total > 9007199254740992 then unread = -1 end
-            end
-          end
-        end
-        if flags > 3 and flags < 8 then res = (per + 59 - (per + 59) % 60) / 60 end
-        unread = unread - 1
-        if slot > lastSlot or reply[slot] ~= -per then
-          slot = lastSlot
-          while slot > 0 and reply[slot] ~= -per do slot = slot - 3 end
-          for b = 3, slot == 0 and lastSlot or 0, 3 do
-            if A[b + base] + 0 == per then unread = -1 end -- a second section with the same Per
-          end
-        end
-        if unread < 0 or pos > len - 5 and pos ~= len + 1 then unread = -1 break end
-      else
-        while slot > lastSlot or reply[slot] >= 0 do slot = slot % lastSlot + 3 end -- the next undecided one
-        per = -reply[slot]
-        last = now - per -- old enough to be forgotten
+      if pos > 8 then flags, closed, per, at = read('>BBI4', v, pos) end
+      if flags > 31 and pos + 8 <= len then -- a wide head
+        flags, closed, per, at = read('>BI2I6', v, pos)
+        flags = flags - 32
       end
-      local fin = pos
-      local date = last > now and last or now
+      if per < 65536 then
+        w, pair, wrap = 2, '>I2', 65536
+        if per == 0 then unread = -1 end
+      elseif per < 16777216 then
+        w, pair, wrap = 3, '>I3', 16777216
+      elseif per < 4294967296 then
+        w, pair, wrap = 4, '>I4', 4294967296
+      else
+        w, pair, wrap = 6, '>I6', 281474976710656
+        if per > 17592186044416 then unread = -1 end
+      end
+      last = T
+      total = closed + 1
+      open = 1
+      if flags == 0 then
+        pos = at + closed * w
+      else
+        u = flags % 4
+        if u > 1 then u = u * 4 - 5 end
+        pos = at + u + u + closed * (w + u) + (flags % 16 > 7 and 6 or 0)
+        if flags > 15 then pos = pos + 6 end
+        if pos > len + 1 or flags > 31 or flags % 16 > 11 then
+          unread = -1
+        else
+          if flags > 15 then
+            last, at = read('>I6', v, at)
+            flags = flags - 16
+            if last > T + per then unread = -1 end
+          end
+          if flags > 7 then res, at = read('>I6', v, at) end
+          if u == 1 then
+            total, open, at = read('>BB', v, at)
+            pair = w == 4 and '>I4B' or w == 3 and '>I3B' or w == 2 and '>I2B' or '>I6B'
+          elseif u > 1 then
+            total, open, at = read(u == 3 and '>I3I3' or '>I7I7', v, at)
+            pair = pair .. (u == 3 and 'I3' or 'I7')
+            if total > 9007199254740992 then unread = -1 end
+          end
+        end
+      end
+      if flags > 3 and flags < 8 then res = (per + 59 - (per + 59) % 60) / 60 end
+      unread = unread - 1
+      if slot > lastSlot or reply[slot] ~= -per then
+        slot = lastSlot
+        while slot > 0 and reply[slot] ~= -per do slot = slot - 3 end
+        for b = 3, slot == 0 and lastSlot or 0, 3 do
+          if A[b + base] + 0 == per then unread = -1 end -- a second section with the same Per
+        end
+      end
+      if unread < 0 or pos > len - 5 and pos ~= len + 1 then unread = -1 break end
+      local fin, date = pos, last > now and last or now
       if sections then
         sections[#sections + 1] = {slot = slot, per = per, closed = closed, last = last, res = res, total = total,
           open = open, w = w, u = u, pair = pair, wrap = wrap, date = date,
@@ -1174,17 +1160,17 @@ elseif ARGV[1] == 'counteach' then
   local out, outs, expiry, px = '', limits, 0
   local sections = {}
   while pos <= len or undecided > 0 do
-    -- The next section or, after the last one, a limit that has none:
-    --   per, closed, last, res  Per, how many buckets are closed, the time of the last event, and the
-    --                           Resolution under which the last bucket was opened
-    --   total, open             the units of all buckets, and those of the last bucket, which is open
-    --   at, fin                 where the closed buckets start in v, and where they end (exclusive)
-    --   w, u, pair, wrap        how many bytes the time and the units of a closed bucket take, the
-    --                           format that reads both, and 256^w
-    --   flags                   the flags of the section that tell u and res
     slot = slot + 3
     local res, u = 1, 0
     if pos <= len then
+      -- The section:
+      --   per, closed, last, res  Per, how many buckets are closed, the time of the last event, and the
+      --                           Resolution under which the last bucket was opened
+      --   total, open             the units of all buckets, and those of the last bucket, which is open
+      --   at, fin                 where the closed buckets start in v, and where they end (exclusive)
+      --   w, u, pair, wrap        how many bytes the time and the units of a closed bucket take, the
+      --                           format that reads both, and 256^w
+      --   flags                   the flags of the section that tell u and res
       if pos > 8 then flags, closed, per, at = read('>BBI4', v, pos) end
       if flags > 31 and pos + 8 <= len then -- a wide head
         flags, closed, per, at = read('>BI2I6', v, pos)
@@ -1544,17 +1530,17 @@ elseif ARGV[1] == 'inspect' then
   local last, total, open, w, pair, wrap
   local sections = {}
   while pos <= len or undecided > 0 do
-    -- The next section or, after the last one, a limit that has none:
-    --   per, closed, last, res  Per, how many buckets are closed, the time of the last event, and the
-    --                           Resolution under which the last bucket was opened
-    --   total, open             the units of all buckets, and those of the last bucket, which is open
-    --   at, fin                 where the closed buckets start in v, and where they end (exclusive)
-    --   w, u, pair, wrap        how many bytes the time and the units of a closed bucket take, the
-    --                           format that reads both, and 256^w
-    --   flags                   the flags of the section that tell u and res
     slot = slot + 3
     local res, u = 1, 0
     if pos <= len then
+      -- The section:
+      --   per, closed, last, res  Per, how many buckets are closed, the time of the last event, and the
+      --                           Resolution under which the last bucket was opened
+      --   total, open             the units of all buckets, and those of the last bucket, which is open
+      --   at, fin                 where the closed buckets start in v, and where they end (exclusive)
+      --   w, u, pair, wrap        how many bytes the time and the units of a closed bucket take, the
+      --                           format that reads both, and 256^w
+      --   flags                   the flags of the section that tell u and res
       if pos > 8 then flags, closed, per, at = read('>BBI4', v, pos) end
       if flags > 31 and pos + 8 <= len then -- a wide head
         flags, closed, per, at = read('>BI2I6', v, pos)
@@ -1870,17 +1856,17 @@ else
           unread = unread - 128
         end
       end
-      -- The next section or, after the last one, a limit that has none:
-      --   per, closed, last, res  Per, how many buckets are closed, the time of the last event, and the
-      --                           Resolution under which the last bucket was opened
-      --   total, open             the units of all buckets, and those of the last bucket, which is open
-      --   at, fin                 where the closed buckets start in v, and where they end (exclusive)
-      --   w, u, pair, wrap        how many bytes the time and the units of a closed bucket take, the
-      --                           format that reads both, and 256^w
-      --   flags                   the flags of the section that tell u and res
       slot = slot + 3
       local res, u = 1, 0
       if pos <= len then
+        -- The section:
+        --   per, closed, last, res  Per, how many buckets are closed, the time of the last event, and the
+        --                           Resolution under which the last bucket was opened
+        --   total, open             the units of all buckets, and those of the last bucket, which is open
+        --   at, fin                 where the closed buckets start in v, and where they end (exclusive)
+        --   w, u, pair, wrap        how many bytes the time and the units of a closed bucket take, the
+        --                           format that reads both, and 256^w
+        --   flags                   the flags of the section that tell u and res
         if pos > 8 then flags, closed, per, at = read('>BBI4', v, pos) end
         if flags > 31 and pos + 8 <= len then -- a wide head
           flags, closed, per, at = read('>BI2I6', v, pos)

@@ -4,8 +4,10 @@ local last, total, open, w, pair, wrap, out, outs, expiry
 local sections, stamp, changed = {}, T, false
 if n == 0 and unread > 0 then pos, unread, changed = len + 1, 0, true end -- as if no section were left
 while pos <= len do
-  -- include section
-  local date = last > now and last or now
+  slot = slot + 3
+  local res, u = 1, 0
+  -- include stored
+  local fin, date = pos, last > now and last or now
   -- include collect
   if slot > 0 then reply[slot] = 0 end -- so that a later section with this Per is an error
 end
