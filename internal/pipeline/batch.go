@@ -85,7 +85,8 @@ func (b *batch) send() {
 // repeat makes the calls pending that did not run and must be sent again, and reports whether there
 // are any. A call for several keys that a server refused is sent again for each key separately. If
 // a server replied NOSCRIPT, the first call of each script is sent again with the script's source,
-// and after that the other calls with its hash.
+// and after that the other calls with its hash. They can reach another server, which does not know
+// the script either: then each of them is sent with the source.
 func (b *batch) repeat() bool {
 	if len(b.unknown) == 0 && !slices.ContainsFunc(b.pending, (*ScriptCall).repeats) {
 		return false
@@ -96,8 +97,9 @@ func (b *batch) repeat() bool {
 		if !c.repeats() || refusesKeys(c.err) {
 			continue
 		}
+		again := c.repeated
 		c.repeated, c.again = true, true
-		if slices.ContainsFunc(b.pending, func(other *ScriptCall) bool { return other.brings(c.script) }) {
+		if !again && slices.ContainsFunc(b.pending, func(other *ScriptCall) bool { return other.brings(c.script) }) {
 			b.unknown = append(b.unknown, c)
 		} else {
 			b.pending = append(b.pending, c)

@@ -206,7 +206,7 @@ func (p *part) deliver(now time.Duration) (left bool) {
 // repeats reports whether the script call did not run and can be sent again: with the script's
 // source, or separately for each part.
 func (c *ScriptCall) repeats() bool {
-	return c.err != nil && !c.repeated && (isNoScript(c.err) || c.parts > 1 && refusesKeys(c.err))
+	return c.err != nil && (isNoScript(c.err) && c.Command == "EVALSHA" || !c.repeated && c.parts > 1 && refusesKeys(c.err))
 }
 
 // brings reports whether the call contains the source of s.

@@ -47,6 +47,29 @@ func TestScriptForgottenInABatch(t *testing.T) {
 	}
 }
 
+// TestScriptForgottenTwice checks that if calls still find no script after another one has brought
+// it, each of them brings it. Behind a proxy, they can reach another server.
+func TestScriptForgottenTwice(t *testing.T) {
+	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
+		l := newLine(t, s.Client(t))
+		occupySenders(t, s, l)
+		received := 0
+		s.Choose(func(servertest.Command) servertest.Action {
+			received++
+			return servertest.Action{Forget: received == maxSenders+1 || received == maxSenders+yieldThreshold+2}
+		})
+		callers := fillBatch(t, l)
+		s.Release()
+		for _, c := range callers {
+			wantError(t, "filler", c.wait().err, nil)
+		}
+		want := strings.Repeat("EVALSHA ", maxSenders+yieldThreshold) + "EVAL " +
+			strings.Repeat("EVALSHA ", yieldThreshold-1) + strings.Repeat("EVAL ", yieldThreshold-1)
+		wantEqual(t, "sent", names(s.Received()), strings.TrimSpace(want))
+		wantEqual(t, "executed", s.Executed(), maxSenders+yieldThreshold)
+	})
+}
+
 // TestLeaversLoadTheScript checks that if a server does not know the script, callers that leave
 // before it says so do not keep the script unknown.
 func TestLeaversLoadTheScript(t *testing.T) {
