@@ -275,35 +275,28 @@ func (r *rounds) settle(t *testing.T, event string, asks []*ask) {
 // A search looks for an order of simultaneous questions about one event in which the log gives the
 // same answers.
 type search struct {
-	plan    plan
-	now     int64
-	asks    []*ask
-	end     [][]window.LimitState // what Inspect returns afterwards, by caller of the plan
-	steps   int
-	place   int    // the refund's place: how many attempts that count something come before it
-	reached int    // the most such attempts that had a place at the same time
-	fewest  int    // the fewest attempts that any try left
-	report  string // of the best try
+	plan   plan
+	now    int64
+	asks   []*ask
+	end    [][]window.LimitState // what Inspect returns afterwards, by caller of the plan
+	steps  int
+	place  int    // the refund's place: how many attempts that count something come before it
+	fewest int    // the fewest attempts that any try left
+	report string // of the best try
 }
 
 // tooLong is the maximum number of steps of a search. A search without a detour takes one step for
 // each attempt.
 const tooLong = 10_000
 
-// explain appends to remain the possible logs after all attempts, starting from log. First it puts
-// the refund last or a. If neither explains the answers, it tries all places, starting near the
-// place where the first try ended.
+// explain appends to remain the possible logs after all attempts, starting from log. It puts a refund
+// in each place: even if the last or the first one explains the answers, the refund may have come
+// between other attempts, which later answers show.
 func (s *search) explain(remain []*exactLog, log *exactLog) []*exactLog {
 	counting, refunds := s.counting()
-	remain, explained := s.try(remain, log, counting)
-	if !refunds {
-		return remain
-	}
-	near := s.reached
-	remain, first := s.try(remain, log, 0)
-	explained = explained || first
-	for i := 0; i < counting && !explained; i++ {
-		remain, explained = s.try(remain, log, (near-i+counting)%counting)
+	remain = s.try(remain, log, counting)
+	for place := 0; refunds && place < counting; place++ {
+		remain = s.try(remain, log, place)
 	}
 	return remain
 }
@@ -321,20 +314,17 @@ func (s *search) counting() (counting int, refunds bool) {
 
 // try puts the refund at the given place. If this leads to a log that is not in remain, try appends
 // the log.
-func (s *search) try(remain []*exactLog, log *exactLog, place int) (after []*exactLog, explained bool) {
+func (s *search) try(remain []*exactLog, log *exactLog, place int) (after []*exactLog) {
 	for _, a := range s.asks {
 		a.found = false
 	}
-	s.steps, s.reached, s.place = 0, 0, place
+	s.steps, s.place = 0, place
 	end := s.find(log, len(s.asks))
-	if end == nil {
-		return remain, false
-	}
 	same := func(other *exactLog) bool { return reflect.DeepEqual(other.windows, end.windows) }
-	if !slices.ContainsFunc(remain, same) {
+	if end != nil && !slices.ContainsFunc(remain, same) {
 		remain = append(remain, end)
 	}
-	return remain, true
+	return remain
 }
 
 // find finds an order for all attempts that have no place yet, and returns the log after them, or
@@ -385,7 +375,6 @@ type candidate struct {
 func (s *search) next(log *exactLog) (fit []candidate) {
 	answers, tried, back := map[identity]answer{}, map[identity]bool{}, s.refundable()
 	counted := s.counted()
-	s.reached = max(s.reached, counted)
 	for _, a := range s.asks {
 		if a.found || a.verb == "refund" && counted < s.place {
 			continue
