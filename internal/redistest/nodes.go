@@ -390,6 +390,7 @@ func (n *Nodes) Move(tb testing.TB, slot int, to *Server) {
 	check(tb, from.Do(ctx, "CLUSTER", "SETSLOT", id, "MIGRATING", to.id).Error())
 	check(tb, from.migrate(ctx, id, to))
 	check(tb, to.Do(ctx, "CLUSTER", "SETSLOT", id, "NODE", to.id).Error())
+	check(tb, to.Do(ctx, "CLUSTER", "BUMPEPOCH").Error()) // otherwise other nodes may keep to the earlier master
 	check(tb, from.Do(ctx, "CLUSTER", "SETSLOT", id, "NODE", to.id).Error())
 	for _, s := range n.All {
 		check(tb, until(ctx, s.Addr()+" knows that the slot moved", func() (bool, error) {
