@@ -1,4 +1,4 @@
-# `make test` needs Go and make. It finds or installs a Redis: see internal/redistest.
+# `make test` needs Go and make. It finds or installs a Redis: see internal/test/redistest.
 
 GO       ?= go
 GOLANGCI ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -22,7 +22,7 @@ export SLIDEGATE_INSTALL ?= 1
 # LOAD, they would take minutes. There, only the tests whose names end in UnderLoad run under the race
 # detector, a second time and in short form. In these, many goroutines use the package at the same
 # time. make race-full runs all tests of LOAD under the race detector.
-ONCE = $(addprefix ./,$(wildcard httplimit goredisgate grpclimit otelgate login/loginhttp internal/denials internal/engine internal/pipeline internal/redistest $(addprefix cmd/slidegate/internal/,inspect logs page proxy proxyserver webaudit)))
+ONCE = $(addprefix ./,$(wildcard httplimit goredisgate grpclimit otelgate login/loginhttp internal/denials internal/engine internal/pipeline internal/test/redistest $(addprefix cmd/slidegate/internal/,inspect logs page proxy proxyserver webaudit)))
 LOAD = $(filter-out $(ONCE) ./cluster_test,$(sort $(patsubst %/,%,$(dir $(shell grep -rl --include='*_test.go' '^func Test.*UnderLoad\b' .)))))
 
 # Without cgo there is no race detector, so all packages run without it. The attack simulation takes
@@ -87,7 +87,7 @@ P    ?= 2
 
 # The first test gets a Redis, and prints its version.
 test:
-	$(GO) test -count=1 -v -run '^TestServer$$' ./internal/redistest
+	$(GO) test -count=1 -v -run '^TestServer$$' ./internal/test/redistest
 	@$(MAKE) --no-print-directory -j$(JOBS) full race newest
 
 full:
@@ -113,7 +113,7 @@ simulate:
 # Short tests of guarantees, scripts, histories, outages, replays on Redis, and ways to reach a server.
 # It leaves out the longest tests of those that only test memory, client deadlines or many goroutines.
 short:
-	$(GO) test -count=1 -v -run '^TestServer$$' ./internal/redistest
+	$(GO) test -count=1 -v -run '^TestServer$$' ./internal/test/redistest
 	$(GO) test -vet=off -count=1 -short -timeout 5m -skip '^Test(JointAmidFaults|DeadlinesOfCallers|ConnectingTakesLonger|Flood|Fleet|Local.*|.*UnderLoad)$$|^TestTrouble$$/Fallback' ./window ./pace ./ar1 ./lua ./cmd/slidegate/internal/inspect ./cmd/slidegate/internal/replay
 	$(GO) test -vet=off -count=1 -timeout 5m -run '^Test(PromotedByHand|TLS|RESP2|ACLOfOneServer|ACLWithoutProbes|Full)$$' ./cluster_test
 
@@ -125,7 +125,7 @@ cluster:
 # fail.
 docker:
 	$(GO) test -vet=off -count=1 -v -timeout 5m -run '^TestImage$$' ./cmd/slidegate
-	$(GO) test -vet=off -count=1 -v -timeout 5m ./internal/redistest
+	$(GO) test -vet=off -count=1 -v -timeout 5m ./internal/test/redistest
 
 # Runs the targets in TESTS on each server. It fails if a server has another version, or if Docker is
 # needed but does not respond. `make -j2 -Orecurse matrix` tests two servers at a time, and keeps their

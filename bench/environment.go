@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/internal/test/redistest"
 )
 
 // environment describes the conditions under which to run.

@@ -21,7 +21,7 @@ import (
 
 	"github.com/slidegate/slidegate/goredisgate"
 	"github.com/slidegate/slidegate/httplimit"
-	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/internal/test/redistest"
 	"github.com/slidegate/slidegate/window"
 )
 

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/internal/keys"
-	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/internal/test/redistest"
 	"github.com/slidegate/slidegate/login"
 	"github.com/slidegate/slidegate/window"
 )

@@ -3,7 +3,7 @@ package goredisgate_test
 import (
 	"testing"
 
-	"github.com/slidegate/slidegate/internal/faulttest"
+	"github.com/slidegate/slidegate/internal/test/faulttest"
 )
 
 // These tests run the tests in package faulttest, which package window also runs, with go-redis.

@@ -52,7 +52,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/slidegate/slidegate/internal/isnil"
+	"github.com/slidegate/slidegate/internal/adapter"
 	"github.com/slidegate/slidegate/internal/pipeline"
 	"github.com/slidegate/slidegate/window"
 )
@@ -83,7 +83,7 @@ func On(client redis.UniversalClient) *window.Connection {
 
 // clientOf returns a pipeline.Client that uses the given go-redis client.
 func clientOf(client redis.UniversalClient) (pipeline.Client, error) {
-	if isnil.Value(client) {
+	if adapter.IsNil(client) {
 		return nil, errors.New("the client passed to goredisgate is nil; pass the one from redis.NewClient or redis.NewClusterClient")
 	}
 	switch c := client.(type) {

@@ -6,20 +6,18 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/slidegate/slidegate/internal/constant"
-	"github.com/slidegate/slidegate/internal/isnil"
-	"github.com/slidegate/slidegate/internal/journal"
+	"github.com/slidegate/slidegate/internal/adapter"
 )
 
 // Unlimited and Blocked are Limiters for Config.Choose to return. They count nothing and do not use
 // Redis.
 var (
 	// Unlimited allows every call.
-	Unlimited Limiter = constant.Unlimited
+	Unlimited Limiter = adapter.Unlimited
 
 	// Blocked denies every call, with PermissionDenied and without RetryInfo. ResourceExhausted
 	// would be wrong: no resource is exhausted, and clients could retry the call forever.
-	Blocked Limiter = constant.Blocked
+	Blocked Limiter = adapter.Blocked
 )
 
 // HealthChecks reports whether method belongs to the health service, grpc.health.v1.Health. Use it
@@ -38,8 +36,8 @@ func (cfg *Config) limiter(ctx context.Context, method string) (Limiter, error) 
 	l, err := cfg.Choose(ctx, method)
 	switch {
 	case err != nil: // %s, not %w: an error that it wraps, such as context.Canceled, need not concern this call
-		return nil, fmt.Errorf("%w: %s", journal.ErrChoose, err.Error())
-	case isnil.Value(l):
+		return nil, fmt.Errorf("%w: %s", adapter.ErrChoose, err.Error())
+	case adapter.IsNil(l):
 		return nil, errNilChoice
 	}
 	return l, nil

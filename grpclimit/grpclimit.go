@@ -40,9 +40,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
-	"github.com/slidegate/slidegate/internal/constant"
-	"github.com/slidegate/slidegate/internal/isnil"
-	"github.com/slidegate/slidegate/internal/journal"
+	"github.com/slidegate/slidegate/internal/adapter"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -96,7 +94,7 @@ type Config struct {
 // interceptors. It is safe for concurrent use.
 type Interceptor struct {
 	cfg     Config
-	state   journal.Journal
+	state   adapter.Journal
 	keyless sync.Once // logs the first call without a key
 }
 
@@ -104,9 +102,9 @@ type Interceptor struct {
 // of Limiter and Choose is set, or if Outage is neither FailOpen nor FailClosed.
 func New(cfg Config) (*Interceptor, error) {
 	switch {
-	case isnil.Value(cfg.Limiter) && cfg.Choose == nil:
+	case adapter.IsNil(cfg.Limiter) && cfg.Choose == nil:
 		return nil, errors.New("slidegate: grpclimit has no Limiter; create one with window.New or ar1.New, or set Choose")
-	case !isnil.Value(cfg.Limiter) && cfg.Choose != nil:
+	case !adapter.IsNil(cfg.Limiter) && cfg.Choose != nil:
 		return nil, errors.New("slidegate: grpclimit has Limiter and Choose; set only one of them")
 	case cfg.Key == nil:
 		return nil, errors.New("slidegate: grpclimit has no Key, which says who is limited; use grpclimit.Peer, Method or Metadata. The Key is also nil if Metadata got an empty name, or And a nil Key")
@@ -179,7 +177,7 @@ func (i *Interceptor) verdict(ctx context.Context, l Limiter, d window.Decision,
 		}
 		return pushBack(ctx, errOutage)
 	}
-	if !constant.Is(l) {
+	if !adapter.IsConstant(l) {
 		i.state.Note(i.cfg.Log, string(i.cfg.Outage), d.Degraded, d.Cause)
 	}
 	return pushBack(ctx, denial(d))

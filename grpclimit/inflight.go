@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/slidegate/slidegate/inflight"
-	"github.com/slidegate/slidegate/internal/place"
+	"github.com/slidegate/slidegate/internal/adapter"
 )
 
 // InFlightConfig configures an InFlight. Places, Key and Outage are required.
@@ -44,14 +44,14 @@ type InFlightConfig struct {
 // second to a minute: about as long as this process's calls have recently held a place.
 type InFlight struct {
 	cfg     InFlightConfig
-	gate    *place.Gate
+	gate    *adapter.Gate
 	keyless sync.Once // logs the first call without a key
 }
 
 // NewInFlight returns an InFlight. It returns an error if Places, Key or Outage is missing, if Wait
 // is negative, or if Outage is neither FailOpen nor FailClosed.
 func NewInFlight(cfg InFlightConfig) (*InFlight, error) {
-	gate, err := place.NewGate("grpclimit.InFlight", cfg.Places, cfg.Wait, string(cfg.Outage), cfg.Log)
+	gate, err := adapter.NewGate("grpclimit.InFlight", cfg.Places, cfg.Wait, string(cfg.Outage), cfg.Log)
 	switch {
 	case err != nil:
 		return nil, err
@@ -94,7 +94,7 @@ type heldStream struct {
 func (s *heldStream) Context() context.Context { return s.ctx }
 
 // enter takes a place for a call. If it gets none, it returns the status with which the call fails.
-func (i *InFlight) enter(ctx context.Context, method string) (*place.Held, error) {
+func (i *InFlight) enter(ctx context.Context, method string) (*adapter.Held, error) {
 	if i == nil || i.gate == nil {
 		panic("slidegate: this InFlight is nil or zero; create it with grpclimit.NewInFlight")
 	}

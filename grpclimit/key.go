@@ -9,8 +9,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
-	"github.com/slidegate/slidegate/internal/keyless"
-	"github.com/slidegate/slidegate/internal/subnet"
+	"github.com/slidegate/slidegate/internal/adapter"
 )
 
 // Key returns the event key of a call. Calls with the same key share the limits. The method is the
@@ -28,13 +27,13 @@ func Peer(ctx context.Context, _ string) string {
 	const none = "the connection is not from an IP address"
 	p, ok := peer.FromContext(ctx)
 	if !ok || p.Addr == nil || p.Addr.Network() == "unix" { // a client can name its Unix socket like an IP address
-		return keyless.Note(ctx, none)
+		return adapter.NoteKeyless(ctx, none)
 	}
 	both, err := netip.ParseAddrPort(p.Addr.String())
 	if err != nil {
-		return keyless.Note(ctx, none)
+		return adapter.NoteKeyless(ctx, none)
 	}
-	return subnet.Client(both.Addr())
+	return adapter.ClientNetwork(both.Addr())
 }
 
 // Method is a Key for servers and clients. It returns the method, such as "method
@@ -56,9 +55,9 @@ func Metadata(name string) Key {
 		values := metadata.ValueFromIncomingContext(ctx, name)
 		switch {
 		case len(values) > 1:
-			return keyless.Note(ctx, "the metadata value "+name+" occurs several times")
+			return adapter.NoteKeyless(ctx, "the metadata value "+name+" occurs several times")
 		case len(values) == 0 || values[0] == "":
-			return keyless.Note(ctx, "the metadata value "+name+" is missing or empty")
+			return adapter.NoteKeyless(ctx, "the metadata value "+name+" is missing or empty")
 		}
 		return "metadata " + name + " " + values[0]
 	}
@@ -81,8 +80,8 @@ func (k Key) And(other Key) Key {
 }
 
 // explain calls k again to find out why it returned "".
-func (k Key) explain(ctx context.Context, method string) *keyless.Reasons {
-	ctx, reasons := keyless.Collect(ctx)
+func (k Key) explain(ctx context.Context, method string) *adapter.KeylessReasons {
+	ctx, reasons := adapter.CollectKeyless(ctx)
 	k(ctx, method)
 	return reasons
 }

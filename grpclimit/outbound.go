@@ -13,9 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/slidegate/slidegate/inflight"
-	"github.com/slidegate/slidegate/internal/outbound"
+	"github.com/slidegate/slidegate/internal/adapter"
 	"github.com/slidegate/slidegate/internal/pipeline"
-	"github.com/slidegate/slidegate/internal/place"
 	"github.com/slidegate/slidegate/pace"
 	"github.com/slidegate/slidegate/window"
 )
@@ -62,13 +61,13 @@ type OutboundConfig struct {
 // interceptors do not see them.
 type Outbound struct {
 	cfg   OutboundConfig
-	calls *outbound.Calls
+	calls *adapter.Outbound
 }
 
 // NewOutbound returns an Outbound. It returns an error if neither Turns nor Places is set, if
 // MaxPause is negative or more than a day, or if Outage is neither FailOpen nor FailClosed.
 func NewOutbound(cfg OutboundConfig) (*Outbound, error) {
-	calls, err := outbound.New("grpclimit.Outbound", outbound.Config{
+	calls, err := adapter.NewOutbound("grpclimit.Outbound", adapter.OutboundConfig{
 		Turns: cfg.Turns, Places: cfg.Places, MaxPause: cfg.MaxPause, Outage: string(cfg.Outage), Log: cfg.Log,
 	})
 	if err != nil {
@@ -133,7 +132,7 @@ func (o *Outbound) StreamClient(
 // outgoing is a stream that holds a place.
 type outgoing struct {
 	grpc.ClientStream
-	held     *place.Held
+	held     *adapter.Held
 	once     bool        // the server sends a single message
 	finished atomic.Bool // grpc has called OnFinish, which releases the place
 	stop     func() bool // keeps the end of the caller's context from releasing the place

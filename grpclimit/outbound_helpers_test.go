@@ -13,7 +13,7 @@ import (
 
 	"github.com/slidegate/slidegate/grpclimit"
 	"github.com/slidegate/slidegate/inflight"
-	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/internal/test/redistest"
 	"github.com/slidegate/slidegate/pace"
 	"github.com/slidegate/slidegate/window"
 )

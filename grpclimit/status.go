@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/slidegate/slidegate/internal/constant"
+	"github.com/slidegate/slidegate/internal/adapter"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -34,7 +34,7 @@ func denial(d window.Decision) error {
 	switch {
 	case d.Allowed:
 		return nil
-	case constant.Denies(d):
+	case adapter.DeniesForever(d):
 		return errBlocked
 	}
 	quota := &errdetails.QuotaFailure{}

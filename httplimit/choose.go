@@ -5,20 +5,18 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/slidegate/slidegate/internal/constant"
-	"github.com/slidegate/slidegate/internal/isnil"
-	"github.com/slidegate/slidegate/internal/journal"
+	"github.com/slidegate/slidegate/internal/adapter"
 )
 
 // Unlimited and Blocked are Limiters for Config.Choose to return. They count nothing and do not use
 // Redis.
 var (
 	// Unlimited allows every request. The response has no RateLimit fields.
-	Unlimited Limiter = constant.Unlimited
+	Unlimited Limiter = adapter.Unlimited
 
 	// Blocked denies every request, with HTTP 403 and without Retry-After. HTTP 429 would be wrong:
 	// the client did not send too many requests, and many clients repeat a request after a 429.
-	Blocked Limiter = constant.Blocked
+	Blocked Limiter = adapter.Blocked
 )
 
 var errNilChoice = errors.New("the limiter is nil, although Choose returned no error; return a limiter, httplimit.Unlimited or httplimit.Blocked")
@@ -31,8 +29,8 @@ func (cfg *Config) limiter(r *http.Request) (Limiter, error) {
 	l, err := cfg.Choose(r)
 	switch {
 	case err != nil: // %s, not %w: an error that it wraps, such as context.Canceled, need not concern this request
-		return nil, fmt.Errorf("%w: %s", journal.ErrChoose, err.Error())
-	case isnil.Value(l):
+		return nil, fmt.Errorf("%w: %s", adapter.ErrChoose, err.Error())
+	case adapter.IsNil(l):
 		return nil, errNilChoice
 	}
 	return l, cfg.checkSettles(l)

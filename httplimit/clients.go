@@ -9,8 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/slidegate/slidegate/internal/keyless"
-	"github.com/slidegate/slidegate/internal/subnet"
+	"github.com/slidegate/slidegate/internal/adapter"
 )
 
 // Clients finds the IP address of the client that sent a request. Use Key to limit requests by
@@ -39,9 +38,9 @@ func (c Clients) Addr(r *http.Request) (netip.Addr, error) {
 func (c Clients) Key(r *http.Request) string {
 	client, err := c.client(r)
 	if err != nil {
-		return keyless.Note(r.Context(), err.Error())
+		return adapter.NoteKeyless(r.Context(), err.Error())
 	}
-	return subnet.Client(client)
+	return adapter.ClientNetwork(client)
 }
 
 // client returns the client's address, or an error that explains why the address is unknown.

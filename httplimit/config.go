@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/slidegate/slidegate/internal/isnil"
+	"github.com/slidegate/slidegate/internal/adapter"
 )
 
 var errNoKey = errors.New("slidegate: httplimit has no Key, which says who is limited; use the Key of httplimit.Clients. " +
@@ -13,7 +13,7 @@ var errNoKey = errors.New("slidegate: httplimit has no Key, which says who is li
 
 // check returns an error if cfg is invalid. The error states the problem and the remedy.
 func (cfg *Config) check() error {
-	deciders := set(field{"Limiter", !isnil.Value(cfg.Limiter)}, field{"Choose", cfg.Choose != nil}, field{"Checks", cfg.Checks != nil})
+	deciders := set(field{"Limiter", !adapter.IsNil(cfg.Limiter)}, field{"Choose", cfg.Choose != nil}, field{"Checks", cfg.Checks != nil})
 	unfit := set(field{"Key", cfg.Key != nil}, field{"Cost", cfg.Cost != nil}, field{"CountOnly", cfg.CountOnly != nil}, field{"CostAfter", cfg.CostAfter != nil})
 	switch {
 	case len(deciders) == 0:

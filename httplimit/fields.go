@@ -9,7 +9,7 @@ import (
 
 	"github.com/dunglas/httpsfv"
 
-	"github.com/slidegate/slidegate/internal/constant"
+	"github.com/slidegate/slidegate/internal/adapter"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -42,7 +42,7 @@ func (m *Middleware) setFields(h http.Header, v verdict) {
 			setLegacy(h, limitingUsage(v.Decision), time.Now())
 		}
 	}
-	if !v.Allowed && !constant.Denies(v.Decision) {
+	if !v.Allowed && !adapter.DeniesForever(v.Decision) {
 		h.Set("Retry-After", strconv.FormatInt(max(ceilSeconds(v.RetryAfter), wait), 10))
 	}
 }

@@ -42,10 +42,7 @@ import (
 
 	"github.com/felixge/httpsnoop"
 
-	"github.com/slidegate/slidegate/internal/constant"
-	"github.com/slidegate/slidegate/internal/journal"
-	"github.com/slidegate/slidegate/internal/keyless"
-	"github.com/slidegate/slidegate/internal/problem"
+	"github.com/slidegate/slidegate/internal/adapter"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -150,7 +147,7 @@ type Config struct {
 // Middleware limits requests. Create it with New, and use Wrap. It is safe for concurrent use.
 type Middleware struct {
 	cfg         Config
-	outages     journal.Journal
+	outages     adapter.Journal
 	policies    policies
 	keylessOnce sync.Once // logs the first request without a key
 	shadow      shadow
@@ -237,14 +234,14 @@ func (m *Middleware) decide(r *http.Request, key string, n int64) (limiter Limit
 		return nil, d, err
 	}
 	d, err = limiter.AllowN(r.Context(), key, n)
-	if err == nil && !constant.Is(limiter) {
+	if err == nil && !adapter.IsConstant(limiter) {
 		m.outages.Note(m.cfg.Log, string(m.cfg.Outage), d.Degraded, d.Cause)
 	}
 	return limiter, d, err
 }
 
 // refuse responds with the problem p. In Shadow, it lets the request pass instead.
-func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, p problem.Details, next http.Handler) {
+func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, p adapter.Problem, next http.Handler) {
 	if m.cfg.Shadow {
 		m.shadow.log(m.cfg.Log, p)
 		next.ServeHTTP(w, r)
@@ -270,7 +267,7 @@ func (m *Middleware) explain(r *http.Request) string {
 	if m.cfg.Checks != nil {
 		key = func(r *http.Request) string {
 			m.cfg.Checks(r)
-			return keyless.Note(r.Context(), "a check has an empty Event")
+			return adapter.NoteKeyless(r.Context(), "a check has an empty Event")
 		}
 	}
 	return key.explain(r).String()

@@ -14,8 +14,7 @@ import (
 	"github.com/felixge/httpsnoop"
 
 	"github.com/slidegate/slidegate/inflight"
-	"github.com/slidegate/slidegate/internal/place"
-	"github.com/slidegate/slidegate/internal/problem"
+	"github.com/slidegate/slidegate/internal/adapter"
 )
 
 // InFlightConfig configures an InFlight. Places, Key and Outage are required.
@@ -44,14 +43,14 @@ type InFlightConfig struct {
 // It is safe for concurrent use.
 type InFlight struct {
 	cfg         InFlightConfig
-	gate        *place.Gate
+	gate        *adapter.Gate
 	keylessOnce sync.Once // logs the first request without a key
 }
 
 // NewInFlight returns an InFlight. It returns an error if Places, Key or Outage is missing, if Wait
 // is negative, or if Outage is neither FailOpen nor FailClosed.
 func NewInFlight(cfg InFlightConfig) (*InFlight, error) {
-	gate, err := place.NewGate("httplimit.InFlight", cfg.Places, cfg.Wait, string(cfg.Outage), cfg.Log)
+	gate, err := adapter.NewGate("httplimit.InFlight", cfg.Places, cfg.Wait, string(cfg.Outage), cfg.Log)
 	switch {
 	case err != nil:
 		return nil, err
@@ -101,7 +100,7 @@ func (m *InFlight) Wrap(next http.Handler) http.Handler {
 }
 
 // serveHeld runs the handler while the request holds a place.
-func serveHeld(w http.ResponseWriter, r *http.Request, held *place.Held, next http.Handler) {
+func serveHeld(w http.ResponseWriter, r *http.Request, held *adapter.Held, next http.Handler) {
 	u := &use{held: held}
 	u.users.Store(1)
 	defer u.end()
@@ -113,7 +112,7 @@ func serveHeld(w http.ResponseWriter, r *http.Request, held *place.Held, next ht
 // use counts the users of a request's place: the handler, and the connection if the handler
 // hijacked it.
 type use struct {
-	held  *place.Held
+	held  *adapter.Held
 	users atomic.Int32
 }
 
@@ -154,7 +153,7 @@ func (c *heldConn) Close() error {
 func (c *heldConn) CloseWrite() error { return closeWrite(c.Conn) }
 
 // problemNoPlace is the response to a request that gets no place.
-var problemNoPlace = problem.Details{
+var problemNoPlace = adapter.Problem{
 	Title: "Too Many Requests", Status: http.StatusTooManyRequests,
 	Detail: "Too many requests are running at the same time. Try again after the time in Retry-After, or when one has ended.",
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/slidegate/slidegate/httplimit"
 	"github.com/slidegate/slidegate/inflight"
-	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/internal/test/redistest"
 	"github.com/slidegate/slidegate/window"
 	"github.com/slidegate/slidegate/windowtest"
 )

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/slidegate/slidegate/internal/keyless"
+	"github.com/slidegate/slidegate/internal/adapter"
 )
 
 // Key returns the event key of a request, which identifies who is limited. Requests with the same
@@ -38,9 +38,9 @@ func Header(name string) Key {
 		values := r.Header[name]
 		switch {
 		case len(values) > 1:
-			return keyless.Note(r.Context(), "the header "+name+" has several values")
+			return adapter.NoteKeyless(r.Context(), "the header "+name+" has several values")
 		case len(values) == 0 || values[0] == "":
-			return keyless.Note(r.Context(), "the header "+name+" is missing or empty")
+			return adapter.NoteKeyless(r.Context(), "the header "+name+" is missing or empty")
 		}
 		return "header " + name + " " + values[0]
 	}
@@ -71,7 +71,7 @@ func Cookie(name string) Key {
 	return func(r *http.Request) string {
 		cookie, err := r.Cookie(name)
 		if err != nil || cookie.Value == "" {
-			return keyless.Note(r.Context(), "the cookie "+name+" is missing or empty")
+			return adapter.NoteKeyless(r.Context(), "the cookie "+name+" is missing or empty")
 		}
 		return "cookie " + name + " " + cookie.Value
 	}
@@ -84,7 +84,7 @@ func Cookie(name string) Key {
 // "".
 func Route(r *http.Request) string {
 	if r.Pattern == "" {
-		return keyless.Note(r.Context(), "Route found no pattern: wrap the handlers inside the router and not the router, or use RouteBy")
+		return adapter.NoteKeyless(r.Context(), "Route found no pattern: wrap the handlers inside the router and not the router, or use RouteBy")
 	}
 	return "route " + r.Pattern
 }
@@ -133,8 +133,8 @@ func (k Key) And(other Key) Key {
 }
 
 // explain calls k again to find out why it returned "".
-func (k Key) explain(r *http.Request) *keyless.Reasons {
-	ctx, reasons := keyless.Collect(r.Context())
+func (k Key) explain(r *http.Request) *adapter.KeylessReasons {
+	ctx, reasons := adapter.CollectKeyless(r.Context())
 	k(r.WithContext(ctx))
 	return reasons
 }

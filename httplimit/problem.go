@@ -3,8 +3,7 @@ package httplimit
 import (
 	"net/http"
 
-	"github.com/slidegate/slidegate/internal/constant"
-	"github.com/slidegate/slidegate/internal/problem"
+	"github.com/slidegate/slidegate/internal/adapter"
 )
 
 // problemTypes is the address of the registry for the problem types that the RateLimit draft
@@ -12,33 +11,33 @@ import (
 const problemTypes = "https://iana.org/assignments/http-problem-types#"
 
 var (
-	problemNoKey     = problem.Details{Title: "Bad Request", Status: http.StatusBadRequest, Detail: "The server could not identify the client: a required header, cookie or address is missing, or a header has several values."}
-	problemNoCost    = problem.Details{Title: "Bad Request", Status: http.StatusBadRequest, Detail: "The server could not determine what the request costs."}
-	problemTooCostly = problem.Details{
+	problemNoKey     = adapter.Problem{Title: "Bad Request", Status: http.StatusBadRequest, Detail: "The server could not identify the client: a required header, cookie or address is missing, or a header has several values."}
+	problemNoCost    = adapter.Problem{Title: "Bad Request", Status: http.StatusBadRequest, Detail: "The server could not determine what the request costs."}
+	problemTooCostly = adapter.Problem{
 		Title: "Content Too Large", Status: http.StatusRequestEntityTooLarge,
 		Detail: "The request costs more than is ever allowed at once.",
 	}
-	problemBlocked = problem.Details{
+	problemBlocked = adapter.Problem{
 		Title: "Forbidden", Status: http.StatusForbidden,
 		Detail: "The server does not accept this request. Waiting does not change that.",
 	}
-	problemMethod = problem.Details{Title: "Method Not Allowed", Status: http.StatusMethodNotAllowed, Detail: "Limits can only be read, by GET or HEAD."}
-	problemUnread = problem.Details{
+	problemMethod = adapter.Problem{Title: "Method Not Allowed", Status: http.StatusMethodNotAllowed, Detail: "Limits can only be read, by GET or HEAD."}
+	problemUnread = adapter.Problem{
 		Type: problemTypes + "temporary-reduced-capacity", Title: "Temporarily unavailable", Status: http.StatusServiceUnavailable,
 		Detail: "The limits cannot be read at the moment. Try again soon.",
 	}
-	problemOutage = problem.Details{
+	problemOutage = adapter.Problem{
 		Type: problemTypes + "temporary-reduced-capacity", Title: "Temporarily unavailable", Status: http.StatusServiceUnavailable,
 		Detail: "Requests cannot be counted at the moment. Try again soon.",
 	}
 )
 
 // problemOf returns the problem details for a denied request.
-func (m *Middleware) problemOf(v verdict) problem.Details {
-	if constant.Denies(v.Decision) {
+func (m *Middleware) problemOf(v verdict) adapter.Problem {
+	if adapter.DeniesForever(v.Decision) {
 		return problemBlocked
 	}
-	p := problem.Details{
+	p := adapter.Problem{
 		Type: problemTypes + "quota-exceeded", Title: "Too many requests", Status: http.StatusTooManyRequests,
 		Detail: "Try again after the time in Retry-After.",
 	}
@@ -52,9 +51,9 @@ func (m *Middleware) problemOf(v verdict) problem.Details {
 }
 
 // writeProblem responds with the problem d. In an outage, it also sets Retry-After.
-func writeProblem(w http.ResponseWriter, d problem.Details) {
+func writeProblem(w http.ResponseWriter, d adapter.Problem) {
 	if d.Status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "1") // the limiter probes Redis once a second
 	}
-	problem.Write(w, d.Status, d)
+	adapter.WriteProblem(w, d.Status, d)
 }

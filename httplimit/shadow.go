@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/problem"
+	"github.com/slidegate/slidegate/internal/adapter"
 )
 
 // shadowReport is the minimum time between two log lines for the same kind of refusal in Shadow.
@@ -41,7 +41,7 @@ func (s *shadow) count(kind string, now time.Time) (requests int64) {
 
 // log counts a request that would have been refused. At most once a minute, it logs how many such
 // requests there were. It ignores outages, which are logged elsewhere.
-func (s *shadow) log(log *slog.Logger, p problem.Details) {
+func (s *shadow) log(log *slog.Logger, p adapter.Problem) {
 	if p.Status == http.StatusServiceUnavailable {
 		return
 	}

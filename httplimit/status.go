@@ -12,10 +12,8 @@ import (
 	"sync"
 
 	"github.com/slidegate/slidegate/ar1"
+	"github.com/slidegate/slidegate/internal/adapter"
 	"github.com/slidegate/slidegate/internal/calls"
-	"github.com/slidegate/slidegate/internal/constant"
-	"github.com/slidegate/slidegate/internal/isnil"
-	"github.com/slidegate/slidegate/internal/journal"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -49,7 +47,7 @@ type status struct {
 type shownQuota struct {
 	Quota
 	log     *slog.Logger // with the attribute "quota"
-	outages journal.Journal
+	outages adapter.Journal
 }
 
 // NewStatus returns a handler that shows callers how much of their limits they have left, as JSON.
@@ -84,7 +82,7 @@ func NewStatus(cfg StatusConfig) (http.Handler, error) {
 
 // check returns an error if q is invalid. The error states the problem and the remedy.
 func (q *Quota) check() error {
-	hasLimiter := !isnil.Value(q.Limiter)
+	hasLimiter := !adapter.IsNil(q.Limiter)
 	switch {
 	case q.Name == "":
 		return errors.New("has no Name; set the one that callers see")
@@ -109,7 +107,7 @@ type inspect func(ctx context.Context, key string) (usage []window.Usage, allowe
 // inspectOf returns the function that inspects limiter, or nil if limiter cannot be inspected.
 func inspectOf(limiter Limiter) inspect {
 	switch l := limiter.(type) {
-	case constant.Limiter:
+	case adapter.Constant:
 		return func(ctx context.Context, key string) ([]window.Usage, bool, error) {
 			d, err := l.AllowN(ctx, key, 1)
 			return nil, d.Allowed, err

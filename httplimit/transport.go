@@ -11,9 +11,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/inflight"
-	"github.com/slidegate/slidegate/internal/isnil"
-	"github.com/slidegate/slidegate/internal/outbound"
-	"github.com/slidegate/slidegate/internal/place"
+	"github.com/slidegate/slidegate/internal/adapter"
 	"github.com/slidegate/slidegate/pace"
 )
 
@@ -53,7 +51,7 @@ type TransportConfig struct {
 // transport is the http.RoundTripper that NewTransport returns.
 type transport struct {
 	cfg   TransportConfig
-	calls *outbound.Calls
+	calls *adapter.Outbound
 }
 
 // NewTransport returns an http.RoundTripper that makes all requests of a fleet share turns and
@@ -77,13 +75,13 @@ type transport struct {
 // NewTransport returns an error if neither Turns nor Places is set, if MaxPause is negative or more
 // than a day, if Outage is neither FailOpen nor FailClosed, or if Base is a nil pointer.
 func NewTransport(cfg TransportConfig) (http.RoundTripper, error) {
-	calls, err := outbound.New("httplimit.NewTransport", outbound.Config{
+	calls, err := adapter.NewOutbound("httplimit.NewTransport", adapter.OutboundConfig{
 		Turns: cfg.Turns, Places: cfg.Places, MaxPause: cfg.MaxPause, Outage: string(cfg.Outage), Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Base != nil && isnil.Value(cfg.Base) {
+	if cfg.Base != nil && adapter.IsNil(cfg.Base) {
 		return nil, fmt.Errorf("slidegate: httplimit.NewTransport has a nil %T as Base; set one that is not nil, or leave Base out", cfg.Base)
 	}
 	if cfg.Event == nil {
@@ -134,7 +132,7 @@ var errNoResponse = errors.New("slidegate: the Base of httplimit.NewTransport re
 
 // begin waits for a place and a turn. If it fails, it closes the request's body, as a RoundTripper
 // must.
-func (t *transport) begin(r *http.Request) (event string, held *place.Held, err error) {
+func (t *transport) begin(r *http.Request) (event string, held *adapter.Held, err error) {
 	defer func() {
 		if held == nil && r.Body != nil {
 			_ = r.Body.Close()
@@ -155,7 +153,7 @@ func (t *transport) CloseIdleConnections() {
 // hold makes the response body hold the place until the body ends, and reports whether there is a
 // body. If the caller neither reads the body to its end nor closes it, the place is released when
 // the request's context is done, which also makes Base abort the body.
-func hold(response *http.Response, held *place.Held) bool {
+func hold(response *http.Response, held *adapter.Held) bool {
 	if conn, ok := response.Body.(io.ReadWriteCloser); ok && response.StatusCode == http.StatusSwitchingProtocols {
 		held.OnLost(func(error) { _ = conn.Close() }) // Base does not close the connection when the context is canceled
 		response.Body = &upgradedBody{conn, held}
@@ -180,7 +178,7 @@ func isEmpty(r *http.Response) bool {
 // heldBody is a response body that holds a place.
 type heldBody struct {
 	io.ReadCloser
-	held *place.Held
+	held *adapter.Held
 	stop func() bool
 }
 
@@ -210,7 +208,7 @@ func (b *heldBody) release() {
 // upgradedBody is the connection of a 101 response. It holds a place until it is closed.
 type upgradedBody struct {
 	io.ReadWriteCloser
-	held *place.Held
+	held *adapter.Held
 }
 
 // Close closes the connection, and releases the place.

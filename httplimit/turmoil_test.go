@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/httplimit"
-	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/internal/test/redistest"
 	"github.com/slidegate/slidegate/pace"
 	"github.com/slidegate/slidegate/window"
 )

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/slidegate/slidegate/internal/subnet"
+	"github.com/slidegate/slidegate/internal/adapter"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -121,7 +121,7 @@ func (g *Guard) subject(account string, ip netip.Addr) (subject, error) {
 	if !ip.IsValid() || ip.Unmap().WithZone("").IsUnspecified() {
 		return subject{}, ErrInvalidAddress
 	}
-	client := subnet.Client(ip)
+	client := adapter.ClientNetwork(ip)
 	return subject{byAddress: client, byPair: client + " " + account, byAccount: account}, nil
 }
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/internal/test/redistest"
 )
 
 // A modelKey is what a key holds in the model of a joint call: for each of its limits, the units

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/internal/test/redistest"
 )
 
 // A paceRecord is what a key holds in the model of pace. It is never changed in place, so that a

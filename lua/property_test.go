@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/internal/test/redistest"
 )
 
 // event is an event with random limits, and a clock that only the test moves. Its random numbers

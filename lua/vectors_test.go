@@ -18,7 +18,7 @@ import (
 
 	ar1go "github.com/slidegate/slidegate/ar1"
 	"github.com/slidegate/slidegate/internal/keys"
-	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/internal/test/redistest"
 	windowgo "github.com/slidegate/slidegate/window"
 )
 

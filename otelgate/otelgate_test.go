@@ -21,7 +21,7 @@ import (
 
 	"github.com/slidegate/slidegate/inflight"
 	"github.com/slidegate/slidegate/internal/pipeline"
-	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/internal/test/redistest"
 	"github.com/slidegate/slidegate/otelgate"
 	"github.com/slidegate/slidegate/window"
 )

@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/faulttest"
-	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/internal/test/faulttest"
+	"github.com/slidegate/slidegate/internal/test/redistest"
 	"github.com/slidegate/slidegate/window"
 )
 
 // The following tests check what limiters on rueidis do while Redis fails. Their code is in
-// internal/faulttest.
+// internal/test/faulttest.
 
 func TestTrouble(t *testing.T) { faulttest.Trouble(t, faulttest.Rueidis) }
 

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/faulttest"
-	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/internal/test/faulttest"
+	"github.com/slidegate/slidegate/internal/test/redistest"
 	"github.com/slidegate/slidegate/window"
 )
 

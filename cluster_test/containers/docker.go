@@ -16,7 +16,7 @@ import (
 	"github.com/testcontainers/testcontainers-go/network"
 	"github.com/testcontainers/testcontainers-go/wait"
 
-	"github.com/slidegate/slidegate/internal/redistest/containers"
+	"github.com/slidegate/slidegate/internal/test/redistest/containers"
 )
 
 const (

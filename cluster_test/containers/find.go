@@ -9,7 +9,7 @@ import (
 	"github.com/moby/moby/client"
 	"github.com/testcontainers/testcontainers-go"
 
-	"github.com/slidegate/slidegate/internal/redistest/containers"
+	"github.com/slidegate/slidegate/internal/test/redistest/containers"
 )
 
 // image is the default server image. SLIDEGATE_REDIS_IMAGE overrides it.

@@ -1,5 +1,5 @@
-// Command containers runs the servers of internal/redistest in Docker. The package
-// internal/redistest/containers describes its input and output. It is a separate program so that
+// Command containers runs the servers of internal/test/redistest in Docker. The package
+// internal/test/redistest/containers describes its input and output. It is a separate program so that
 // the libraries do not depend on testcontainers.
 package main
 

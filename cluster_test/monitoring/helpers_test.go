@@ -27,7 +27,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/slidegate/slidegate/inflight"
-	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/internal/test/redistest"
 	"github.com/slidegate/slidegate/otelgate"
 	"github.com/slidegate/slidegate/window"
 )

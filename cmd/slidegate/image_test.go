@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/tlstest"
+	"github.com/slidegate/slidegate/internal/test/tlstest"
 )
 
 // TestImage builds the image from the Dockerfile and runs it as a proxy. The proxy trusts the

@@ -21,7 +21,7 @@ import (
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/ttytest"
-	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/internal/test/redistest"
 )
 
 // onTerminal runs the program in the afternoon on a terminal with 80 columns, and returns what the

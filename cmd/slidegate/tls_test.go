@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
-	"github.com/slidegate/slidegate/internal/tlstest"
+	"github.com/slidegate/slidegate/internal/test/tlstest"
 )
 
 // TestTLS runs each command with a Redis server that has a certificate from a private CA, requires

@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/internal/test/redistest"
 )
 
 // TestMain runs the tests, and stops the servers that they have started.

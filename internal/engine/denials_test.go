@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/internal/pipeline"
-	"github.com/slidegate/slidegate/internal/pipeline/servertest"
+	"github.com/slidegate/slidegate/internal/test/servertest"
 )
 
 // withCachedDenial runs test with a limiter whose denial cache contains a denial. At the start of

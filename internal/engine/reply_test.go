@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/slidegate/slidegate/internal/pipeline"
-	"github.com/slidegate/slidegate/internal/pipeline/servertest"
+	"github.com/slidegate/slidegate/internal/test/servertest"
 )
 
 // malformed lists replies that no script sends to an attempt under two limits.

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/pipeline/servertest"
+	"github.com/slidegate/slidegate/internal/test/servertest"
 )
 
 // hangs lists ways in which Redis can fail to answer in time.

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/pipeline/servertest"
+	"github.com/slidegate/slidegate/internal/test/servertest"
 )
 
 // askGrouped makes requests for three events at once, and reports whether they shared a script

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/pipeline/servertest"
+	"github.com/slidegate/slidegate/internal/test/servertest"
 )
 
 // TestRetry checks that a request that certainly did not run is sent again after backoffs of 5, 10,

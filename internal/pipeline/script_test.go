@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/pipeline/servertest"
+	"github.com/slidegate/slidegate/internal/test/servertest"
 	"github.com/slidegate/slidegate/lua"
 )
 

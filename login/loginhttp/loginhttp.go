@@ -34,7 +34,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/httplimit"
-	"github.com/slidegate/slidegate/internal/journal"
+	"github.com/slidegate/slidegate/internal/adapter"
 	"github.com/slidegate/slidegate/login"
 )
 
@@ -112,7 +112,7 @@ type Config struct {
 // Create a Handler with New. It is safe for concurrent use.
 type Handler struct {
 	cfg     Config
-	outages journal.Journal
+	outages adapter.Journal
 }
 
 // New returns a Handler for a login form. The error says what is missing or wrong in cfg.

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/problem"
+	"github.com/slidegate/slidegate/internal/adapter"
 )
 
 // show responds to a request that did not log in.
@@ -37,7 +37,7 @@ func plainPage(w http.ResponseWriter, _ *http.Request, result Result) {
 
 // problemBody is the body of a JSON response (RFC 9457).
 type problemBody struct {
-	problem.Details
+	adapter.Problem
 	Outcome    Outcome `json:"outcome"`
 	RetryAfter int64   `json:"retry_after,omitempty"` // seconds, rounded up
 	Challenge  bool    `json:"challenge,omitempty"`
@@ -47,11 +47,11 @@ type problemBody struct {
 // writeProblem writes the JSON response for a Result.
 func writeProblem(w http.ResponseWriter, result *Result) {
 	d := problemBody{
-		Details: problem.Details{Title: http.StatusText(result.Status), Status: result.Status, Detail: result.Message}, Outcome: result.Outcome,
+		Problem: adapter.Problem{Title: http.StatusText(result.Status), Status: result.Status, Detail: result.Message}, Outcome: result.Outcome,
 		RetryAfter: int64(ceil(result.RetryAfter, time.Second)), Challenge: result.Challenge,
 	}
 	if result.Outcome == OutcomeWrong {
 		d.Remaining = &result.Remaining
 	}
-	problem.Write(w, result.Status, d)
+	adapter.WriteProblem(w, result.Status, d)
 }

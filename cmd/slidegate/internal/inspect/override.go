@@ -18,8 +18,8 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
+	"github.com/slidegate/slidegate/internal/adapter"
 	"github.com/slidegate/slidegate/internal/keys"
-	"github.com/slidegate/slidegate/internal/subnet"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -159,7 +159,7 @@ func networkHint(event string) string {
 	if err != nil {
 		return ""
 	}
-	network := subnet.Client(address)
+	network := adapter.ClientNetwork(address)
 	if network == address.String() {
 		return ""
 	}

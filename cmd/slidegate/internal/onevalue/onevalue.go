@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/slidegate/slidegate/httplimit"
-	"github.com/slidegate/slidegate/internal/keyless"
+	"github.com/slidegate/slidegate/internal/adapter"
 )
 
 // Header returns a Key whose value is that of the given header. The key is "" unless the request
@@ -22,10 +22,10 @@ func Header(name string) httplimit.Key {
 	}
 	return func(r *http.Request) string {
 		if fields(r, name) > 1 {
-			return keyless.Note(r.Context(), "the header "+name+" has several values or spellings")
+			return adapter.NoteKeyless(r.Context(), "the header "+name+" has several values or spellings")
 		}
 		if isTrimmed(r.Header.Get(name)) {
-			return keyless.Note(r.Context(), "servers could read only part of the header "+name)
+			return adapter.NoteKeyless(r.Context(), "servers could read only part of the header "+name)
 		}
 		return key(r)
 	}
@@ -42,14 +42,14 @@ func Cookie(name string) httplimit.Key {
 	return func(r *http.Request) string {
 		n := cookies(r.Header.Get("Cookie"), name)
 		if n > 1 || fields(r, "Cookie") > 1 {
-			return keyless.Note(r.Context(), "the cookie "+name+" has several values or spellings")
+			return adapter.NoteKeyless(r.Context(), "the cookie "+name+" has several values or spellings")
 		}
 		value, found := strings.CutPrefix(key(r), start)
 		switch {
 		case !found:
 			return "" // the reason has been recorded
 		case n == 0 || isAmbiguous(value):
-			return keyless.Note(r.Context(), "servers could read only part of the cookie "+name)
+			return adapter.NoteKeyless(r.Context(), "servers could read only part of the cookie "+name)
 		}
 		return start + strings.ReplaceAll(decode(value), " ", "+") // some servers decode + to a space
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/onevalue"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/proxy"
 	"github.com/slidegate/slidegate/httplimit"
-	"github.com/slidegate/slidegate/internal/keyless"
+	"github.com/slidegate/slidegate/internal/adapter"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -383,7 +383,7 @@ func TestReasons(t *testing.T) {
 		{onevalue.Cookie("session"), http.Header{"Cookie": {"session=a; Session=b"}}, "the cookie session has several values or spellings"},
 		{onevalue.Cookie("session"), http.Header{"Cookie": {"session=a b"}}, "servers could read only part of the cookie session"},
 	} {
-		ctx, reasons := keyless.Collect(t.Context())
+		ctx, reasons := adapter.CollectKeyless(t.Context())
 		r := (&http.Request{Header: tt.header}).WithContext(ctx)
 		if key := tt.key(r); key != "" || reasons.String() != tt.want {
 			t.Errorf("%v: key %q, %q; want %q", tt.header, key, reasons, tt.want)

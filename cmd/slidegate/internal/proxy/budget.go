@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/httplimit"
-	"github.com/slidegate/slidegate/internal/keyless"
+	"github.com/slidegate/slidegate/internal/adapter"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -92,7 +92,7 @@ func (b *budget) beforeConnect(k window.Kind) bool {
 func (b *budget) key(r *http.Request) string {
 	who := b.Key(r)
 	if who == "" {
-		if !keyless.Collects(r.Context()) {
+		if !adapter.CollectsKeyless(r.Context()) {
 			b.p.metrics.count(b.Pattern, noKey, byNobody)
 		}
 		return ""

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/slidegate/slidegate/internal/problem"
+	"github.com/slidegate/slidegate/internal/adapter"
 )
 
 // newTransport returns a transport that keeps up to 1024 idle connections to the server. It does
@@ -38,7 +38,7 @@ func (p *Proxy) forwarder(pattern string, t http.RoundTripper) http.Handler {
 				w.WriteHeader(http.StatusBadRequest)
 				return
 			}
-			problem.Write(w, http.StatusBadGateway, noAnswer)
+			adapter.WriteProblem(w, http.StatusBadGateway, noAnswer)
 			if !errors.Is(err, context.Canceled) { // the client has gone
 				p.failed(pattern, err)
 			}
@@ -52,7 +52,7 @@ func (p *Proxy) forwarder(pattern string, t http.RoundTripper) http.Handler {
 	})
 }
 
-var noAnswer = problem.Details{Title: "Bad Gateway", Status: http.StatusBadGateway, Detail: "The server does not answer. The request still counts."}
+var noAnswer = adapter.Problem{Title: "Bad Gateway", Status: http.StatusBadGateway, Detail: "The server does not answer. The request still counts."}
 
 // responseWriter preserves the limiter's header fields, because ReverseProxy clears them after a
 // 1xx response of the server.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/slidegate/slidegate/ar1"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/records"
-	"github.com/slidegate/slidegate/internal/redistest"
+	"github.com/slidegate/slidegate/internal/test/redistest"
 	"github.com/slidegate/slidegate/pace"
 	"github.com/slidegate/slidegate/window"
 )
