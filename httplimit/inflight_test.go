@@ -85,7 +85,7 @@ func (u unwrapped) Unwrap() http.ResponseWriter { return u.ResponseWriter }
 // the connection.
 func TestInFlightHijack(t *testing.T) {
 	l := placesInRedis(t, 1)
-	end, ended := make(chan struct{}), make(chan struct{})
+	end, ended, returned := make(chan struct{}), make(chan struct{}), make(chan struct{}, 2)
 	h := func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
@@ -100,7 +100,10 @@ func TestInFlightHijack(t *testing.T) {
 		}()
 	}
 	limited := inFlight(httplimit.InFlightConfig{Places: l}).Wrap(http.HandlerFunc(h))
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { limited.ServeHTTP(unwrapped{w}, r) }))
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		limited.ServeHTTP(unwrapped{w}, r)
+		returned <- struct{}{}
+	}))
 	defer s.Close()
 	response, err := s.Client().Do(request(t, http.MethodGet, s.URL, nil).WithContext(aMinute(t)))
 	if err != nil {
@@ -110,6 +113,8 @@ func TestInFlightHijack(t *testing.T) {
 	if got := send(t, s.Client(), request(t, http.MethodGet, s.URL, nil)); got.status != http.StatusTooManyRequests {
 		t.Error(got)
 	}
+	<-returned // a handler holds its place until it has returned
+	<-returned
 	close(end)
 	<-ended
 }
