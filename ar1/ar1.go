@@ -51,9 +51,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slidegate/slidegate/internal/connection"
 	"github.com/slidegate/slidegate/internal/engine"
 	"github.com/slidegate/slidegate/internal/outage"
-	"github.com/slidegate/slidegate/internal/pipeline"
 	"github.com/slidegate/slidegate/internal/report"
 	"github.com/slidegate/slidegate/window"
 )
@@ -131,7 +131,7 @@ var (
 // Create conn with window.Dial, window.On or package goredisgate. New sends nothing, so an error
 // always concerns conn or cfg, and says what to do. The circuit breaker works as in window.
 func New(conn *window.Connection, cfg Config) (*Limiter, error) {
-	e, err := engine.New((*pipeline.Connection)(conn), cfg.engine(), engineLimits(cfg.Limits))
+	e, err := engine.New((*connection.Connection)(conn), cfg.engine(), engineLimits(cfg.Limits))
 	return newLimiter(e, err, cfg)
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/health"
 	"github.com/slidegate/slidegate/internal/test/redistest"
 	"github.com/slidegate/slidegate/window"
 )
@@ -278,7 +278,7 @@ func (s *incidentRun) checkLoss(t *testing.T, in incident, sum outcomes) {
 		t.Errorf("%d units were lost of the %d acknowledged after the start", lost, after)
 	case last > decidesFor+slack:
 		t.Errorf("the old master acknowledged for %v", last)
-	case in.settings.replicas == "0" && gap > takeover+pipeline.RecoveryDelay+slack+time.Second:
+	case in.settings.replicas == "0" && gap > takeover+health.RecoveryDelay+slack+time.Second:
 		t.Errorf("no decision for %v, though the replica took over after %v", gap, takeover)
 	case sum.uncertain > 10*callers:
 		t.Errorf("%d calls were uncertain", sum.uncertain)

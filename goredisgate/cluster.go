@@ -11,14 +11,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/connection"
 )
 
 // maxRedirects is how many MOVED or ASK replies a script call follows at most. A node that sends
 // such a reply has not run the call.
 const maxRedirects = 3
 
-// cluster is the pipeline.Client for a cluster. It sends pipelines to the nodes itself, because a
+// cluster is the connection.Client for a cluster. It sends pipelines to the nodes itself, because a
 // redis.ClusterClient follows redirections by its own rules, and could send a script to a replica.
 type cluster struct {
 	client       *redis.ClusterClient
@@ -73,18 +73,18 @@ type target struct {
 // delivery is a pipeline of script calls for one target.
 type delivery struct {
 	target
-	calls    []*pipeline.ScriptCall
+	calls    []*connection.ScriptCall
 	commands []*command
 	err      error // why some commands may have no reply; nil if no command failed
 }
 
-// Shares returns the slot ranges, each with its master.
-func (c *cluster) Shares(ctx context.Context) ([]pipeline.Share, error) {
+// Shares returns the ranges of hash slots, each with its master.
+func (c *cluster) Shares(ctx context.Context) ([]connection.Share, error) {
 	all, err := c.client.ClusterSlots(ctx).Result() //nolint:staticcheck // Redis 6 has no CLUSTER SHARDS
-	var shares []pipeline.Share
+	var shares []connection.Share
 	for _, s := range all {
 		if len(s.Nodes) > 0 {
-			shares = append(shares, pipeline.Share{First: s.Start, Last: s.End, Master: s.Nodes[0].ID})
+			shares = append(shares, connection.Share{First: s.Start, Last: s.End, Master: s.Nodes[0].ID})
 		}
 	}
 	return shares, err
@@ -100,9 +100,9 @@ func (c *cluster) Close() {
 
 // Send sends script calls, as one pipeline per node. It follows redirections, and sets the outcome
 // of each call.
-func (c *cluster) Send(ctx context.Context, calls []*pipeline.ScriptCall) {
+func (c *cluster) Send(ctx context.Context, calls []*connection.ScriptCall) {
 	if err := ctx.Err(); err != nil {
-		answerAll(calls, &pipeline.UnsentError{Cause: err})
+		answerAll(calls, &connection.UnsentError{Cause: err})
 		return
 	}
 	round := c.sort(ctx, calls)
@@ -117,7 +117,7 @@ func (c *cluster) Send(ctx context.Context, calls []*pipeline.ScriptCall) {
 }
 
 // sort groups calls by their master. A call whose master is unknown fails.
-func (c *cluster) sort(ctx context.Context, calls []*pipeline.ScriptCall) []*delivery {
+func (c *cluster) sort(ctx context.Context, calls []*connection.ScriptCall) []*delivery {
 	var all []*delivery
 	for _, call := range calls {
 		to, err := c.master(ctx, call.Keys[0])
@@ -231,7 +231,7 @@ func (c *cluster) answer(ctx context.Context, d *delivery, next map[target]*deli
 // slots. If go-redis has closed the client of n, refreshSlots forgets n. If a connection broke, it
 // probes the other connections to n.
 func (c *cluster) refreshSlots(ctx context.Context, n *node, err error) {
-	var reply *pipeline.ReplyError
+	var reply *connection.ReplyError
 	if !errors.As(err, &reply) || redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "READONLY") {
 		c.client.ReloadState(ctx)
 	}
@@ -246,7 +246,7 @@ func (c *cluster) refreshSlots(ctx context.Context, n *node, err error) {
 // redirection returns the address to which a node redirects a call, if err is MOVED or ASK. If the
 // reply names no host, the host is that of from, the node that replied.
 func redirection(err error, from string) (addr string, asking, ok bool) {
-	var reply *pipeline.ReplyError
+	var reply *connection.ReplyError
 	if !errors.As(err, &reply) {
 		return "", false, false
 	}

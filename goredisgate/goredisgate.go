@@ -32,9 +32,8 @@
 // Config.Timeout. But while a server hangs, each connection that waits for a reply is busy until
 // ReadTimeout has passed, and your program's other commands share the pool.
 //
-// Keep PoolSize at 10 or more. A limiter has at most four pipelines in flight for each slot range,
-// and each further busy limiter on the Connection adds one pipeline, up to 16 in total. A single
-// server is one range, and a cluster has 64 ranges. If the pool is smaller, requests wait for a
+// Keep PoolSize at 10 or more. A limiter has at most four pipelines in flight for each master, and
+// each further busy limiter on the Connection adds one pipeline, up to 16 in total. If the pool is smaller, requests wait for a
 // connection, but callers wait no longer than Config.Timeout. Since go-redis 9.23, pipelines first
 // use connections of their own (PipelinePoolSize).
 //
@@ -52,8 +51,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/slidegate/slidegate/internal/adapter"
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/connection"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -76,23 +74,27 @@ import (
 func On(client redis.UniversalClient) *window.Connection {
 	c, err := clientOf(client)
 	if err != nil {
-		return (*window.Connection)(pipeline.Refused(err))
+		return (*window.Connection)(connection.Refused(err))
 	}
-	return (*window.Connection)(pipeline.On(c))
+	return (*window.Connection)(connection.On(c))
 }
 
-// clientOf returns a pipeline.Client that uses the given go-redis client.
-func clientOf(client redis.UniversalClient) (pipeline.Client, error) {
-	if adapter.IsNil(client) {
-		return nil, errors.New("the client passed to goredisgate is nil; pass the one from redis.NewClient or redis.NewClusterClient")
-	}
+// clientOf returns a connection.Client that uses the given go-redis client.
+func clientOf(client redis.UniversalClient) (connection.Client, error) {
 	switch c := client.(type) {
+	case nil:
 	case *redis.Client:
-		return &single{client: c}, nil
+		if c != nil {
+			return &single{client: c}, nil
+		}
 	case *redis.ClusterClient:
-		return newCluster(c), nil
+		if c != nil {
+			return newCluster(c), nil
+		}
 	case *redis.Ring:
 		return nil, errors.New("goredisgate cannot use a *redis.Ring, which moves keys to other servers and so loses counts; use a *redis.ClusterClient")
+	default:
+		return nil, fmt.Errorf("goredisgate needs a *redis.Client or a *redis.ClusterClient, not %T; pass the one from redis.NewClient or redis.NewClusterClient", client)
 	}
-	return nil, fmt.Errorf("goredisgate needs a *redis.Client or a *redis.ClusterClient, not %T; pass the one from redis.NewClient or redis.NewClusterClient", client)
+	return nil, errors.New("the client passed to goredisgate is nil; pass the one from redis.NewClient or redis.NewClusterClient")
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/connection"
 	"github.com/slidegate/slidegate/internal/test/redistest"
 )
 
@@ -27,7 +27,7 @@ func TestSentOnce(t *testing.T) {
 }
 
 // call returns a script call, without keys or arguments.
-func call() redis.Cmder { return build(context.Background(), &pipeline.ScriptCall{Command: "EVAL"}) }
+func call() redis.Cmder { return build(context.Background(), &connection.ScriptCall{Command: "EVAL"}) }
 
 // attempts returns how often go-redis tries to send n copies of a command, if each try fails with
 // an error after which go-redis may retry.
@@ -102,14 +102,14 @@ func TestHookRenames(t *testing.T) {
 	var commands []*command
 	var together []redis.Cmder
 	for _, script := range []string{"return {7}", "return redis.error_reply('WRONGTYPE')", "return {8}"} {
-		c := build(t.Context(), &pipeline.ScriptCall{Command: "RENAMED", Script: script, Keys: []string{redistest.Key(t)}, Units: []string{"1"}})
+		c := build(t.Context(), &connection.ScriptCall{Command: "RENAMED", Script: script, Keys: []string{redistest.Key(t)}, Units: []string{"1"}})
 		commands, together = append(commands, c), append(together, c)
 	}
 	err := send(t.Context(), client, together)
 	first, err1 := result(commands[0], err)
 	_, err2 := result(commands[1], err)
 	third, err3 := result(commands[2], err)
-	if err := errors.Join(err1, err3); err != nil || first[0] != 7 || third[0] != 8 || !errors.As(err2, new(*pipeline.ReplyError)) {
+	if err := errors.Join(err1, err3); err != nil || first[0] != 7 || third[0] != 8 || !errors.As(err2, new(*connection.ReplyError)) {
 		t.Errorf("%v, %v, %v, %v", first, third, err, err2)
 	}
 }

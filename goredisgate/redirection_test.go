@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/connection"
 )
 
 // TestRedirection checks how redirections are parsed.
@@ -24,7 +24,7 @@ func TestRedirection(t *testing.T) {
 		"MOVED 3999 nowhere":             {},
 		"TRYAGAIN Multiple keys request": {},
 	} {
-		addr, asking, ok := redirection(&pipeline.ReplyError{Cause: errors.New(reply)}, "10.0.0.1:6379")
+		addr, asking, ok := redirection(&connection.ReplyError{Cause: errors.New(reply)}, "10.0.0.1:6379")
 		if addr != want.addr || asking != want.asking || ok != want.ok {
 			t.Errorf("%s: %q %v %v", reply, addr, asking, ok)
 		}

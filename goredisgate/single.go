@@ -12,10 +12,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/connection"
 )
 
-// single is the pipeline.Client for one server, or for the master that Sentinel names.
+// single is the connection.Client for one server, or for the master that Sentinel names.
 type single struct {
 	client *redis.Client
 	prober prober
@@ -25,9 +25,9 @@ type single struct {
 func (*single) Close() {}
 
 // Send sends script calls as one pipeline, and sets the outcome of each.
-func (s *single) Send(ctx context.Context, calls []*pipeline.ScriptCall) {
+func (s *single) Send(ctx context.Context, calls []*connection.ScriptCall) {
 	if err := ctx.Err(); err != nil {
-		answerAll(calls, &pipeline.UnsentError{Cause: err})
+		answerAll(calls, &connection.UnsentError{Cause: err})
 		return
 	}
 	commands := make([]*command, len(calls))
@@ -49,7 +49,7 @@ func (s *single) Send(ctx context.Context, calls []*pipeline.ScriptCall) {
 // isBroken reports whether err means that a connection broke.
 func isBroken(err error) bool {
 	var timeout net.Error
-	return err != nil && !errors.As(err, new(*pipeline.ReplyError)) && !errors.As(err, new(*pipeline.UnsentError)) &&
+	return err != nil && !errors.As(err, new(*connection.ReplyError)) && !errors.As(err, new(*connection.UnsentError)) &&
 		(!errors.As(err, &timeout) || !timeout.Timeout())
 }
 
@@ -144,7 +144,7 @@ func idlePipelines(stats *redis.PoolStats) int {
 	return 0
 }
 
-func answerAll(calls []*pipeline.ScriptCall, err error) {
+func answerAll(calls []*connection.ScriptCall, err error) {
 	for _, c := range calls {
 		c.Answer(nil, err)
 	}
@@ -157,7 +157,7 @@ func answerAll(calls []*pipeline.ScriptCall, err error) {
 type command struct {
 	redis.Cmder // an IntSliceCmd, or a SliceCmd for several keys
 	verb        *verb
-	call        *pipeline.ScriptCall
+	call        *connection.ScriptCall
 }
 
 // NoRetry returns true, so that go-redis never repeats the command.
@@ -182,7 +182,7 @@ func (v *verb) MarshalBinary() ([]byte, error) {
 func (v *verb) String() string { return v.text }
 
 // build returns the command for the script call c.
-func build(ctx context.Context, c *pipeline.ScriptCall) *command {
+func build(ctx context.Context, c *connection.ScriptCall) *command {
 	v := &verb{text: c.Verb}
 	args := make([]any, 0, 5+2*len(c.Keys)+len(c.Rest))
 	args = append(args, c.Command, c.Script, len(c.Keys))
@@ -190,7 +190,7 @@ func build(ctx context.Context, c *pipeline.ScriptCall) *command {
 	args = append(args, v, c.Time)
 	args = appendAll(args, c.Units)
 	args = appendAll(args, c.Rest)
-	if !c.TakesTexts() {
+	if !c.InText {
 		return &command{redis.NewIntSliceCmd(ctx, args...), v, c}
 	}
 	return &command{redis.NewSliceCmd(ctx, args...), v, c}
@@ -267,25 +267,25 @@ func isCut(err error) bool {
 // unsent converts an error that occurred before the command was sent to an error of package
 // pipeline.
 func unsent(err error) error {
-	if err = translate(err); errors.As(err, new(*pipeline.ReplyError)) {
+	if err = translate(err); errors.As(err, new(*connection.ReplyError)) {
 		return err
 	}
 	reason := ""
 	switch {
 	case errors.Is(err, redis.ErrClosed):
-		reason = pipeline.ReasonClosed
+		reason = connection.ReasonClosed
 	case errors.Is(err, redis.ErrPoolTimeout):
-		reason = pipeline.ReasonTimeout
+		reason = connection.ReasonTimeout
 	}
-	return &pipeline.UnsentError{Cause: err, Reason: reason}
+	return &connection.UnsentError{Cause: err, Reason: reason}
 }
 
-// translate converts a go-redis error to an error of package pipeline. It unwraps an error reply
-// that a hook has wrapped, because package pipeline examines the first word of the reply.
+// translate converts a go-redis error to an error of package connection. It unwraps an error reply
+// that a hook has wrapped, because package health examines the first word of the reply.
 func translate(err error) error {
 	var reply redis.Error
 	if errors.Is(err, redis.Nil) || !errors.As(err, &reply) {
 		return err
 	}
-	return &pipeline.ReplyError{Cause: reply}
+	return &connection.ReplyError{Cause: reply}
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/connection"
 	"github.com/slidegate/slidegate/internal/test/redistest"
 )
 
@@ -32,7 +32,7 @@ func TestUnsent(t *testing.T) {
 			client := redis.NewClient(options)
 			defer client.Close()
 			for _, err := range append(sendTo(t, client, 1), sendTo(t, client, 3)...) {
-				if !errors.As(err, new(*pipeline.UnsentError)) {
+				if !errors.As(err, new(*connection.UnsentError)) {
 					t.Errorf("%v is not reported as unsent", err)
 				}
 			}
@@ -46,7 +46,7 @@ func sendTo(t *testing.T, client *redis.Client, n int) (errs []error) {
 	var commands []*command
 	var together []redis.Cmder
 	for range n {
-		c := build(t.Context(), &pipeline.ScriptCall{Command: "EVAL", Script: "return {1}", Keys: []string{redistest.Key(t)}, Verb: "allow", Units: []string{"1"}})
+		c := build(t.Context(), &connection.ScriptCall{Command: "EVAL", Script: "return {1}", Keys: []string{redistest.Key(t)}, Verb: "allow", Units: []string{"1"}})
 		commands, together = append(commands, c), append(together, c)
 	}
 	failure := send(t.Context(), client, together)

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/slidegate/slidegate/internal/keys"
+
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
@@ -33,7 +35,7 @@ func Peer(ctx context.Context, _ string) string {
 	if err != nil {
 		return adapter.NoteKeyless(ctx, none)
 	}
-	return adapter.ClientNetwork(both.Addr())
+	return keys.ClientNetwork(both.Addr())
 }
 
 // Method is a Key for servers and clients. It returns the method, such as "method

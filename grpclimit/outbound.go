@@ -14,7 +14,7 @@ import (
 
 	"github.com/slidegate/slidegate/inflight"
 	"github.com/slidegate/slidegate/internal/adapter"
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/health"
 	"github.com/slidegate/slidegate/pace"
 	"github.com/slidegate/slidegate/window"
 )
@@ -191,7 +191,7 @@ func unsent(ctx context.Context, err error) error {
 		code = status.FromContextError(ctx.Err()).Code()
 	case errors.Is(err, inflight.ErrLost):
 		code = codes.Canceled
-	case pipeline.IsOutage(err):
+	case health.IsOutage(err):
 	case errors.Is(err, context.DeadlineExceeded):
 		code = codes.DeadlineExceeded
 	case errors.Is(err, window.ErrEmptyEvent):

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/slidegate/slidegate/internal/keys"
+
 	"github.com/slidegate/slidegate/internal/adapter"
 )
 
@@ -40,7 +42,7 @@ func (c Clients) Key(r *http.Request) string {
 	if err != nil {
 		return adapter.NoteKeyless(r.Context(), err.Error())
 	}
-	return adapter.ClientNetwork(client)
+	return keys.ClientNetwork(client)
 }
 
 // client returns the client's address, or an error that explains why the address is unknown.

@@ -30,10 +30,12 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/internal/clock"
+	"github.com/slidegate/slidegate/internal/connection"
 	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/health"
 	"github.com/slidegate/slidegate/internal/outage"
-	"github.com/slidegate/slidegate/internal/pipeline"
 	"github.com/slidegate/slidegate/internal/report"
+	"github.com/slidegate/slidegate/internal/send"
 	"github.com/slidegate/slidegate/lua"
 	"github.com/slidegate/slidegate/window"
 )
@@ -130,7 +132,7 @@ type Decision struct {
 type decided struct {
 	Decision
 
-	trace pipeline.Trace
+	trace send.Trace
 }
 
 // These errors can be distinguished with errors.Is.
@@ -165,7 +167,7 @@ const (
 // Create conn with window.Dial, window.On or package goredisgate. New sends nothing, so an error
 // always concerns conn or cfg, and says what to do. The circuit breaker works as in window.
 func New(conn *window.Connection, cfg Config) (*Limiter, error) {
-	e, err := engine.New((*pipeline.Connection)(conn), cfg.engine(), limits(cfg.Max, cfg.ttl()))
+	e, err := engine.New((*connection.Connection)(conn), cfg.engine(), limits(cfg.Max, cfg.ttl()))
 	if err != nil {
 		return nil, err
 	}
@@ -308,12 +310,12 @@ func (l *Limiter) try(ctx context.Context, event string, n int64) (*Lease, decid
 			if err = f.engine.Check(ctx, engine.Allow, event, n); err != nil {
 				return err
 			}
-			lease.degraded, lease.failure = true, pipeline.FailureIn(cause)
+			lease.degraded, lease.failure = true, health.FailureIn(cause)
 			d, err = lease.enter(ctx, f)
-			d.Degraded, d.Cause, d.trace = true, pipeline.FailureIn(cause).Err(), trace
+			d.Degraded, d.Cause, d.trace = true, health.FailureIn(cause).Err(), trace
 			return err
 		})
-		if pipeline.IsOutage(cause) { // the reply may be lost, or the call still in flight
+		if health.IsOutage(cause) { // the reply may be lost, or the call still in flight
 			lease.giveUp(lease.ref)
 		}
 	}

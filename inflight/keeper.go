@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/health"
 )
 
 // A keeper renews the leases of a limiter in time. It uses one timer, which runs while there are
@@ -184,7 +184,7 @@ func (g group) renewKnown(ctx context.Context, known []*Lease, refs []ref) (ende
 			ended = append(ended, l)
 		case err == nil:
 			l.lose(KindLost)
-		case pipeline.IsOutage(err) && g.fallback != nil:
+		case health.IsOutage(err) && g.fallback != nil:
 			l.fail(err)
 			l.carry(began)
 		default:
@@ -225,7 +225,7 @@ func (g group) release(ctx context.Context, all []*Lease) error {
 	if len(refs) > 0 {
 		err = g.store.release(ctx, g.event, refs)
 	}
-	if pipeline.IsOutage(err) {
+	if health.IsOutage(err) {
 		err = g.store.release(ctx, g.event, refs)
 	}
 	if len(carried) > 0 {

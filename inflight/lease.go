@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/health"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -17,15 +17,15 @@ type Lease struct {
 	since   time.Time
 
 	mu       sync.Mutex
-	ref                        // identifies the lease in Redis and in the Fallback
-	degraded bool              // the Fallback holds the units
-	end      time.Time         // when the lease ends for its holder: earlier than in Redis
-	renewAt  time.Time         // when to renew it next
-	renewing bool              // a renewal is in flight
-	failure  *pipeline.Failure // why the last call to Redis about this lease failed
-	cause    error             // why the lease is over
-	over     bool              // the lease was released or lost
-	ended    []func(error)     // cancel the contexts
+	ref                      // identifies the lease in Redis and in the Fallback
+	degraded bool            // the Fallback holds the units
+	end      time.Time       // when the lease ends for its holder: earlier than in Redis
+	renewAt  time.Time       // when to renew it next
+	renewing bool            // a renewal is in flight
+	failure  *health.Failure // why the last call to Redis about this lease failed
+	cause    error           // why the lease is over
+	over     bool            // the lease was released or lost
+	ended    []func(error)   // cancel the contexts
 }
 
 // A ref identifies a lease to a store.
@@ -136,7 +136,7 @@ func (l *Lease) carry(began time.Time) {
 func (l *Lease) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.failure = pipeline.FailureIn(err)
+	l.failure = health.FailureIn(err)
 }
 
 // notRenewed returns the cause with which a lease that was not renewed ends.

@@ -9,7 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/clock"
+	"github.com/slidegate/slidegate/internal/health"
 )
 
 const (
@@ -42,7 +43,7 @@ func (s *lines) wait(ctx context.Context, l *Limiter, event string, n int64) (*L
 	w := s.join(event)
 	defer s.leave(event, w)
 	lease, d, err := s.take(ctx, l, event, n, w)
-	if err != nil && ctx.Err() != nil && !pipeline.IsOutage(err) && s.isFull(event) {
+	if err != nil && ctx.Err() != nil && !health.IsOutage(err) && s.isFull(event) {
 		err = fmt.Errorf("%w: %w", err, ErrFull)
 	}
 	return lease, d, err
@@ -57,7 +58,7 @@ func (s *lines) take(ctx context.Context, l *Limiter, event string, n int64, w *
 	}
 	for {
 		lease, d, err := l.try(ctx, event, n)
-		s.heard(event, lease == nil && err == nil, pipeline.IsOutage(err))
+		s.heard(event, lease == nil && err == nil, health.IsOutage(err))
 		if lease != nil || err != nil {
 			return lease, d, err
 		}
@@ -73,7 +74,7 @@ func (w *waiter) sleep(ctx context.Context, d time.Duration) error {
 	defer timer.Stop()
 	select {
 	case <-w.freed:
-		return pipeline.Sleep(ctx, yields)
+		return clock.Sleep(ctx, yields)
 	case <-timer.C:
 	case <-ctx.Done():
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/inflight"
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/connection"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -19,7 +19,7 @@ type full struct {
 }
 
 // Send answers calls of acquire.
-func (f *full) Send(_ context.Context, calls []*pipeline.ScriptCall) {
+func (f *full) Send(_ context.Context, calls []*connection.ScriptCall) {
 	now := time.Now()
 	for _, c := range calls {
 		if f.asked = append(f.asked, now); now.Before(f.freed) {
@@ -40,7 +40,7 @@ func TestAsksEvery50ms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		freed := time.Now().Add(10 * time.Second)
 		f := &full{freed: freed}
-		l := must(inflight.New((*window.Connection)(pipeline.On(f)), inflight.Config{Name: "jobs", Max: 1}))
+		l := must(inflight.New((*window.Connection)(connection.On(f)), inflight.Config{Name: "jobs", Max: 1}))
 		must(l.Acquire(t.Context(), "e"))
 		if late := time.Since(freed); late > 60*time.Millisecond {
 			t.Errorf("the place was taken after %v", late)

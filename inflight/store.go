@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/internal/engine"
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/send"
 )
 
 // store keeps the leases of events, in Redis or in memory. Times are in µs.
@@ -29,7 +29,7 @@ type answer struct {
 	used  int64 // units that are held
 	token int64
 	wait  time.Duration // if not held, how long until the units fit, provided that no lease is released or renewed
-	trace pipeline.Trace
+	trace send.Trace
 }
 
 // onRedis keeps leases in Redis, with inflight.lua.

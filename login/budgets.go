@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/slidegate/slidegate/internal/adapter"
+	"github.com/slidegate/slidegate/internal/keys"
+
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -121,7 +122,7 @@ func (g *Guard) subject(account string, ip netip.Addr) (subject, error) {
 	if !ip.IsValid() || ip.Unmap().WithZone("").IsUnspecified() {
 		return subject{}, ErrInvalidAddress
 	}
-	client := adapter.ClientNetwork(ip)
+	client := keys.ClientNetwork(ip)
 	return subject{byAddress: client, byPair: client + " " + account, byAccount: account}, nil
 }
 

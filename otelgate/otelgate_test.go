@@ -20,7 +20,7 @@ import (
 	api "go.opentelemetry.io/otel/trace"
 
 	"github.com/slidegate/slidegate/inflight"
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/health"
 	"github.com/slidegate/slidegate/internal/test/redistest"
 	"github.com/slidegate/slidegate/otelgate"
 	"github.com/slidegate/slidegate/window"
@@ -208,7 +208,7 @@ func TestOutage(t *testing.T) {
 // TestKinds checks that the kinds of observations that no other test here causes are recorded too.
 func TestKinds(t *testing.T) {
 	b := newCollector()
-	cut := window.Observation{Limiter: "api", Kind: window.KindUncertain, Err: &pipeline.Failure{Counted: window.ErrUncertain, Cause: io.EOF}, Took: time.Second}
+	cut := window.Observation{Limiter: "api", Kind: window.KindUncertain, Err: &health.Failure{Counted: window.ErrUncertain, Cause: io.EOF}, Took: time.Second}
 	cut.Trace.InRedis = time.Second
 	b.observe(t.Context(), cut)
 	for _, step := range []struct {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/internal/clock"
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/send"
 )
 
 // A line holds the callers in this process that wait for turns of an event, first come, first
@@ -77,7 +77,7 @@ func (w *waiter) end(err error) {
 // A turn is a booked turn, on the clock of this process.
 type turn struct {
 	Reservation
-	trace   pipeline.Trace // of the call that booked it
+	trace   send.Trace // of the call that booked it
 	due     time.Time
 	shifted int64 // the shift of turns by pauses when due was computed
 	asked   bool  // pauses were asked for in time for this turn
@@ -501,7 +501,7 @@ func (l *line) tooLate(after time.Duration) error { return l.limiter.engine.Wrap
 type lateError struct{ after time.Duration }
 
 func (e *lateError) Error() string {
-	return fmt.Sprintf("the turn would come in %v, after the deadline, so none was booked: %v", pipeline.Rounded(e.after), context.DeadlineExceeded)
+	return fmt.Sprintf("the turn would come in %v, after the deadline, so none was booked: %v", clock.Rounded(e.after), context.DeadlineExceeded)
 }
 
 func (*lateError) Unwrap() error { return context.DeadlineExceeded }

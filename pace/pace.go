@@ -29,10 +29,12 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/internal/clock"
+	"github.com/slidegate/slidegate/internal/connection"
 	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/health"
 	"github.com/slidegate/slidegate/internal/outage"
-	"github.com/slidegate/slidegate/internal/pipeline"
 	"github.com/slidegate/slidegate/internal/report"
+	"github.com/slidegate/slidegate/internal/send"
 	"github.com/slidegate/slidegate/lua"
 	"github.com/slidegate/slidegate/window"
 )
@@ -137,7 +139,7 @@ const (
 // Create conn with window.Dial, window.On or package goredisgate. New sends nothing, so an error
 // always concerns conn or cfg, and says what to do. The circuit breaker works as in window.
 func New(conn *window.Connection, cfg Config) (*Limiter, error) {
-	e, err := engine.New((*pipeline.Connection)(conn), cfg.engine(), engineLimits(cfg.Limits))
+	e, err := engine.New((*connection.Connection)(conn), cfg.engine(), engineLimits(cfg.Limits))
 	if err != nil {
 		return nil, err
 	}
@@ -291,7 +293,7 @@ func (l *Limiter) ReserveN(ctx context.Context, event string, n int64) (r Reserv
 func (l *Limiter) book(ctx context.Context, event string, k, n, ahead int64) (b booking, err error) {
 	b, err = l.store.book(ctx, event, k, n, ahead)
 	if err != nil {
-		cause, trace := pipeline.FailureIn(err).Err(), b.trace
+		cause, trace := health.FailureIn(err).Err(), b.trace
 		err = outage.Ask(ctx, err, l.fallback, func(ctx context.Context, f *Limiter) (err error) {
 			if err = f.engine.Check(ctx, engine.Allow, event, n); err != nil {
 				return err
@@ -387,7 +389,7 @@ func (l *Limiter) Pause(ctx context.Context, event string, d time.Duration) erro
 		if failed == nil {
 			l.lines.hear(event, s, true)
 		}
-		if pipeline.IsOutage(err) {
+		if health.IsOutage(err) {
 			err = nil
 		}
 		err = errors.Join(err, failed)
@@ -405,7 +407,7 @@ func (l *Limiter) Reset(ctx context.Context, event string) error {
 }
 
 // observe calls Observe after a Wait or Reserve.
-func (l *Limiter) observe(ctx context.Context, n int64, r Reservation, trace pipeline.Trace, err error, began time.Time) {
+func (l *Limiter) observe(ctx context.Context, n int64, r Reservation, trace send.Trace, err error, began time.Time) {
 	d := window.Decision{Allowed: r.OK && err == nil, RetryAfter: r.Delay, At: r.At, Degraded: r.Degraded, Cause: r.Cause}
 	l.report.Attempt(ctx, l.engine, engine.Allow, window.Observation{Units: n, Decision: d}, trace, err, began)
 }

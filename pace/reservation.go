@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/internal/clock"
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/send"
 )
 
 // A Reservation is a turn that was booked. A job queue can store it as JSON, without Cause, and pass
@@ -44,7 +44,7 @@ type booking struct {
 	state
 	turns []int64 // the booked turns
 	until int64   // if there are fewer turns than requested, how long until the next turn can be booked
-	trace pipeline.Trace
+	trace send.Trace
 
 	arrived  time.Time // when the reply arrived, on the clock of this process
 	degraded bool      // the Fallback booked the turns

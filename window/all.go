@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/internal/engine"
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/health"
 )
 
 // Check is one of the attempts that AllowAll decides on: N units of Event under Limiter, as in
@@ -243,7 +243,7 @@ func (a *answers) asks() []engine.Ask {
 // limiter. If err is an outage of a joint call, ofCheck adds the numbers of all checks in that
 // call.
 func (a *answers) ofCheck(i int, err error) error {
-	if a.jointly && pipeline.IsOutage(err) && a.part <= i {
+	if a.jointly && health.IsOutage(err) && a.part <= i {
 		return fmt.Errorf("%w (checks %d to %d of AllowAll)", err, a.place(a.part)+1, a.place(a.joined-1)+1)
 	}
 	return ofCheck(a.place(i), err)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/slidegate/slidegate/internal/clock"
 	"github.com/slidegate/slidegate/internal/engine"
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/health"
 	"github.com/slidegate/slidegate/lua"
 )
 
@@ -19,7 +19,7 @@ func (cfg Config) engine() engine.Config {
 		Clock: clock.Millis(cfg.Now), Text: limitText,
 	}
 	if cfg.Observe != nil {
-		c.Notify = func(ctx context.Context, kind string, failure *pipeline.Failure) {
+		c.Notify = func(ctx context.Context, kind string, failure *health.Failure) {
 			cfg.Observe(ctx, Observation{Limiter: cfg.Name, Kind: Kind(kind), Err: failure.Err()})
 		}
 	}

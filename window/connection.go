@@ -5,14 +5,14 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/slidegate/slidegate/internal/connection"
 	"github.com/slidegate/slidegate/internal/dial"
-	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
 // Connection connects limiters and guards to Redis. Dial creates one from a URL, and On from a
 // rueidis client. For a go-redis client, use package goredisgate. Any number of limiters and guards
 // can share a Connection. Calls that they make at the same time are sent in one pipeline.
-type Connection pipeline.Connection
+type Connection connection.Connection
 
 // Dial returns a Connection immediately, even while Redis is down. It connects in the background,
 // and tries again every second until it succeeds. Limiter calls wait for the first try, but no
@@ -56,27 +56,27 @@ func Dial(url string, set ...func(*rueidis.ClientOption)) *Connection {
 	if err := dial.Check(o); err != nil {
 		return refused(err)
 	}
-	return (*Connection)(pipeline.Dial(func(context.Context) (rueidis.Client, error) { return dial.Client(o) }))
+	return (*Connection)(connection.Dial(func(context.Context) (rueidis.Client, error) { return dial.Client(o) }))
 }
 
-func refused(reason error) *Connection { return (*Connection)(pipeline.Refused(reason)) }
+func refused(reason error) *Connection { return (*Connection)(connection.Refused(reason)) }
 
 // On returns a Connection that sends through an existing client. On itself sends nothing. For the
 // client options to set, see https://github.com/slidegate/slidegate/blob/main/docs/servers.md Close
 // the client yourself, after its last use. If it is nil, New returns an error.
-func On(client rueidis.Client) *Connection { return (*Connection)(pipeline.OnRueidis(client)) }
+func On(client rueidis.Client) *Connection { return (*Connection)(connection.OnRueidis(client)) }
 
 // Err returns nil once there is a client. Before that, it returns the error of the last failed try,
 // or nil if no try has failed yet. If New rejects the Connection, Err always returns the reason.
-func (c *Connection) Err() error { return (*pipeline.Connection)(c).Err() }
+func (c *Connection) Err() error { return (*connection.Connection)(c).Err() }
 
 // Wait waits until there is a client or ctx is done, so that a starting service can give Redis a
 // moment. If there is a client, Wait returns nil, even if ctx is done. Otherwise its error wraps
 // that of ctx, and quotes the error of the last try. If New rejects the Connection, Wait returns
 // the reason immediately. Close also ends the wait.
-func (c *Connection) Wait(ctx context.Context) error { return (*pipeline.Connection)(c).Wait(ctx) }
+func (c *Connection) Wait(ctx context.Context) error { return (*connection.Connection)(c).Wait(ctx) }
 
 // Close closes the client that Dial created, or stops trying to connect. It does not wait for a try
 // in progress. A client that was passed to On stays open. Call Close after the last use of the
 // limiters. If New rejects the Connection, Close does nothing.
-func (c *Connection) Close() { (*pipeline.Connection)(c).Close() }
+func (c *Connection) Close() { (*connection.Connection)(c).Close() }

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/internal/engine"
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/health"
 )
 
 // Observation is the argument of Config.Observe. It contains no event, so all of it can go into
@@ -31,7 +31,7 @@ type Observation struct {
 		Batch      int           // number of requests in the pipeline, including this one: 1 to 128; 0 as for InRedis
 		Remembered bool          // the denial cache answered
 		Full       bool          // the event was new, and there was no room for it in memory: see Config.MaxEvents
-		SlotRange  int           // index of the range of hash slots, 0 to 63; 0 if the server is not a cluster
+		Master     string        // node ID of the master of a cluster; "" if it is not known yet, or the server is not a cluster
 	}
 }
 
@@ -68,18 +68,18 @@ type Reason string
 // Reasons. Those in the first group are mostly mistakes that need an operator. All others can
 // resolve by themselves. Their texts are their names in lower case.
 const (
-	ReasonNoPerm   Reason = pipeline.ReasonNoPerm   // the ACL user lacks a key pattern or a command
-	ReasonNoAuth   Reason = pipeline.ReasonNoAuth   // no password, or a wrong one
-	ReasonOOM      Reason = pipeline.ReasonOOM      // maxmemory is reached
-	ReasonMisconf  Reason = pipeline.ReasonMisconf  // the server cannot save, and so refuses writes
-	ReasonReadOnly Reason = pipeline.ReasonReadOnly // the server is a replica; temporary during a failover
-	ReasonLua      Reason = pipeline.ReasonLua      // the server runs no Lua, or the script failed
+	ReasonNoPerm   Reason = health.ReasonNoPerm   // the ACL user lacks a key pattern or a command
+	ReasonNoAuth   Reason = health.ReasonNoAuth   // no password, or a wrong one
+	ReasonOOM      Reason = health.ReasonOOM      // maxmemory is reached
+	ReasonMisconf  Reason = health.ReasonMisconf  // the server cannot save, and so refuses writes
+	ReasonReadOnly Reason = health.ReasonReadOnly // the server is a replica; temporary during a failover
+	ReasonLua      Reason = health.ReasonLua      // the server runs no Lua, or the script failed
 
-	ReasonTimeout Reason = pipeline.ReasonTimeout // no reply within Config.Timeout, or before a deadline while Redis is silent
-	ReasonRefused Reason = pipeline.ReasonRefused // no connection: refused, unreachable, unknown host, or not established yet
-	ReasonClosed  Reason = pipeline.ReasonClosed  // a connection broke, or the client is closed
+	ReasonTimeout Reason = health.ReasonTimeout // no reply within Config.Timeout, or before a deadline while Redis is silent
+	ReasonRefused Reason = health.ReasonRefused // no connection: refused, unreachable, unknown host, or not established yet
+	ReasonClosed  Reason = health.ReasonClosed  // a connection broke, or the client is closed
 )
 
 // ReasonOf returns why Redis did not answer, if err matches ErrOutage or ErrUncertain. Otherwise it
 // returns "". It accepts errors from all packages of this module.
-func ReasonOf(err error) Reason { return Reason(pipeline.FailureIn(err).Reason()) }
+func ReasonOf(err error) Reason { return Reason(health.FailureIn(err).Reason()) }

@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/slidegate/slidegate/internal/connection"
 	"github.com/slidegate/slidegate/internal/engine"
 	"github.com/slidegate/slidegate/internal/keys"
-	"github.com/slidegate/slidegate/internal/pipeline"
 	"github.com/slidegate/slidegate/lua"
 )
 
@@ -55,7 +55,7 @@ func newOverrides(conn *Connection, l *engine.Limiter, observe func(context.Cont
 		Kind: "o", Script: func(string) *lua.Script { return lua.Overrides }, File: "overrides.lua",
 		Name: l.Name, Clock: l.Clock, Timeout: max(0, l.Timeout), MaxUnits: 1,
 	}
-	e, err := engine.New((*pipeline.Connection)(conn), cfg, []engine.Limit{{Max: 1, Per: 1}})
+	e, err := engine.New((*connection.Connection)(conn), cfg, []engine.Limit{{Max: 1, Per: 1}})
 	o := &overrides{engine: e, limiter: l, clock: l.Clock.Now, observe: observe, every: 5 * time.Second}
 	if o.clock == nil {
 		o.clock = time.Now

@@ -68,7 +68,7 @@ func (l *Limiter) report(ctx context.Context, d *Decision, v engine.Verb, n int6
 		Limiter: l.engine.Name, Plan: l.plan, Kind: Kind(engine.KindOf(v, d.Allowed, err)), Units: n, Decision: *d, Took: time.Since(began),
 		Err: reply.Trace.Failure.Err(),
 	}
-	o.Trace.InRedis, o.Trace.Merged, o.Trace.Batch, o.Trace.SlotRange = reply.Trace.InRedis, reply.Trace.Merged, reply.Trace.Batch, reply.Trace.SlotRange
+	o.Trace.InRedis, o.Trace.Merged, o.Trace.Batch, o.Trace.Master = reply.Trace.InRedis, reply.Trace.Merged, reply.Trace.Batch, reply.Trace.Master
 	o.Trace.Remembered, o.Trace.Full = reply.Remembered, reply.Full
 	l.observe(ctx, o)
 }

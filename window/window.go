@@ -38,9 +38,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/slidegate/slidegate/internal/connection"
 	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/health"
 	"github.com/slidegate/slidegate/internal/outage"
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/send"
 )
 
 // Config configures a Limiter. Only Name and Limits are required.
@@ -161,10 +163,10 @@ var (
 	ErrExceedsLimit = engine.ErrExceedsLimit
 	// ErrOutage is returned when Redis could not answer and nothing was counted. Decide without
 	// Redis, or try again later.
-	ErrOutage = pipeline.ErrOutage
+	ErrOutage = health.ErrOutage
 	// ErrUncertain is returned when the attempt was sent, but no reply came. It was sent only once,
 	// and may or may not have been counted.
-	ErrUncertain = pipeline.ErrUncertain
+	ErrUncertain = health.ErrUncertain
 )
 
 // New returns a limiter that keeps its counts in the Redis or Redis Cluster that conn connects to.
@@ -175,7 +177,7 @@ var (
 // calls return ErrOutage, or the Fallback's decision, immediately. Then one call probes whether the
 // slots are served again.
 func New(conn *Connection, cfg Config) (*Limiter, error) {
-	e, err := engine.New((*pipeline.Connection)(conn), cfg.engine(), appendEngine(nil, cfg.Limits, cfg.CountDenied))
+	e, err := engine.New((*connection.Connection)(conn), cfg.engine(), appendEngine(nil, cfg.Limits, cfg.CountDenied))
 	l, err := newLimiter(e, err, cfg)
 	if err == nil && cfg.Overrides {
 		l.overrides, err = newOverrides(conn, &l.engine, cfg.Observe)
@@ -337,7 +339,7 @@ func (l *Limiter) chargeExcess(ctx context.Context, event string, d Decision, un
 		f := by.degraded()
 		var reply engine.Reply
 		failure := f.engine.Decide(ctx, &reply, engine.Charge, event, units)
-		reply.Trace = pipeline.Trace{Failure: pipeline.FailureIn(d.Cause)} // the other fields come from the Fallback
+		reply.Trace = send.Trace{Failure: health.FailureIn(d.Cause)} // the other fields come from the Fallback
 		err = by.conclude(ctx, &c, engine.Charge, units, f, &reply, failure, began)
 	} else {
 		c, err = l.Charge(ctx, event, units)

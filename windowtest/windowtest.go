@@ -16,7 +16,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/connection"
+	"github.com/slidegate/slidegate/internal/health"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -36,25 +37,25 @@ func DenyAfter(n int64) *window.Limiter {
 // Down returns a Connection to a Redis that answers every call with an error. Limiters on this
 // Connection immediately return errors that match window.ErrOutage, unless they have a Fallback,
 // which then decides. Observe receives the outage as it would in production. The outage never ends.
-func Down() *window.Connection { return connection(&pipeline.ReplyError{Cause: errDown}) }
+func Down() *window.Connection { return failsWith(&connection.ReplyError{Cause: errDown}) }
 
 // Unanswered returns a Connection that loses every reply. Limiters on this Connection immediately
 // return errors that match window.ErrUncertain for attempts, and window.ErrOutage for calls that
 // only read, such as Peek. If a limiter has a Fallback, the Fallback decides instead. The circuit
 // breaker stays closed, however many calls fail.
-func Unanswered() *window.Connection { return connection(pipeline.ErrOnPurpose) }
+func Unanswered() *window.Connection { return failsWith(health.ErrOnPurpose) }
 
 var errDown = errors.New("ERR this Redis is down on purpose: see windowtest.Down")
 
-func connection(err error) *window.Connection {
-	return (*window.Connection)(pipeline.On(failing{err}))
+func failsWith(err error) *window.Connection {
+	return (*window.Connection)(connection.On(failing{err}))
 }
 
 // failing is a client whose calls all fail with err.
 type failing struct{ err error }
 
 // Send answers each call with f.err.
-func (f failing) Send(_ context.Context, calls []*pipeline.ScriptCall) {
+func (f failing) Send(_ context.Context, calls []*connection.ScriptCall) {
 	for _, c := range calls {
 		c.Answer(nil, f.err)
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/inflight"
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/health"
 )
 
 // A Gate lets requests into a server while places are free.
@@ -67,7 +67,7 @@ func (g *Gate) acquire(ctx context.Context, event string) (lease *inflight.Lease
 			return lease, false, nil
 		case ctx.Err() == nil && errors.Is(err, inflight.ErrFull):
 			return nil, true, nil
-		case ctx.Err() != nil || within.Err() == nil || pipeline.IsOutage(err):
+		case ctx.Err() != nil || within.Err() == nil || health.IsOutage(err):
 			return nil, false, err
 		}
 	}

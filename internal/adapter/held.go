@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/slidegate/slidegate/inflight"
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/health"
 )
 
 // Held is a place that a call holds.
@@ -63,7 +63,7 @@ func (h *Held) OnLost(f func(cause error)) (stop func() bool) {
 	}
 	return context.AfterFunc(h.lease, func() {
 		cause := context.Cause(h.lease)
-		if errors.Is(cause, inflight.ErrLost) && (!h.goesOn || !pipeline.IsOutage(cause)) {
+		if errors.Is(cause, inflight.ErrLost) && (!h.goesOn || !health.IsOutage(cause)) {
 			f(cause)
 		}
 	})

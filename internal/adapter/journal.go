@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/health"
 )
 
 // A state is what decides requests. Higher states are worse.
@@ -78,7 +78,7 @@ var ErrChoose = errors.New("no limiter was found, because Choose failed")
 // parameter outage is what happens to it. Failed logs an outage once, and an error that concerns a
 // single key each time.
 func (j *Journal) Failed(log *slog.Logger, outage, about string, err error) {
-	if pipeline.IsOutage(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrChoose) {
+	if health.IsOutage(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrChoose) {
 		j.Note(log, outage, false, err)
 		return
 	}
@@ -87,7 +87,7 @@ func (j *Journal) Failed(log *slog.Logger, outage, about string, err error) {
 
 // with adds the name of the limiter that is not answering, or was not.
 func (j *Journal) with(log *slog.Logger, cause error) *slog.Logger {
-	if failure := pipeline.FailureIn(cause); failure != nil {
+	if failure := health.FailureIn(cause); failure != nil {
 		j.name.Store(&failure.Name)
 	}
 	if name := j.name.Load(); name != nil {
@@ -98,7 +98,7 @@ func (j *Journal) with(log *slog.Logger, cause error) *slog.Logger {
 
 // keyless returns cause without the request's key, because an outage concerns all keys.
 func keyless(cause error) error {
-	if failure := pipeline.FailureIn(cause); failure != nil {
+	if failure := health.FailureIn(cause); failure != nil {
 		return failure
 	}
 	return cause

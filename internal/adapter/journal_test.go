@@ -11,7 +11,8 @@ import (
 
 	"github.com/slidegate/slidegate/internal/adapter"
 
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/connection"
+	"github.com/slidegate/slidegate/internal/health"
 )
 
 // TestCause checks that the lines about an outage contain the limiter's name, the cause and the
@@ -22,8 +23,8 @@ func TestCause(t *testing.T) {
 		var j adapter.Journal
 		var text strings.Builder
 		log := slog.New(slog.NewTextHandler(&text, nil))
-		cause := fmt.Errorf("limiter: %w", &pipeline.Failure{
-			Name: "api", Key: "api:{secret}:w", Counted: pipeline.ErrOutage, Cause: &pipeline.ReplyError{Cause: errors.New("NOPERM no permissions")},
+		cause := fmt.Errorf("limiter: %w", &health.Failure{
+			Name: "api", Key: "api:{secret}:w", Counted: health.ErrOutage, Cause: &connection.ReplyError{Cause: errors.New("NOPERM no permissions")},
 		})
 		for range 2 {
 			j.Failed(log, "open", "call", errors.New("WRONGTYPE"))

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/health"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -37,7 +37,7 @@ func NewJudge(name, outage string, log *slog.Logger) (*Judge, error) {
 // err. It checks for an outage before it checks for a deadline, because a network timeout also
 // matches context.DeadlineExceeded.
 func (j *Judge) Judge(ctx context.Context, err error) error {
-	isOutage := pipeline.IsOutage(err)
+	isOutage := health.IsOutage(err)
 	switch {
 	case err == nil:
 		return nil

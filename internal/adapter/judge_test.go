@@ -9,7 +9,7 @@ import (
 
 	"github.com/slidegate/slidegate/internal/adapter"
 
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/health"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -18,14 +18,14 @@ import (
 func TestJudge(t *testing.T) {
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	timeout := fmt.Errorf("%w: %w", pipeline.ErrOutage, context.DeadlineExceeded)
+	timeout := fmt.Errorf("%w: %w", health.ErrOutage, context.DeadlineExceeded)
 	for name, test := range map[string]struct {
 		ctx    context.Context
 		err    error
 		goesOn bool
 	}{
 		"an answer":           {t.Context(), nil, true},
-		"an outage":           {t.Context(), pipeline.ErrUncertain, true},
+		"an outage":           {t.Context(), health.ErrUncertain, true},
 		"a timeout":           {t.Context(), timeout, true},
 		"a wrong value":       {t.Context(), errors.New("a wrong value"), true},
 		"the caller has left": {gone, timeout, false},

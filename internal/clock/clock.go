@@ -1,7 +1,9 @@
-// Package clock converts between times and the integers of stored records, and formats durations.
+// Package clock converts between times and the integers of stored records, formats durations, and
+// sleeps.
 package clock
 
 import (
+	"context"
 	"fmt"
 	"time"
 )
@@ -57,4 +59,16 @@ func (c Clock) Read() (int64, error) {
 func Milliseconds(n int64) time.Duration {
 	const longest = 290 * 365 * 24 * time.Hour
 	return time.Duration(min(n, longest.Milliseconds())) * time.Millisecond
+}
+
+// Sleep sleeps for d, or until ctx is done, in which case it returns the error of ctx.
+func Sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -27,3 +27,12 @@ func Format(d time.Duration) string {
 	}
 	return days + s
 }
+
+// Rounded returns d for use in an error text: in whole milliseconds, unless it is less than a
+// millisecond.
+func Rounded(d time.Duration) time.Duration {
+	if d < time.Millisecond {
+		return d
+	}
+	return d.Round(time.Millisecond)
+}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/send"
 )
 
 // A Call is a script call for an event that is not an attempt. It also serves limiters whose scripts
@@ -25,7 +25,7 @@ type CallReply struct {
 	Integers []int64
 	Texts    map[int]string // the strings in the reply, by their indices in Integers
 	First    int64          // how many units of merged calls come before the units of this call
-	Trace    pipeline.Trace
+	Trace    send.Trace
 }
 
 // Call makes the script call c. The event must have passed Check.
@@ -39,7 +39,7 @@ func (l *Limiter) Call(ctx context.Context, c Call) (CallReply, error) {
 
 // call makes the script call c for the event with the given key.
 func (s *onRedis) call(ctx context.Context, key string, c Call) (reply CallReply, err error) {
-	timeout, err := s.pipeline.Connected(ctx, s.Timeout)
+	timeout, err := s.pipeline.AwaitClient(ctx, s.Timeout)
 	if err != nil {
 		return reply, err
 	}
@@ -51,7 +51,7 @@ func (s *onRedis) call(ctx context.Context, key string, c Call) (reply CallReply
 	defer r.Free()
 	r.Script, r.Key, r.Verb, r.Time, r.Units, r.Rest, r.Reads, r.InText, r.OneKey = s.Script(c.Verb), key, c.Verb, now, c.Units, c.Rest, c.Reads, c.InText, true
 	if c.Merges {
-		r.Group, r.Merge = strings.Join(c.Rest, " "), pipeline.Merge{Verb: c.Verb, Script: r.Script, OneKey: true}
+		r.Group, r.Merge = strings.Join(c.Rest, " "), send.Merge{Verb: c.Verb, Script: r.Script, OneKey: true}
 	}
 	s.pipeline.Do(ctx, timeout, r)
 	return CallReply{r.Reply, r.Texts, r.First, r.Trace}, r.Err

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/internal/clock"
+	"github.com/slidegate/slidegate/internal/health"
 	"github.com/slidegate/slidegate/internal/keys"
-	"github.com/slidegate/slidegate/internal/pipeline"
 	"github.com/slidegate/slidegate/lua"
 )
 
@@ -30,7 +30,7 @@ type Config struct {
 	MergeAsSome   bool // merged attempts use the verb some, which takes several keys, and Reply.rewind computes the individual replies
 	AllowWhenFull bool // allows new events when memory is full
 
-	Notify pipeline.Report    // may be nil; the context is that of the call that reports
+	Notify health.Report      // may be nil; the context is that of the call that reports
 	Text   func(Limit) string // formats a limit for messages; nil means Max/Per
 }
 

@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/health"
 	"github.com/slidegate/slidegate/internal/test/servertest"
 )
 
@@ -76,8 +76,8 @@ func TestDenialsInAnOutage(t *testing.T) {
 	withCachedDenial(t, func(t *testing.T, s *servertest.Server, l *Limiter) {
 		s.Hold()
 		wantEqual(t, "allowed", attemptOne(t, l, "hot").Allowed, false)
-		wantError(t, "another number of units", ask(t.Context(), l, Allow, "hot", 2).err, pipeline.ErrUncertain)
-		wantError(t, "the cached denial", attemptOne(t, l, "hot").err, pipeline.ErrUncertain)
+		wantError(t, "another number of units", ask(t.Context(), l, Allow, "hot", 2).err, health.ErrUncertain)
+		wantError(t, "the cached denial", attemptOne(t, l, "hot").err, health.ErrUncertain)
 		s.Release()
 		synctest.Wait()
 	})

@@ -3,7 +3,7 @@
 // packages window and ar1 convert its replies to decisions.
 //
 // A request passes through Limiter.Decide (engine.go) to the Store. The Store for Redis (store.go)
-// turns requests into script calls, which package pipeline sends, and decodes the replies
+// turns requests into script calls, which package send sends, and decodes the replies
 // (reply.go).
 package engine
 
@@ -16,8 +16,10 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/internal/calls"
+	"github.com/slidegate/slidegate/internal/clock"
+	"github.com/slidegate/slidegate/internal/connection"
+	"github.com/slidegate/slidegate/internal/health"
 	"github.com/slidegate/slidegate/internal/keys"
-	"github.com/slidegate/slidegate/internal/pipeline"
 )
 
 // Limiter decides requests for events under its limits. Create it with New, NewLocal or With.
@@ -111,7 +113,7 @@ var (
 )
 
 // New returns a limiter that uses Redis through conn.
-func New(conn *pipeline.Connection, cfg Config, limits []Limit) (*Limiter, error) {
+func New(conn *connection.Connection, cfg Config, limits []Limit) (*Limiter, error) {
 	if err := cfg.check(limits); err != nil {
 		return nil, err
 	}
@@ -224,14 +226,14 @@ func (l *Limiter) Decide(ctx context.Context, r *Reply, v Verb, event string, n 
 // returns an error immediately.
 func (l *Limiter) Sleep(ctx context.Context, n int64, retryAfter time.Duration, degraded bool) error {
 	if degraded {
-		retryAfter = min(retryAfter, pipeline.RecoveryDelay) // by then, Redis may have recovered
+		retryAfter = min(retryAfter, health.RecoveryDelay) // by then, Redis may have recovered
 	}
 	err := context.DeadlineExceeded
 	if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) >= retryAfter {
-		err = pipeline.Sleep(ctx, retryAfter+time.Duration(rand.Float64()*float64(min(retryAfter/20, 100*time.Millisecond))))
+		err = clock.Sleep(ctx, retryAfter+time.Duration(rand.Float64()*float64(min(retryAfter/20, 100*time.Millisecond))))
 	}
 	if err != nil {
-		return l.Wrap(fmt.Errorf("a wait of %v for n = %d: %w", pipeline.Rounded(retryAfter), n, err))
+		return l.Wrap(fmt.Errorf("a wait of %v for n = %d: %w", clock.Rounded(retryAfter), n, err))
 	}
 	return nil
 }
@@ -281,7 +283,7 @@ func (l *Limiter) Check(ctx context.Context, v Verb, event string, n int64) erro
 	case n < 1:
 		return l.Wrap(fmt.Errorf("%w, not %d", ErrInvalidCost, n))
 	case ctx.Err() != nil:
-		return l.Wrap(pipeline.NotSent(ctx.Err()))
+		return l.Wrap(health.NotSent(ctx.Err()))
 	case n > l.MaxUnits && (v == Charge || l.stored(v) == CountSome):
 		return l.Wrap(fmt.Errorf("%d units in one call, which counts at most %d; count them in several", n, l.MaxUnits))
 	case v.Partial():

@@ -15,14 +15,15 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/internal/clock"
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/connection"
+	"github.com/slidegate/slidegate/internal/health"
 	"github.com/slidegate/slidegate/internal/test/servertest"
 	"github.com/slidegate/slidegate/lua"
 )
 
-// Limits of package pipeline.
+// Limits of package send.
 const (
-	senders  = 4 // the most, for each slot range
+	senders  = 4 // the most, for each queue
 	together = 3 // number of requests that form one batch
 )
 
@@ -38,7 +39,7 @@ func limiter(t *testing.T, client rueidis.Client, change ...func(*Config)) *Limi
 	for _, c := range change {
 		c(&cfg)
 	}
-	l, err := New(pipeline.OnRueidis(client), cfg, []Limit{{Max: 5, Per: time.Minute.Milliseconds()}, {Max: 7, Per: time.Hour.Milliseconds()}})
+	l, err := New(connection.OnRueidis(client), cfg, []Limit{{Max: 5, Per: time.Minute.Milliseconds()}, {Max: 7, Per: time.Hour.Milliseconds()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +127,7 @@ func onEvent(l *Limiter, calls []servertest.Command, event string) []servertest.
 // want is.
 func wantError(t *testing.T, what string, got, want error) {
 	t.Helper()
-	if !errors.Is(got, want) || pipeline.IsOutage(want) && errors.Is(got, pipeline.ErrUncertain) != (want == pipeline.ErrUncertain) || //nolint:errorlint // want is a sentinel
+	if !errors.Is(got, want) || health.IsOutage(want) && errors.Is(got, health.ErrUncertain) != (want == health.ErrUncertain) || //nolint:errorlint // want is a sentinel
 		want != nil && !strings.HasPrefix(got.Error(), `slidegate: limiter "test": `) {
 		t.Errorf("%s: %v, want %v", what, got, want)
 	}

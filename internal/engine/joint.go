@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/send"
 )
 
 const verbJoint = "joint" // all attempts are counted, or none
@@ -80,7 +80,7 @@ func (j *Joint) lookUp(replies []JointReply) bool {
 
 // request returns the request for all keys. Its last arguments are the number of keys and, for each
 // key, the number of its limits and the limits.
-func (j *Joint) request() *pipeline.Request {
+func (j *Joint) request() *send.Request {
 	r := j.newRequest(verbJoint)
 	for _, a := range j.asks {
 		r.Joint.Units = append(r.Joint.Units, Integer(a.N))
@@ -92,7 +92,7 @@ func (j *Joint) request() *pipeline.Request {
 
 // decode sets replies from the script's reply. For each key, that contains the same integers as the
 // reply to allow, or an error string in place of the first integer.
-func (j *Joint) decode(q *pipeline.Request, replies []JointReply) error {
+func (j *Joint) decode(q *send.Request, replies []JointReply) error {
 	all := make([]Reply, len(replies))
 	for i := range replies {
 		all[i].Key, all[i].Trace, replies[i].Reply = j.keys[i], q.Trace, &all[i]

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/health"
 	"github.com/slidegate/slidegate/internal/test/servertest"
 )
 
@@ -139,7 +139,7 @@ func TestLostReplyToMergedAttempts(t *testing.T) {
 				return servertest.Action{}
 			})
 			for _, c := range batched(t, s, l, slices.Repeat([]query{{Allow, "hot", 1}}, 64)) {
-				wantError(t, "hot", c.err, pipeline.ErrUncertain)
+				wantError(t, "hot", c.err, health.ErrUncertain)
 			}
 			want := 0
 			if f.Lose {
@@ -182,7 +182,7 @@ func TestLeaversOfMergedAttempts(t *testing.T) {
 			case 0:
 				wantError(t, "early", c.err, early.Err())
 			case 1:
-				wantError(t, "late", c.err, pipeline.ErrUncertain)
+				wantError(t, "late", c.err, health.ErrUncertain)
 				used++
 			case 2:
 				wantError(t, "stayed", c.err, nil)

@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/internal/clock"
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/health"
+	"github.com/slidegate/slidegate/internal/send"
 )
 
 // Reply is the reply to one request, as integers in the units of the scripts.
@@ -18,16 +19,16 @@ type Reply struct {
 	Counted int64 // units that the request counted
 	At      int64 // the time of the decision, in units of the clock
 
-	Key        string         // the event's key in Redis; "" if it was not computed
-	Trace      pipeline.Trace // of the Redis call, even if there is no reply
-	Remembered bool           // the reply comes from the denial cache
+	Key        string     // the event's key in Redis; "" if it was not computed
+	Trace      send.Trace // of the Redis call, even if there is no reply
+	Remembered bool       // the reply comes from the denial cache
 
 	few  [3 * fewLimits]int64
 	many []int64 // the rows, if there are more than fewLimits
 }
 
 // decode returns the Reply to q.
-func decode(q *pipeline.Request, limits *Limits, v Verb) (Reply, error) {
+func decode(q *send.Request, limits *Limits, v Verb) (Reply, error) {
 	r := Reply{Key: q.Key, Trace: q.Trace}
 	if q.Err != nil {
 		return r, q.Err
@@ -98,7 +99,7 @@ func (r *Reply) Grant(v Verb, n, granted int64) {
 // Full returns the reply to a request for n units of a new event when memory has no room. Nothing
 // is counted. If allow is true, the request is allowed.
 func Full(allow bool, limits []Limit, at, n int64) Reply {
-	r, wait := Reply{Full: true, At: at}, pipeline.RecoveryDelay.Milliseconds()
+	r, wait := Reply{Full: true, At: at}, health.RecoveryDelay.Milliseconds()
 	if allow {
 		r.Allowed, r.Granted, wait = true, n, 0
 	}
@@ -176,7 +177,7 @@ func (l *core) Malformed() error {
 	return l.Wrap(fmt.Errorf("the reply does not match the header of %s; remove the script that Redis holds under this hash", l.File))
 }
 
-// The kinds of observations: the outcomes of requests, and the kinds of pipeline.Report.
+// The kinds of observations: the outcomes of requests, and the kinds of health.Report.
 const (
 	Allowed   = "allowed"
 	Denied    = "denied"
@@ -186,8 +187,8 @@ const (
 	Peeked    = "peeked"
 	Charged   = "charged"
 
-	OutageBegan = pipeline.OutageBegan
-	OutageEnded = pipeline.OutageEnded
+	OutageBegan = health.OutageBegan
+	OutageEnded = health.OutageEnded
 )
 
 // KindOf returns the kind of observation for a request with the verb v.
@@ -195,9 +196,9 @@ func KindOf(v Verb, allowed bool, err error) string {
 	switch {
 	case v == Peek:
 		return Peeked
-	case errors.Is(err, pipeline.ErrUncertain):
+	case errors.Is(err, health.ErrUncertain):
 		return Uncertain
-	case errors.Is(err, pipeline.ErrOutage):
+	case errors.Is(err, health.ErrOutage):
 		return Outage
 	case err != nil:
 		return Refused

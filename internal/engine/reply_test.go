@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/health"
 	"github.com/slidegate/slidegate/internal/test/servertest"
 )
 
@@ -26,9 +26,9 @@ func TestMalformedReplies(t *testing.T) {
 		servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 			l := limiter(t, s.Client(t))
 			s.Next(servertest.Action{Reply: reply})
-			wantError(t, fmt.Sprintf("%q", reply), attemptOne(t, l, "event").err, pipeline.ErrUncertain)
+			wantError(t, fmt.Sprintf("%q", reply), attemptOne(t, l, "event").err, health.ErrUncertain)
 			s.Next(servertest.Action{Reply: reply})
-			wantError(t, fmt.Sprintf("%q to peek", reply), ask(t.Context(), l, Peek, "event", 1).err, pipeline.ErrOutage)
+			wantError(t, fmt.Sprintf("%q to peek", reply), ask(t.Context(), l, Peek, "event", 1).err, health.ErrOutage)
 			mustAllow(t, l, "event")
 		})
 	}
@@ -60,7 +60,7 @@ func TestMalformedRepliesToMergedAttempts(t *testing.T) {
 				return servertest.Action{}
 			})
 			for _, c := range batched(t, s, l, slices.Repeat([]query{{Allow, "hot", 1}}, together)) {
-				wantError(t, fmt.Sprintf("%q to %s", reply, verb), c.err, pipeline.ErrUncertain)
+				wantError(t, fmt.Sprintf("%q to %s", reply, verb), c.err, health.ErrUncertain)
 			}
 		})
 	}
@@ -81,7 +81,7 @@ func TestWrongNumberOfRows(t *testing.T) {
 		if last := callers[together-1]; verb == verbEach {
 			wantError(t, verb, last.err, nil)
 		} else {
-			wantError(t, verb, last.err, pipeline.ErrUncertain)
+			wantError(t, verb, last.err, health.ErrUncertain)
 		}
 	})
 }
@@ -102,7 +102,7 @@ func TestPeekIsNeverUncertain(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := limiter(t, s.Client(t))
 		s.Hold()
-		wantError(t, "peek", ask(t.Context(), l, Peek, "a", 1).err, pipeline.ErrOutage)
+		wantError(t, "peek", ask(t.Context(), l, Peek, "a", 1).err, health.ErrOutage)
 	})
 }
 
@@ -114,7 +114,7 @@ func TestLateCallerIsNotSent(t *testing.T) {
 		cancel()
 		err := ask(ctx, l, Allow, "a", 1).err
 		wantError(t, "late", err, context.Canceled)
-		if pipeline.IsOutage(err) || !strings.Contains(err.Error(), "nothing was sent") {
+		if health.IsOutage(err) || !strings.Contains(err.Error(), "nothing was sent") {
 			t.Error(err)
 		}
 		wantEqual(t, "received", len(s.Received()), 0)

@@ -6,8 +6,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/slidegate/slidegate/internal/connection"
 	"github.com/slidegate/slidegate/internal/denials"
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/send"
 )
 
 // Script verbs that are not verbs of requests.
@@ -22,13 +23,13 @@ const (
 // onRedis is the Store of a limiter on Redis.
 type onRedis struct {
 	*core
-	pipeline *pipeline.Pipeline
+	pipeline *send.Pipeline
 	denials  *denials.Cache // nil without a denial cache
 }
 
-func newOnRedis(conn *pipeline.Connection, l *core) *onRedis {
+func newOnRedis(conn *connection.Connection, l *core) *onRedis {
 	s := &onRedis{core: l}
-	s.pipeline = pipeline.New(conn, l.Name, l.Notify)
+	s.pipeline = send.New(conn, l.Name, l.Notify)
 	if l.DenialCache > 0 {
 		s.denials = denials.New(l.DenialCache)
 	}
@@ -37,7 +38,7 @@ func newOnRedis(conn *pipeline.Connection, l *core) *onRedis {
 
 // Decide decides a request for n units under limits.
 func (s *onRedis) Decide(ctx context.Context, limits *Limits, v Verb, event string, n int64) (Reply, error) {
-	timeout, err := s.pipeline.Connected(ctx, s.Timeout)
+	timeout, err := s.pipeline.AwaitClient(ctx, s.Timeout)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -63,7 +64,7 @@ func (s *onRedis) Decide(ctx context.Context, limits *Limits, v Verb, event stri
 }
 
 // request returns a request for n units. Free the request after use.
-func (s *onRedis) request(limits *Limits, v Verb, key string, n int64) (*pipeline.Request, error) {
+func (s *onRedis) request(limits *Limits, v Verb, key string, n int64) (*send.Request, error) {
 	now, err := s.scriptTime()
 	if err != nil {
 		return nil, err
@@ -82,7 +83,7 @@ func (s *onRedis) request(limits *Limits, v Verb, key string, n int64) (*pipelin
 }
 
 // merge returns how attempts of one unit merge.
-func (s *onRedis) merge(v Verb) pipeline.Merge {
+func (s *onRedis) merge(v Verb) send.Merge {
 	verb := verbEach
 	switch {
 	case v == Count:
@@ -90,7 +91,7 @@ func (s *onRedis) merge(v Verb) pipeline.Merge {
 	case s.MergeAsSome:
 		verb = string(Some)
 	}
-	return pipeline.Merge{Verb: verb, Script: s.Script(verb), OneKey: verb != string(Some)}
+	return send.Merge{Verb: verb, Script: s.Script(verb), OneKey: verb != string(Some)}
 }
 
 // cachedDenial returns the reply that the denial cache holds for a request for n units, if that is
@@ -102,7 +103,7 @@ func (s *onRedis) cachedDenial(limits *Limits, key string, n int64, now time.Tim
 	}
 	r = Reply{Key: key, At: s.Clock.Unit(s.Clock.Time(cached.At).Add(age)), Remembered: true}
 	if s.Notify != nil { // otherwise nothing reads the trace
-		r.Trace.SlotRange = s.pipeline.Range(key)
+		r.Trace.Master = s.pipeline.MasterOf(key)
 	}
 	r.setRows(cached.Rows)
 	for i := range limits.list {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/send"
 )
 
 // maxTogether is the maximum number of keys in a script call for several limiters. Each limiter
@@ -95,10 +95,10 @@ func (t *gathered) timeout() time.Duration {
 
 // newRequest returns a request for all keys. The first of its last arguments is the number of keys.
 // The caller must set its units.
-func (t *gathered) newRequest(verb string) *pipeline.Request {
+func (t *gathered) newRequest(verb string) *send.Request {
 	first := t.stores[0]
 	r := first.pipeline.NewRequest()
-	r.Script, r.Key, r.Verb, r.Joint = first.Script(verb), t.keys[0], verb, &pipeline.Joint{Keys: t.keys}
+	r.Script, r.Key, r.Verb, r.Joint = first.Script(verb), t.keys[0], verb, &send.Joint{Keys: t.keys}
 	r.Rest = append(make([]string, 0, 1+4*len(t.keys)), Integer(int64(len(t.keys))))
 	for _, s := range t.stores {
 		if p := s.pipeline; p != first.pipeline && !slices.Contains(r.Joint.Others, p) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/slidegate/slidegate/internal/calls"
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/send"
 )
 
 const verbUndo = "undo" // refund or reset each of several events
@@ -35,7 +35,7 @@ func UndoTogether(ctx context.Context, undos []Ask) (errs []error, undone bool) 
 }
 
 // undoRequest returns the request to undo all asks. It refunds 0 units for a reset.
-func (t *gathered) undoRequest() *pipeline.Request {
+func (t *gathered) undoRequest() *send.Request {
 	r := t.newRequest(verbUndo)
 	r.Joint.Each = true
 	for _, a := range t.asks {
@@ -48,7 +48,7 @@ func (t *gathered) undoRequest() *pipeline.Request {
 }
 
 // undone returns the error for each event. It also makes the denial caches forget the events.
-func (t *gathered) undone(r *pipeline.Request) []error {
+func (t *gathered) undone(r *send.Request) []error {
 	errs := make([]error, len(t.asks))
 	if r.Err == nil && len(r.Reply) != len(errs) {
 		r.Err = r.Explain(fmt.Errorf("the script replied %d integers to undo, not %d", len(r.Reply), len(errs)))

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/internal/engine"
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/health"
 )
 
 // maxEvents is the MaxEvents of a Fallback whose configuration sets none.
@@ -43,7 +43,7 @@ const grace = 20 * time.Millisecond
 // whether Redis may have counted the request.
 func Ask[F any](ctx context.Context, cause error, fallback *F, ask func(context.Context, *F) error) error {
 	ended := ctx.Err() != nil
-	if fallback == nil || !pipeline.IsOutage(cause) || ended && !pipeline.IsExpired(cause) {
+	if fallback == nil || !health.IsOutage(cause) || ended && !health.IsExpired(cause) {
 		return cause
 	}
 	if ended {
@@ -61,7 +61,7 @@ func Ask[F any](ctx context.Context, cause error, fallback *F, ask func(context.
 // and the trace of the call to Redis. Its trace then contains the failure in cause.
 func Decide[F any](ctx context.Context, cause error, r *engine.Reply, fallback *F, decide func(context.Context, *F) error) error {
 	key, trace := r.Key, r.Trace
-	trace.Failure = pipeline.FailureIn(cause)
+	trace.Failure = health.FailureIn(cause)
 	err := Ask(ctx, cause, fallback, decide)
 	r.Key, r.Trace = key, trace
 	return err

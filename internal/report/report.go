@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/internal/engine"
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/health"
+	"github.com/slidegate/slidegate/internal/send"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -20,24 +21,24 @@ type To struct {
 
 // Outages returns the engine.Config.Notify of the limiter with the given name: it calls Observe when
 // an outage starts or ends. It returns nil if there is no Observe.
-func (to To) Outages(name string) pipeline.Report {
+func (to To) Outages(name string) health.Report {
 	if to.Observe == nil {
 		return nil
 	}
-	return func(ctx context.Context, kind string, failure *pipeline.Failure) {
+	return func(ctx context.Context, kind string, failure *health.Failure) {
 		to.Observe(ctx, window.Observation{Limiter: name, Kind: window.Kind(kind), Err: failure.Err()})
 	}
 }
 
 // Attempt calls Observe, if there is one, after an attempt or a peek that began at the given time.
 // The caller sets the Plan, Units, Decision and Trace.Full of o.
-func (to To) Attempt(ctx context.Context, l *engine.Limiter, v engine.Verb, o window.Observation, trace pipeline.Trace, err error, began time.Time) {
+func (to To) Attempt(ctx context.Context, l *engine.Limiter, v engine.Verb, o window.Observation, trace send.Trace, err error, began time.Time) {
 	if to.Observe == nil {
 		return
 	}
 	o.Limiter, o.Kind, o.Took = l.Name, window.Kind(engine.KindOf(v, o.Decision.Allowed, err)), time.Since(began)
-	o.Err = pipeline.FailureIn(cmp.Or(err, o.Decision.Cause)).Err()
-	o.Trace.InRedis, o.Trace.Merged, o.Trace.Batch, o.Trace.SlotRange = trace.InRedis, trace.Merged, trace.Batch, trace.SlotRange
+	o.Err = health.FailureIn(cmp.Or(err, o.Decision.Cause)).Err()
+	o.Trace.InRedis, o.Trace.Merged, o.Trace.Batch, o.Trace.Master = trace.InRedis, trace.Merged, trace.Batch, trace.Master
 	to.Observe(ctx, o)
 }
 

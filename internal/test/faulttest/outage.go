@@ -18,7 +18,6 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/slidegate/slidegate/internal/keys"
 	"github.com/slidegate/slidegate/internal/test/redistest"
 	"github.com/slidegate/slidegate/window"
 )
@@ -589,13 +588,6 @@ func OneShardDown(t *testing.T, open Open) {
 	of := eventsByNode(t, must(window.New(conn, cfg)), nodes, all)
 	cfg.Timeout, cfg.Observe = 2*Timeout, seen.Observe
 	l := must(window.New(conn, cfg))
-	shared := map[int]bool{}
-	for _, event := range of[0] {
-		shared[keys.Slot(must(l.Inspect(t.Context(), event)).Key)/256] = true
-	}
-	for i := range of[1:] { // two masters may share a slot range
-		of[i+1] = slices.DeleteFunc(of[i+1], func(event string) bool { return shared[keys.Slot(must(l.Inspect(t.Context(), event)).Key)/256] })
-	}
 	down.Refuse(1 << 30)
 	down.Cut()
 	for range 20 {

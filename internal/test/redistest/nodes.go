@@ -344,7 +344,7 @@ func (n *Nodes) waitHealthy(ctx context.Context) error {
 }
 
 // checkView returns an error unless the node's view is all, all nodes in it are healthy, and each
-// slot range has the given number of replicas.
+// range of slots has the given number of replicas.
 func (s *Server) checkView(ctx context.Context, all []member, replicas int) error {
 	view, err := s.view(ctx)
 	if err != nil {

@@ -54,11 +54,13 @@ func TestDependencies(t *testing.T) {
 // except in tests.
 func TestRooms(t *testing.T) {
 	for _, room := range []struct{ dir, except, never string }{
-		{"internal/pipeline", "", "window ar1 pace inflight internal/engine internal/denials internal/memory internal/outage"},
+		{"internal/connection", "", "window ar1 pace inflight internal/engine internal/send internal/health"},
+		{"internal/health", "", "window ar1 pace inflight internal/engine internal/send"},
+		{"internal/send", "", "window ar1 pace inflight internal/engine internal/denials internal/memory internal/outage"},
 		{"internal/engine", "", "window ar1 pace inflight internal/outage"},
 		{"internal/engine", "store.go", "internal/denials"},
 		{"internal/outage", "", "window ar1 pace inflight internal/denials internal/memory"},
-		{"goredisgate", "", "ar1 pace inflight internal/engine internal/denials internal/memory internal/outage"},
+		{"goredisgate", "", "ar1 pace inflight internal/engine internal/denials internal/memory internal/outage internal/send internal/health"},
 	} {
 		imported := imports(t, room.dir, room.except)
 		for never := range strings.FieldsSeq(room.never) {

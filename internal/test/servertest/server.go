@@ -1,4 +1,4 @@
-// Package servertest provides a fake server for the tests of packages pipeline and engine.
+// Package servertest provides a fake server for the tests of packages send and engine.
 package servertest
 
 import (

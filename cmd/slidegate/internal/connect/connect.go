@@ -15,7 +15,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/internal/dial"
-	"github.com/slidegate/slidegate/internal/pipeline"
+	"github.com/slidegate/slidegate/internal/health"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -197,7 +197,7 @@ func (as Addresses) Redact(text string) string {
 
 // cause returns why Redis failed, without saying whether the library counted the attempt.
 func cause(err error) string {
-	if f := pipeline.FailureIn(err); f != nil {
+	if f := health.FailureIn(err); f != nil {
 		return f.Cause.Error()
 	}
 	return err.Error()

@@ -18,7 +18,6 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
-	"github.com/slidegate/slidegate/internal/adapter"
 	"github.com/slidegate/slidegate/internal/keys"
 	"github.com/slidegate/slidegate/window"
 )
@@ -159,7 +158,7 @@ func networkHint(event string) string {
 	if err != nil {
 		return ""
 	}
-	network := adapter.ClientNetwork(address)
+	network := keys.ClientNetwork(address)
 	if network == address.String() {
 		return ""
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/slidegate/slidegate/internal/adapter"
+	"github.com/slidegate/slidegate/internal/keys"
 )
 
 // By selects the event of a line. The zero value selects the default field of the log's format,
@@ -145,5 +145,5 @@ func network(event string, bits int) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%q is not an address, so it has no /%d", event, bits)
 	}
-	return adapter.Network(address, bits), nil
+	return keys.Network(address, bits), nil
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/page"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/proxy"
 	"github.com/slidegate/slidegate/httplimit"
+	"github.com/slidegate/slidegate/internal/connection"
 	"github.com/slidegate/slidegate/internal/keys"
-	"github.com/slidegate/slidegate/internal/pipeline"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -64,7 +64,7 @@ func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 	first, failed := context.WithTimeout(ctx, time.Duration(c.Timeout))
 	defer failed()
 	if c.shared() {
-		cfg.Redis = (*window.Connection)(pipeline.Dial(c.dial(log, failed)))
+		cfg.Redis = (*window.Connection)(connection.Dial(c.dial(log, failed)))
 		defer cfg.Redis.Close() // after the last request has finished
 	}
 	return c.serve(ctx, first, cfg, func(public, admin net.Addr) {

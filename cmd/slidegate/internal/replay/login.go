@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slidegate/slidegate/internal/keys"
+
 	"golang.org/x/sync/errgroup"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/charts"
@@ -17,7 +19,6 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
-	"github.com/slidegate/slidegate/internal/adapter"
 	"github.com/slidegate/slidegate/login"
 )
 
@@ -219,7 +220,7 @@ func (r *guardReplay) decide(ctx context.Context, a logs.Attempt) error {
 // count counts one of the guard's decisions for all subjects to which the attempt was charged.
 func (r *guardReplay) count(a logs.Attempt, ip netip.Addr, answer *login.Attempt) {
 	var all []*denials
-	address := adapter.ClientNetwork(ip)
+	address := keys.ClientNetwork(ip)
 	for i, subject := range [...]string{byAddress: address, byAccount: a.Account, byPair: address + " " + a.Account} {
 		t := r.subjects[i].tallyOf(subject, a.At)
 		t.attempts++

@@ -1,0 +1,163 @@
+package send
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+
+	"github.com/slidegate/slidegate/internal/connection"
+)
+
+// A batch holds the requests that a sender sends together, as one pipeline. It is also the context
+// that is passed to the client: once no caller waits for the batch any more, Err is non-nil, so
+// that the client sends nothing more, except for a script that the server does not know.
+type batch struct {
+	context.Context // Background, except for Err
+
+	office *office
+	queue  *queue
+
+	// The queue's mutex guards these fields.
+
+	size int     // number of requests taken from the queue
+	from []taken // the lanes that they were taken from
+
+	// The sender owns these fields.
+
+	requests []*Request // requests whose callers were still waiting
+	parts    []part
+	byKey    map[string]*part // the last part for each key
+	calls    []scriptCall
+	open     []*scriptCall            // calls that further parts can join
+	keys     []string                 // of all calls
+	units    []string                 // of all calls
+	pending  []*scriptCall            // calls to send next
+	unknown  []*scriptCall            // calls to send after the pending ones, which load the scripts
+	sending  []*connection.ScriptCall // the pending calls, as the Client gets them
+
+	// Callers that leave share these fields with the sender.
+
+	settled  atomic.Int32 // number of callers that have received their replies, or have left
+	replaced atomic.Bool  // another sender has replaced this one
+	loads    atomic.Bool  // the batch contains the source of a script
+}
+
+// taken records how many requests a batch took from a lane.
+type taken struct {
+	lane *lane
+	n    int
+}
+
+func (o *office) newBatch(q *queue) *batch {
+	b, _ := o.batches.Get().(*batch)
+	if b == nil {
+		b = &batch{Context: context.Background(), office: o, byKey: map[string]*part{}}
+	}
+	b.queue = q
+	return b
+}
+
+// Err returns an error once no caller waits for the batch any more. But a script is loaded even
+// then: callers that never wait long enough must not keep it unknown for everybody.
+func (b *batch) Err() error {
+	if int(b.settled.Load()) == len(b.requests) && !b.loads.Load() {
+		return context.Canceled
+	}
+	return nil
+}
+
+// claim removes the requests whose callers have left. From this point on, the remaining requests
+// may run.
+func (b *batch) claim() {
+	b.requests = slices.DeleteFunc(b.requests, func(r *Request) bool {
+		r.batch = b
+		return !r.state.CompareAndSwap(queued, sent)
+	})
+}
+
+// send sends the pending script calls, if any.
+func (b *batch) send() {
+	if len(b.pending) == 0 {
+		return
+	}
+	b.sending = b.sending[:0]
+	for _, c := range b.pending {
+		b.sending = append(b.sending, &c.ScriptCall)
+	}
+	began := b.office.conn.Elapsed()
+	replies := b.queue.silence.sent(began)
+	b.office.conn.Client().Send(b, b.sending)
+	now := b.office.conn.Elapsed()
+	b.queue.silence.ended(now, replies, slices.ContainsFunc(b.pending, func(c *scriptCall) bool { return connection.IsAnswer(c.Err) }))
+	for _, c := range b.pending {
+		c.again = false
+		c.trace.InRedis += now - began
+		c.trace.Batch = len(b.requests)
+		c.noteLoss(b.office)
+	}
+}
+
+// repeat makes the calls pending that did not run and must be sent again, and reports whether there
+// are any. A call for several keys that a server refused is sent again for each key separately. If
+// a server replied NOSCRIPT, the first call of each script is sent again with the script's source,
+// and after that the other calls with its hash. They can reach another server, which does not know
+// the script either: then each of them is sent with the source.
+func (b *batch) repeat() bool {
+	if len(b.unknown) == 0 && !slices.ContainsFunc(b.pending, (*scriptCall).repeats) {
+		return false
+	}
+	before := b.pending
+	b.pending, b.unknown = append(b.divide(), b.unknown...), nil
+	for _, c := range before {
+		if !c.repeats() || connection.RefusesKeys(c.Err) {
+			continue
+		}
+		again := c.repeated
+		c.repeated, c.again = true, true
+		if !again && slices.ContainsFunc(b.pending, func(other *scriptCall) bool { return other.brings(c.script) }) {
+			b.unknown = append(b.unknown, c)
+		} else {
+			b.pending = append(b.pending, c)
+			c.Command, c.Script = "EVAL", c.script.Source
+			b.loads.Store(true)
+		}
+	}
+	return true
+}
+
+// deliver passes each caller its part of the replies, except for calls that are sent again. It
+// reports whether any caller had left. If so, another sender has replaced this one, and the batch
+// must not be reused.
+func (b *batch) deliver() (replaced bool) {
+	now := b.office.conn.Elapsed()
+	for i := range b.parts {
+		p := &b.parts[i]
+		if p.call != nil && !p.call.again {
+			replaced = p.deliver(now) || replaced
+			p.call = nil
+		}
+	}
+	return replaced
+}
+
+// reset empties the batch for reuse.
+func (b *batch) reset() {
+	clear(b.requests)
+	clear(b.parts)
+	clear(b.calls)
+	clear(b.byKey)
+	clear(b.keys)
+	clear(b.sending)
+	b.requests, b.parts, b.calls, b.open, b.pending = b.requests[:0], b.parts[:0], b.calls[:0], b.open[:0], b.pending[:0]
+	b.settled.Store(0)
+	b.loads.Store(false)
+}
+
+// abandon records that a caller has left. When the first caller leaves, another sender replaces the
+// batch's sender, which may be blocked.
+func (b *batch) abandon() {
+	b.settled.Add(1)
+	if b.replaced.CompareAndSwap(false, true) {
+		b.queue.replace(b)
+	}
+}

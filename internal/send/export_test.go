@@ -1,0 +1,10 @@
+package send
+
+import "github.com/slidegate/slidegate/internal/connection"
+
+// Block makes callers wait in queue.put until unblock is called.
+func Block(conn *connection.Connection) (unblock func()) {
+	q := officeOf(conn).masters.unknown.queue
+	q.mu.Lock()
+	return q.mu.Unlock
+}

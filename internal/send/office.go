@@ -1,0 +1,30 @@
+package send
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/slidegate/slidegate/internal/connection"
+)
+
+// An office is what all limiters on a Connection share.
+type office struct {
+	conn    *connection.Connection
+	masters masters
+	losses  atomic.Int64 // number of script calls that got no reply
+	proofs  proofs
+	uses    uses
+	callers sync.Pool // of unused *caller
+	batches sync.Pool // of unused *batch
+}
+
+// officeOf returns the office of the Connection. The first call opens it.
+func officeOf(conn *connection.Connection) *office {
+	return conn.Office(func() any {
+		o := &office{conn: conn}
+		o.masters.office, o.proofs.office = o, o
+		o.masters.unknown.queue = o.masters.newQueue()
+		o.proofs.of, o.uses.of = map[[2]string][]*proof{}, map[string]int{}
+		return o
+	}).(*office)
+}
