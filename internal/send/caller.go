@@ -149,76 +149,65 @@ func (c *caller) causeOfEnd() error {
 func (c *caller) receive() {
 	r := &c.request
 	r.state.Store(idle)
-	if r.cause != nil && !r.probe && connection.NotRun(r.cause) && c.retriesLater() {
-		return
+	if r.cause == nil || r.probe || !connection.NotRun(r.cause) || !c.retriesLater() {
+		c.settle(r.doneAt)
 	}
-	c.settle(r.doneAt)
 }
 
 // settle records the outcome of the request in the circuit breakers, and sets its error.
 func (c *caller) settle(now time.Duration) {
 	r := &c.request
 	c.waiting = false
-	for s := range r.shards {
-		switch {
-		case !r.IsApart():
+	if !r.IsApart() {
+		for s := range r.shards {
 			s.Record(c.ctx, c.began, now, r.cause)
-		case r.probe:
-			s.ProbeSoon(now)
 		}
+	} else if r.probe {
+		r.probeSoon(now)
 	}
 	if r.cause != nil {
 		r.Err = r.Explain(r.cause)
 	}
 }
 
-// leave settles the request although its outcome is not known. A request that no sender has taken
-// was certainly not sent. If it was sent before but did not run, its error states why.
+// leave settles the request although its outcome is not known. A request that no sender has taken was
+// certainly not sent. If it was sent before but did not run, its error states why.
 func (c *caller) leave(cause error) {
 	r, now := &c.request, c.office.conn.Elapsed()
 	switch {
 	case c.retries.stop():
-		c.settle(now)
 	case r.state.CompareAndSwap(queued, left):
 		c.left = true
 		r.shard.lane.queue.forget(&r.shard.lane)
-		c.settleUnsent(now, cause)
-	case r.state.CompareAndSwap(sent, left):
-		c.abandon(now, cause)
+		if r.cause == nil {
+			c.settleUnsent(now, cause)
+			return
+		}
+	case r.state.CompareAndSwap(sent, left): // it may still run
+		c.left = true
+		r.shard.abandoned.Add(1)
+		r.batch.abandon()
+		r.cause = cause
 	default: // the outcome has just arrived
 		for isDone := false; !isDone; {
 			isDone = <-c.done
 		}
 		r.state.Store(idle)
-		c.settle(now)
 	}
-}
-
-// abandon settles a request that is in a batch, and that may still run.
-func (c *caller) abandon(now time.Duration, cause error) {
-	r := &c.request
-	c.left = true
-	r.shard.abandoned.Add(1)
-	r.batch.abandon()
-	r.cause = cause
 	c.settle(now)
 }
 
-// settleUnsent settles a request that no sender has taken.
+// settleUnsent settles a request that was never sent.
 func (c *caller) settleUnsent(now time.Duration, cause error) {
-	var late *health.Expired
 	r := &c.request
-	switch {
-	case r.cause != nil:
-		c.settle(now)
-	case errors.As(cause, &late):
-		c.waiting = false
+	c.waiting = false
+	var late *health.Expired
+	if errors.As(cause, &late) {
 		r.failed(now, cause)
 		r.Err = health.FailureOf(r.name(), health.ErrOutage, &health.Expired{After: late.After, Early: late.Early, Unsent: true})
-	default:
-		c.waiting = false
-		if r.Err = health.NotSent(cause); r.probe {
-			r.probeSoon(now)
-		}
+		return
+	}
+	if r.Err = health.NotSent(cause); r.probe {
+		r.probeSoon(now)
 	}
 }

@@ -17,10 +17,9 @@ import (
 // call. The outcome counts in the circuit breakers of all limiters.
 type Joint struct {
 	Keys   []string
-	Units  []string       // the same number of arguments for each key
-	Each   bool           // each key is decided separately, so that a single key can fail
-	Others []*Pipeline    // the pipelines of the other limiters, without duplicates
-	Texts  map[int]string // strings in the reply, by their indices, instead of integers
+	Units  []string    // the same number of arguments for each key
+	Each   bool        // each key is decided separately, so that a single key can fail
+	Others []*Pipeline // the pipelines of the other limiters, without duplicates
 }
 
 // size returns the number of the request's keys.
@@ -197,7 +196,7 @@ func (r *Request) ErrOf(key string) error {
 // TextOf returns the string at the given index of the reply as an error for key, or nil if there is
 // no string at that index.
 func (r *Request) TextOf(key string, index int) error {
-	if text, failed := r.Joint.Texts[index]; failed {
+	if text, failed := r.Texts[index]; failed {
 		return health.Explain(&connection.ReplyError{Cause: errors.New(text)}, key, r.Reads)
 	}
 	return nil

@@ -55,7 +55,7 @@ type Merge struct {
 // An Answer is the outcome of a request.
 type Answer struct {
 	Reply []int64        // the script's reply for the key, shared by all merged requests
-	Texts map[int]string // if InText: strings in the Reply, by their indices
+	Texts map[int]string // strings in the Reply, by their indices
 	First int64          // how many units of other merged requests come before the units of this request
 	Trace Trace
 	Err   error // why there is no Reply, and whether the script may have run
@@ -159,11 +159,11 @@ func (r *Request) probeSoon(now time.Duration) {
 // the outcome in the circuit breakers and returns false: a reply within the timeout is a success,
 // even if the caller had less time. A reply after the timeout only brings the next probe forward, to
 // find out whether replies arrive in time again.
-func (r *Request) deliver(trace Trace, reply []int64, first int64, err error, now time.Duration) bool {
+func (r *Request) deliver(a Answer, err error, now time.Duration) bool {
 	c := r.caller
 	if r.state.CompareAndSwap(sent, done) {
-		trace.Master = r.Trace.Master
-		r.Reply, r.First, r.Trace, r.cause, r.doneAt = reply, first, trace, err, now
+		a.Trace.Master = r.Trace.Master
+		r.Answer, r.cause, r.doneAt = a, err, now
 		c.done <- true
 		return true
 	}
