@@ -50,38 +50,72 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// TestRooms checks that packages do not import those of our packages that they must not depend on,
-// except in tests.
+// rooms lists the packages of the library, in layers. A package imports only packages in the layers
+// before its own.
+var rooms = []string{
+	"lua internal/keys internal/clock internal/calls internal/dial",
+	"internal/connection internal/memory",
+	"internal/health",
+	"internal/send",
+	"internal/denials",
+	"internal/engine",
+	"internal/outage",
+	"window",
+	"internal/report mostdenied audit goredisgate windowtest",
+	"ar1 pace inflight",
+	"login internal/adapter otelgate",
+	"httplimit grpclimit",
+	"login/loginhttp",
+}
+
+// TestRooms checks that imports run down only, except in tests, and that goredisgate knows nothing
+// below window except the connection.
 func TestRooms(t *testing.T) {
-	for _, room := range []struct{ dir, except, never string }{
-		{"internal/connection", "", "window ar1 pace inflight internal/engine internal/send internal/health"},
-		{"internal/health", "", "window ar1 pace inflight internal/engine internal/send"},
-		{"internal/send", "", "window ar1 pace inflight internal/engine internal/denials internal/memory internal/outage"},
-		{"internal/engine", "", "window ar1 pace inflight internal/outage"},
-		{"internal/engine", "store.go", "internal/denials"},
-		{"internal/outage", "", "window ar1 pace inflight internal/denials internal/memory"},
-		{"goredisgate", "", "ar1 pace inflight internal/engine internal/denials internal/memory internal/outage internal/send internal/health"},
-	} {
-		imported := imports(t, room.dir, room.except)
-		for never := range strings.FieldsSeq(room.never) {
-			if file := imported["github.com/slidegate/slidegate/"+never]; file != "" {
-				t.Errorf("%s imports %s", file, never)
+	below := map[string]bool{}
+	for _, layer := range rooms {
+		for room := range strings.FieldsSeq(layer) {
+			for imported, file := range imports(t, room) {
+				if !below[imported] {
+					t.Errorf("%s imports %s, which is not in a layer below", file, imported)
+				}
+			}
+		}
+		for room := range strings.FieldsSeq(layer) {
+			below[room] = true
+		}
+	}
+	for imported := range imports(t, "goredisgate") {
+		if imported != "window" && imported != "internal/connection" {
+			t.Errorf("goredisgate imports %s", imported)
+		}
+	}
+	for _, dir := range []string{"*", "internal/*", "login/*"} { // so that a new package gets a layer
+		for _, file := range matches(t, dir+"/*.go") {
+			room := filepath.ToSlash(filepath.Dir(strings.TrimPrefix(file, root+"/")))
+			if !below[room] && !strings.HasSuffix(file, "_test.go") && room != "examples" && room != "bench" {
+				t.Errorf("%s is in no layer", room)
 			}
 		}
 	}
 }
 
-// imports returns the packages that the files in dir import, each with the name of one file that
-// imports it. It ignores tests and the file except.
-func imports(t *testing.T, dir, except string) map[string]string {
+// matches returns the files of the repository that match the pattern, of which there must be some.
+func matches(t *testing.T, pattern string) []string {
 	t.Helper()
-	files, err := filepath.Glob("../../../" + dir + "/*.go")
+	files, err := filepath.Glob(filepath.Join(root, pattern))
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no files in %s: %v", dir, err)
+		t.Fatalf("no files %s: %v", pattern, err)
 	}
+	return files
+}
+
+// imports returns those of our packages that the files in dir import, each with the name of one file
+// that imports it. It ignores tests.
+func imports(t *testing.T, dir string) map[string]string {
+	t.Helper()
 	all := map[string]string{}
-	for _, file := range files {
-		if strings.HasSuffix(file, "_test.go") || filepath.Base(file) == except {
+	for _, file := range matches(t, dir+"/*.go") {
+		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
@@ -89,7 +123,9 @@ func imports(t *testing.T, dir, except string) map[string]string {
 			t.Fatal(err)
 		}
 		for _, i := range parsed.Imports {
-			all[strings.Trim(i.Path.Value, `"`)] = file
+			if path, ours := strings.CutPrefix(strings.Trim(i.Path.Value, `"`), "github.com/slidegate/slidegate/"); ours && path != dir {
+				all[path] = file
+			}
 		}
 	}
 	return all
