@@ -35,7 +35,7 @@ func (r *Request) size() int {
 // all keys.
 func (r *Request) groups() bool {
 	if r.Joint != nil {
-		return r.caller.office.conn.Cluster() == nil
+		return r.office.conn.Cluster() == nil
 	}
 	return r.shard.lane.pipeline.use().proof.holds()
 }
@@ -114,7 +114,7 @@ func (r *Request) IsApart() bool {
 // mayWait reports whether a request that did not run may be sent again at the time now. A request
 // for several keys may only while a slot is moving, and only for a quarter of the timeout.
 func (r *Request) mayWait(now time.Duration) bool {
-	return !r.IsApart() || connection.Replied(r.cause, "TRYAGAIN") && (r.caller.timeout < 0 || now-r.caller.began <= r.caller.timeout/4)
+	return !r.IsApart() || connection.Replied(r.cause, "TRYAGAIN") && (r.timeout < 0 || now-r.began <= r.timeout/4)
 }
 
 // proofs maps each pair of limiter names to the proofs that one server has the keys of both

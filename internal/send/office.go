@@ -9,13 +9,13 @@ import (
 
 // An office is what all limiters on a Connection share.
 type office struct {
-	conn    *connection.Connection
-	masters masters
-	losses  atomic.Int64 // number of script calls that got no reply
-	proofs  proofs
-	uses    uses
-	callers sync.Pool // of unused *caller
-	batches sync.Pool // of unused *batch
+	conn     *connection.Connection
+	masters  masters
+	losses   atomic.Int64 // number of script calls that got no reply
+	proofs   proofs
+	uses     uses
+	requests sync.Pool // of unused *Request
+	batches  sync.Pool // of unused *batch
 }
 
 // officeOf returns the office of the Connection. The first call opens it.

@@ -3,7 +3,7 @@
 // reply.
 //
 // A limiter passes its request to Pipeline.Do (pipeline.go), which puts it into the queue of its
-// master and waits (caller.go). A sender takes all queued requests (queue.go), and sends them to
+// master and waits (wait.go). A sender takes all queued requests (queue.go), and sends them to
 // the Client as one batch (batch.go).
 package send
 
@@ -89,23 +89,22 @@ func (p *Pipeline) shard(q *queue) *shard {
 }
 
 // NewRequest returns an empty request for one call of Do. Free the request after use.
-func (p *Pipeline) NewRequest() *Request { return &p.office.newCaller().request }
+func (p *Pipeline) NewRequest() *Request { return p.office.newRequest() }
 
 // Do sends a request from NewRequest, and waits until the request has a Reply or an Err, the
 // timeout passes, or ctx is done. A negative timeout means no timeout. There must be a client: see
 // AwaitClient.
 func (p *Pipeline) Do(ctx context.Context, timeout time.Duration, r *Request) {
-	c, by := r.caller, p.office.masters.of(r.Key)
-	c.ctx, c.timeout, c.began = ctx, timeout, p.office.conn.Elapsed()
+	by := p.office.masters.of(r.Key)
+	r.ctx, r.timeout, r.began = ctx, timeout, p.office.conn.Elapsed()
 	r.Trace.Master, r.shard = by.master, p.shard(by.queue)
-	if !r.isAllowed() || c.isRefused() {
+	if !r.isAllowed() || r.isRefused() {
 		return
 	}
-	c.setEnd()
-	c.retries.begin(c.began)
-	c.waiting = true
+	r.setEnd()
+	r.retries.begin(r.began)
 	by.queue.put(r)
-	c.wait()
+	r.wait()
 }
 
 // AwaitClient returns what is left of the timeout if there is a client. During the first dial, it

@@ -8,20 +8,42 @@ import (
 	"github.com/slidegate/slidegate/lua"
 )
 
-// A Request asks for a script call, and holds the answer. Its parts have different owners.
+// A Request asks for a script call, waits for it, and holds the answer. Its fields have different
+// owners.
 type Request struct {
-	Call   // what to send: the user of NewRequest sets it, and nothing changes it after that
-	Answer // what came back: the caller's while it waits, and the user's after Do
+	office *office
 
-	caller *caller
-	shard  *shard
-	probe  bool // this request is a probe of an open circuit breaker
+	Call          // what to send: the user of NewRequest sets it, and nothing changes it after that
+	Answer        // what came back: the caller's in Do, and the user's after Do
+	waiter        // the caller's in Do
+	shard  *shard // Do sets it
+	probe  bool   // this request is a probe of an open circuit breaker; Do sets it
 
-	state  atomic.Int32 // one of the states below
-	batch  *batch       // the sender sets it before it moves the request to sent
-	next   *Request     // the sender's from sent to done: the next request in the same part, in order of arrival
-	doneAt time.Duration
-	cause  error // why there is no Reply
+	state  atomic.Int32  // one of the states below
+	done   chan bool     // receives true when the batch is done, and false when the time in end has come
+	batch  *batch        // the sender sets it before it moves the request to sent
+	next   *Request      // the sender's from sent to finished: the next request in the same part, in order of arrival
+	doneAt time.Duration // the sender's until done, then the caller's
+	cause  error         // like doneAt: why there is no Reply
+}
+
+// newRequest returns an empty request.
+func (o *office) newRequest() *Request {
+	if r, _ := o.requests.Get().(*Request); r != nil {
+		return r
+	}
+	return &Request{office: o, done: make(chan bool, 2)}
+}
+
+// Free makes a request from NewRequest available for reuse, unless a sender or the timer may still
+// refer to it.
+func (r *Request) Free() {
+	if r.state.Load() == left || r.timed {
+		return
+	}
+	o := r.office
+	*r = Request{office: o, done: r.done, waiter: waiter{timer: r.timer, retries: retries{timer: r.retries.timer}}}
+	o.requests.Put(r)
 }
 
 // A Call is a script call for one key or, with a Joint, for several keys.
@@ -74,15 +96,15 @@ type Trace struct {
 // that only one of them owns the request. A request that is left belongs to nobody: the sender sets
 // nothing more.
 //
-//   - From idle to queued, and from done to idle: the caller.
-//   - From queued to sent, and from sent to done: the sender.
+//   - From idle to queued, and from finished to idle: the caller.
+//   - From queued to sent, and from sent to finished: the sender.
 //   - From queued or sent to left: the caller.
 const (
-	idle   = iota // neither queued nor in flight
-	queued        // no sender has taken the request
-	sent          // the request is in a batch
-	done          // the batch is done, and the caller is being notified
-	left          // the caller no longer waits for the request
+	idle     = iota // neither queued nor in flight
+	queued          // no sender has taken the request
+	sent            // the request is in a batch
+	finished        // the batch is done, and the caller is being notified
+	left            // the caller no longer waits for the request
 )
 
 // Sent returns the verb that was sent: that of Merge if the request was merged, and Verb otherwise.
@@ -92,9 +114,6 @@ func (r *Request) Sent() string {
 	}
 	return r.Verb
 }
-
-// Free makes a request from NewRequest available for reuse, unless a sender may still hold it.
-func (r *Request) Free() { r.caller.free() }
 
 // Explain adds to err, an error of the request, whether the script may have run. Each script writes
 // only once, as its last step, so an error reply means that it changed nothing.
@@ -126,13 +145,13 @@ func (r *Request) shards(yield func(*shard) bool) {
 // the probe of one breaker would be wasted while another breaker still blocks the request.
 func (r *Request) isAllowed() bool {
 	for s := range r.shards {
-		if !s.IsDue(r.caller.began) {
+		if !s.IsDue(r.began) {
 			r.Err = s.Err()
 			return false
 		}
 	}
 	for s := range r.shards {
-		allowed, probe := s.Allows(r.caller.began)
+		allowed, probe := s.Allows(r.began)
 		if r.probe = r.probe || probe; !allowed {
 			r.Err = s.Err()
 			return false
@@ -144,7 +163,7 @@ func (r *Request) isAllowed() bool {
 // failed counts a failure in the circuit breakers of the request.
 func (r *Request) failed(now time.Duration, cause error) {
 	for s := range r.shards {
-		s.Failed(r.caller.ctx, r.caller.began, now, cause, false)
+		s.Failed(r.ctx, r.began, now, cause, false)
 	}
 }
 
@@ -160,19 +179,18 @@ func (r *Request) probeSoon(now time.Duration) {
 // even if the caller had less time. A reply after the timeout only brings the next probe forward, to
 // find out whether replies arrive in time again.
 func (r *Request) deliver(a Answer, err error, now time.Duration) bool {
-	c := r.caller
-	if r.state.CompareAndSwap(sent, done) {
+	if r.state.CompareAndSwap(sent, finished) {
 		a.Trace.Master = r.Trace.Master
 		r.Answer, r.cause, r.doneAt = a, err, now
-		c.done <- true
+		r.done <- true
 		return true
 	}
 	r.shard.abandoned.Add(-1)
 	switch {
 	case !health.IsWell(err):
-	case c.timeout < 0 || now-c.began <= c.timeout:
+	case r.timeout < 0 || now-r.began <= r.timeout:
 		for s := range r.shards {
-			s.Succeeded(c.ctx, now)
+			s.Succeeded(r.ctx, now)
 		}
 	default:
 		r.probeSoon(now)

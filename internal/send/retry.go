@@ -30,11 +30,11 @@ func (t *retries) begin(now time.Duration) {
 
 // retriesLater reports whether the request, which did not run, will be sent again. If so, it starts
 // the backoff. On a closed Connection, nothing is sent again.
-func (c *caller) retriesLater() bool {
-	t, r := &c.retries, &c.request
+func (r *Request) retriesLater() bool {
+	t := &r.retries
 	again := r.doneAt + t.backoff
 	t.slowest = max(t.slowest, r.doneAt-t.sentAt)
-	if errors.Is(r.cause, connection.ErrClosed) || again-c.began > maxRetryTime || !c.hasTime(again) || !r.mayWait(again) {
+	if errors.Is(r.cause, connection.ErrClosed) || again-r.began > maxRetryTime || !r.hasTime(again) || !r.mayWait(again) {
 		return false
 	}
 	t.start()
@@ -43,8 +43,8 @@ func (c *caller) retriesLater() bool {
 
 // hasTime reports whether a retry that starts at the time at can be expected to end before the
 // caller leaves. If a retry got no reply, an outcome that is now certain would become uncertain.
-func (c *caller) hasTime(at time.Duration) bool {
-	return c.end-at >= max(min((c.end-c.began)/4, maxBackoff), 2*c.retries.slowest)
+func (r *Request) hasTime(at time.Duration) bool {
+	return r.end-at >= max(min((r.end-r.began)/4, maxBackoff), 2*r.retries.slowest)
 }
 
 // start starts the backoff before the next retry.
@@ -69,11 +69,11 @@ func (t *retries) stop() bool {
 
 // retry sends the request again. If there is no time left, or another request has opened the
 // circuit breaker, it settles the request instead.
-func (c *caller) retry() {
-	r, now := &c.request, c.office.conn.Elapsed()
-	c.retries.due, c.retries.sentAt = nil, now
-	if r.shard.IsOpen() || !c.hasTime(now) {
-		c.settle(now)
+func (r *Request) retry() {
+	now := r.office.conn.Elapsed()
+	r.retries.due, r.retries.sentAt = nil, now
+	if r.shard.IsOpen() || !r.hasTime(now) {
+		r.settle(now)
 	} else {
 		r.shard.lane.queue.put(r)
 	}

@@ -11,43 +11,19 @@ import (
 	"github.com/slidegate/slidegate/internal/health"
 )
 
-// A caller waits for its request. It can leave at any time.
-type caller struct {
-	office  *office
-	request Request
+// A waiter is the state of a caller that waits for its request. The caller can leave at any time.
+type waiter struct {
 	ctx     context.Context
 	timeout time.Duration // no timeout if negative
-	done    chan bool     // receives true when the request's batch is done, and false when the time in end has come
-
 	began   time.Duration
-	waiting bool          // the request has not been settled
 	probes  bool          // the request finds out whether Redis replies again
 	end     time.Duration // when the caller will leave, as far as is known
 	early   bool          // end is shortly before the context's deadline, because that comes before the timeout
-	timer   *time.Timer   // sends false to done
+	timer   *time.Timer   // sends false to the request's done
 	timed   bool          // the timer is running, or may have fired
-	left    bool          // the caller has left, and a sender may still hold the request
+	settled bool          // the request has its outcome
 
 	retries retries
-}
-
-// newCaller returns an unused caller.
-func (o *office) newCaller() *caller {
-	if c, _ := o.callers.Get().(*caller); c != nil {
-		return c
-	}
-	c := &caller{office: o, done: make(chan bool, 2)}
-	c.request.caller = c
-	return c
-}
-
-// free makes the caller available for reuse, unless a sender or the timer may still refer to it.
-func (c *caller) free() {
-	if c.left || c.timed {
-		return
-	}
-	c.ctx, c.request = nil, Request{caller: c}
-	c.office.callers.Put(c)
 }
 
 // While Redis hangs, requests whose callers have left accumulate. Once a limiter has maxAbandoned such
@@ -63,19 +39,18 @@ var errTooMany = &connection.UnsentError{
 
 // isRefused reports whether the request is not sent because too many others were abandoned. That is
 // a failure, and isRefused sets the error.
-func (c *caller) isRefused() bool {
-	r := &c.request
-	if r.shard.abandoned.Load() < maxAbandoned || r.shard.lane.queue.silence.lasts(c.began) < hangTime {
+func (r *Request) isRefused() bool {
+	if r.shard.abandoned.Load() < maxAbandoned || r.shard.lane.queue.silence.lasts(r.began) < hangTime {
 		return false
 	}
-	r.failed(c.began, errTooMany)
+	r.failed(r.began, errTooMany)
 	r.Err = health.FailureOf(r.name(), health.ErrOutage, errTooMany)
 	return true
 }
 
 // isSilent reports whether Redis has been silent for the timeout at the time now.
-func (c *caller) isSilent(now time.Duration) bool {
-	return c.timeout >= 0 && c.request.shard.lane.queue.silence.lasts(now) >= c.timeout
+func (r *Request) isSilent(now time.Duration) bool {
+	return r.timeout >= 0 && r.shard.lane.queue.silence.lasts(now) >= r.timeout
 }
 
 // setEnd computes when the caller will leave: when the timeout has passed, or a tenth before the
@@ -83,62 +58,62 @@ func (c *caller) isSilent(now time.Duration) bool {
 // that there is time left to decide without Redis. Otherwise only the context ends a wait before
 // the timeout: clients that choose their deadlines must not make the Fallback decide while Redis is
 // healthy.
-func (c *caller) setEnd() {
-	c.probes = c.request.probe || c.isSilent(c.began)
-	left := c.timeout
+func (r *Request) setEnd() {
+	r.probes = r.probe || r.isSilent(r.began)
+	left := r.timeout
 	if left < 0 {
 		left = math.MaxInt64 / 2
 	}
-	c.early = false
-	if deadline, dated := c.ctx.Deadline(); dated {
+	r.early = false
+	if deadline, dated := r.ctx.Deadline(); dated {
 		if until := time.Until(deadline); until < left {
-			left, c.early = until-until/10, true
+			left, r.early = until-until/10, true
 		}
 	}
-	c.end, c.timed = c.began+left, c.timeout >= 0
-	if c.early {
-		c.timed = c.probes // without a probe, the context ends the wait
+	r.end, r.timed = r.began+left, r.timeout >= 0
+	if r.early {
+		r.timed = r.probes // without a probe, the context ends the wait
 	}
 	switch {
-	case !c.timed:
-	case c.timer == nil:
-		c.timer = time.AfterFunc(left, func() { c.done <- false })
+	case !r.timed:
+	case r.timer == nil:
+		r.timer = time.AfterFunc(left, func() { r.done <- false })
 	default:
-		c.timer.Reset(left)
+		r.timer.Reset(left)
 	}
 }
 
 // wait waits until the request is settled, the time has passed, or the context is done.
-func (c *caller) wait() {
-	for c.waiting {
+func (r *Request) wait() {
+	for !r.settled {
 		select {
-		case isDone := <-c.done:
+		case isDone := <-r.done:
 			if isDone {
-				c.receive()
+				r.receive()
 			} else {
-				c.leave(c.expired())
+				r.leave(r.expired())
 			}
-		case <-c.retries.due:
-			c.retry()
-		case <-c.ctx.Done():
-			c.leave(c.causeOfEnd())
+		case <-r.retries.due:
+			r.retry()
+		case <-r.ctx.Done():
+			r.leave(r.causeOfEnd())
 		}
 	}
-	if c.timed && c.timer.Stop() {
-		c.timed = false
+	if r.timed && r.timer.Stop() {
+		r.timed = false
 	}
 }
 
-func (c *caller) expired() *health.Expired {
-	return &health.Expired{After: max(0, c.end-c.began), Early: c.early}
+func (r *Request) expired() *health.Expired {
+	return &health.Expired{After: max(0, r.end-r.began), Early: r.early}
 }
 
 // causeOfEnd returns why the caller leaves when its context is done. A deadline that has passed is a
 // failure if the call is a probe, whose timer is late, or if Redis has become silent.
-func (c *caller) causeOfEnd() error {
-	err := c.ctx.Err()
-	if c.early && err == context.DeadlineExceeded && (c.probes || c.isSilent(c.office.conn.Elapsed())) {
-		return c.expired()
+func (r *Request) causeOfEnd() error {
+	err := r.ctx.Err()
+	if r.early && err == context.DeadlineExceeded && (r.probes || r.isSilent(r.office.conn.Elapsed())) {
+		return r.expired()
 	}
 	return err
 }
@@ -146,21 +121,19 @@ func (c *caller) causeOfEnd() error {
 // receive handles the outcome of the request. It retries a request that certainly did not run, if
 // there is time. It does not retry a probe: if a server refuses connections immediately, one caller
 // each second would then wait for the whole timeout.
-func (c *caller) receive() {
-	r := &c.request
+func (r *Request) receive() {
 	r.state.Store(idle)
-	if r.cause == nil || r.probe || !connection.NotRun(r.cause) || !c.retriesLater() {
-		c.settle(r.doneAt)
+	if r.cause == nil || r.probe || !connection.NotRun(r.cause) || !r.retriesLater() {
+		r.settle(r.doneAt)
 	}
 }
 
 // settle records the outcome of the request in the circuit breakers, and sets its error.
-func (c *caller) settle(now time.Duration) {
-	r := &c.request
-	c.waiting = false
+func (r *Request) settle(now time.Duration) {
+	r.settled = true
 	if !r.IsApart() {
 		for s := range r.shards {
-			s.Record(c.ctx, c.began, now, r.cause)
+			s.Record(r.ctx, r.began, now, r.cause)
 		}
 	} else if r.probe {
 		r.probeSoon(now)
@@ -172,35 +145,32 @@ func (c *caller) settle(now time.Duration) {
 
 // leave settles the request although its outcome is not known. A request that no sender has taken was
 // certainly not sent. If it was sent before but did not run, its error states why.
-func (c *caller) leave(cause error) {
-	r, now := &c.request, c.office.conn.Elapsed()
+func (r *Request) leave(cause error) {
+	now := r.office.conn.Elapsed()
 	switch {
-	case c.retries.stop():
+	case r.retries.stop():
 	case r.state.CompareAndSwap(queued, left):
-		c.left = true
 		r.shard.lane.queue.forget(&r.shard.lane)
 		if r.cause == nil {
-			c.settleUnsent(now, cause)
+			r.settleUnsent(now, cause)
 			return
 		}
 	case r.state.CompareAndSwap(sent, left): // it may still run
-		c.left = true
 		r.shard.abandoned.Add(1)
 		r.batch.abandon()
 		r.cause = cause
 	default: // the outcome has just arrived
 		for isDone := false; !isDone; {
-			isDone = <-c.done
+			isDone = <-r.done
 		}
 		r.state.Store(idle)
 	}
-	c.settle(now)
+	r.settle(now)
 }
 
 // settleUnsent settles a request that was never sent.
-func (c *caller) settleUnsent(now time.Duration, cause error) {
-	r := &c.request
-	c.waiting = false
+func (r *Request) settleUnsent(now time.Duration, cause error) {
+	r.settled = true
 	var late *health.Expired
 	if errors.As(cause, &late) {
 		r.failed(now, cause)
