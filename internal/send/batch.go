@@ -3,9 +3,15 @@ package send
 import (
 	"context"
 	"slices"
+	"strconv"
 	"sync/atomic"
 
 	"github.com/slidegate/slidegate/internal/connection"
+)
+
+const (
+	maxParts = 64 // the most parts in one script call; the gain from more would be small
+	maxOpen  = 4  // the most script calls that parts can join at a time
 )
 
 // A batch holds the requests that a sender sends together, as one pipeline. It is also the context
@@ -75,6 +81,96 @@ func (b *batch) claim() {
 	})
 }
 
+// merge adds each request to the last part for its key if possible, and otherwise makes a new part.
+// So the requests for a key run in order of arrival.
+func (b *batch) merge() {
+	b.parts = slices.Grow(b.parts, len(b.requests))
+	for _, r := range b.requests {
+		if len(b.requests) > 1 && b.byKey[r.Key].add(r) {
+			continue
+		}
+		b.parts = append(b.parts, part{first: r, last: r, units: r.Units})
+		if p := &b.parts[len(b.parts)-1]; len(b.requests) > 1 {
+			b.noteLast(p, r.Key)
+			for _, key := range r.Joint.others() {
+				b.noteLast(p, key)
+			}
+		}
+	}
+}
+
+// noteLast records that p is the last part for key.
+func (b *batch) noteLast(p *part, key string) {
+	if before := b.byKey[key]; before != nil {
+		before.crowded, p.crowded = true, true
+	}
+	b.byKey[key] = p
+}
+
+// group makes script calls from the parts, sets the arguments of the calls, and makes all calls
+// pending.
+func (b *batch) group() {
+	b.calls = slices.Grow(b.calls, len(b.parts))
+	for i := range b.parts {
+		p := &b.parts[i]
+		b.callFor(p).add(p)
+	}
+	b.prepare()
+}
+
+// callFor returns the script call for p: one that is open for further parts, or a new one.
+func (b *batch) callFor(p *part) *scriptCall {
+	shares := len(b.parts) > 1 && p.shares()
+	if shares {
+		i := slices.IndexFunc(b.open, func(c *scriptCall) bool { return c.takes(p) })
+		switch {
+		case i < 0:
+		case (b.open[i].parts+1)*p.first.size() > maxParts:
+			b.open = slices.Delete(b.open, i, i+1)
+		case b.open[i].parts > 1 || p.first.groups():
+			return b.open[i]
+		}
+	}
+	b.calls = append(b.calls, callOf(p))
+	c := &b.calls[len(b.calls)-1]
+	if shares {
+		if len(b.open) == maxOpen {
+			b.open = slices.Delete(b.open, 0, 1)
+		}
+		b.open = append(b.open, c)
+	}
+	return c
+}
+
+// prepare sets the arguments of all script calls, and makes the calls pending.
+func (b *batch) prepare() {
+	keys, units := 0, 0
+	for i := range b.calls {
+		c := &b.calls[i]
+		keys, units = keys+c.parts*c.first.size(), units+c.parts*c.first.units()
+	}
+	b.keys, b.units = slices.Grow(b.keys, keys)[:keys], slices.Grow(b.units, units)[:units]
+	ofKeys, ofUnits := b.keys, b.units
+	for i := range b.calls {
+		c := &b.calls[i]
+		keys, units = c.parts*c.first.size(), c.parts*c.first.units()
+		c.prepare(ofKeys[:keys], ofUnits[:units])
+		ofKeys, ofUnits = ofKeys[keys:], ofUnits[units:]
+		b.pending = append(b.pending, c)
+	}
+	for i := range b.parts {
+		p := &b.parts[i]
+		if joint := p.first.Joint; joint != nil {
+			copy(p.call.Keys[p.index*len(joint.Keys):], joint.Keys)
+			copy(p.call.Units[p.index*len(joint.Units):], joint.Units)
+			continue
+		}
+		if p.call.Keys[p.index] = p.first.Key; p.units > 0 {
+			p.call.Units[p.index] = strconv.FormatInt(p.units, 10)
+		}
+	}
+}
+
 // send sends the pending script calls, if any.
 func (b *batch) send() {
 	if len(b.pending) == 0 {
@@ -123,6 +219,23 @@ func (b *batch) repeat() bool {
 		}
 	}
 	return true
+}
+
+// divide makes a separate script call for each part of those calls that a server refused because of
+// their keys. The refusal proves that nothing ran.
+func (b *batch) divide() (singles []*scriptCall) {
+	for i := range b.parts {
+		p := &b.parts[i]
+		if of := p.call; of != nil && of.parts > 1 && of.Err != nil && connection.RefusesKeys(of.Err) {
+			c, keys, units := callOf(p), p.first.size(), p.first.units()
+			c.again, c.trace = true, of.trace
+			ofKeys, ofUnits := of.Keys[p.index*keys:][:keys], of.Units[p.index*units:][:units]
+			c.add(p)
+			c.prepare(ofKeys, ofUnits)
+			singles = append(singles, &c)
+		}
+	}
+	return singles
 }
 
 // deliver passes each caller its part of the replies, except for calls that are sent again. It

@@ -3,8 +3,7 @@ package send
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
+	"time"
 
 	"github.com/slidegate/slidegate/internal/connection"
 	"github.com/slidegate/slidegate/lua"
@@ -27,56 +26,6 @@ type scriptCall struct {
 	trace    Trace
 }
 
-const (
-	maxParts = 64 // the most parts in one script call; the gain from more would be small
-	maxOpen  = 4  // the most script calls that parts can join at a time
-)
-
-// group makes script calls from the parts, sets the arguments of the calls, and makes all calls
-// pending.
-func (b *batch) group() {
-	b.calls = slices.Grow(b.calls, len(b.parts))
-	for i := range b.parts {
-		p := &b.parts[i]
-		b.callFor(p).add(p)
-	}
-	b.prepare()
-}
-
-// callFor returns the script call for p: one that is open for further parts, or a new one.
-func (b *batch) callFor(p *part) *scriptCall {
-	shares := len(b.parts) > 1 && p.shares()
-	if shares {
-		i := slices.IndexFunc(b.open, func(c *scriptCall) bool { return c.takes(p) })
-		switch {
-		case i < 0:
-		case (b.open[i].parts+1)*p.first.size() > maxParts:
-			b.open = slices.Delete(b.open, i, i+1)
-		case b.open[i].parts > 1 || p.first.groups():
-			return b.open[i]
-		}
-	}
-	b.calls = append(b.calls, callOf(p))
-	c := &b.calls[len(b.calls)-1]
-	if shares {
-		if len(b.open) == maxOpen {
-			b.open = slices.Delete(b.open, 0, 1)
-		}
-		b.open = append(b.open, c)
-	}
-	return c
-}
-
-// shares reports whether p can share a script call with parts for other keys. If a key has several
-// parts, each part has its own call, so that the parts stay in order.
-func (p *part) shares() bool {
-	oneKey := p.first.OneKey
-	if p.merged {
-		oneKey = p.first.Merge.OneKey
-	}
-	return p.first.Group != "" && !oneKey && !p.crowded
-}
-
 // callOf returns a new script call for p, to which p must be added.
 func callOf(p *part) scriptCall {
 	joint := p.first.Joint
@@ -97,35 +46,6 @@ func (c *scriptCall) add(p *part) {
 	p.call, p.index = c, c.parts
 	c.parts++
 	c.merged, c.unmerged = c.merged || p.merged, c.unmerged || !p.first.merges()
-}
-
-// prepare sets the arguments of all script calls, and makes the calls pending.
-func (b *batch) prepare() {
-	keys, units := 0, 0
-	for i := range b.calls {
-		c := &b.calls[i]
-		keys, units = keys+c.parts*c.first.size(), units+c.parts*c.first.units()
-	}
-	b.keys, b.units = slices.Grow(b.keys, keys)[:keys], slices.Grow(b.units, units)[:units]
-	ofKeys, ofUnits := b.keys, b.units
-	for i := range b.calls {
-		c := &b.calls[i]
-		keys, units = c.parts*c.first.size(), c.parts*c.first.units()
-		c.prepare(ofKeys[:keys], ofUnits[:units])
-		ofKeys, ofUnits = ofKeys[keys:], ofUnits[units:]
-		b.pending = append(b.pending, c)
-	}
-	for i := range b.parts {
-		p := &b.parts[i]
-		if joint := p.first.Joint; joint != nil {
-			copy(p.call.Keys[p.index*len(joint.Keys):], joint.Keys)
-			copy(p.call.Units[p.index*len(joint.Units):], joint.Units)
-			continue
-		}
-		if p.call.Keys[p.index] = p.first.Key; p.units > 0 {
-			p.call.Units[p.index] = strconv.FormatInt(p.units, 10)
-		}
-	}
 }
 
 // prepare sets the command and its arguments. The caller fills in keys and units.
@@ -189,19 +109,53 @@ func (c *scriptCall) repeats() bool {
 // brings reports whether the call contains the source of s.
 func (c *scriptCall) brings(s *lua.Script) bool { return c.Command == "EVAL" && c.script == s }
 
-// divide makes a separate script call for each part of those calls that a server refused because of
-// their keys. The refusal proves that nothing ran.
-func (b *batch) divide() (singles []*scriptCall) {
-	for i := range b.parts {
-		p := &b.parts[i]
-		if of := p.call; of != nil && of.parts > 1 && of.Err != nil && connection.RefusesKeys(of.Err) {
-			c, keys, units := callOf(p), p.first.size(), p.first.units()
-			c.again, c.trace = true, of.trace
-			ofKeys, ofUnits := of.Keys[p.index*keys:][:keys], of.Units[p.index*units:][:units]
-			c.add(p)
-			c.prepare(ofKeys, ofUnits)
-			singles = append(singles, &c)
-		}
+// A part is the portion of a script call that serves one request, or several merged requests for
+// the same key.
+type part struct {
+	first, last *Request
+	units       int64 // the total of all its requests
+	merged      bool  // has several requests
+	crowded     bool  // the batch has other parts for the key
+
+	call  *scriptCall
+	index int // of the part in the call
+}
+
+// add merges r into the part if possible, and reports whether it did. The part may be nil.
+func (p *part) add(r *Request) bool {
+	if p == nil || !p.first.merges() || !r.merges() || !r.fits(&p.first.Call) {
+		return false
 	}
-	return singles
+	p.last.next, p.last = r, r
+	p.units += r.Units
+	p.merged = true
+	return true
+}
+
+// deliver passes each caller its part of the reply. It reports whether any caller had left.
+func (p *part) deliver(now time.Duration) (left bool) {
+	reply, err := p.call.replyTo(p.index)
+	answer := Answer{Reply: reply, Texts: p.call.textsOf(p.index), Trace: p.call.trace}
+	answer.Trace.Merged = p.merged
+	for r := p.first; r != nil; {
+		next, units, batch := r.next, r.Units, r.batch // once delivered, r belongs to its caller
+		if r.deliver(answer, err, now) {
+			batch.settled.Add(1)
+		} else {
+			left = true
+		}
+		r = next
+		answer.First += units
+	}
+	return left
+}
+
+// shares reports whether p can share a script call with parts for other keys. If a key has several
+// parts, each part has its own call, so that the parts stay in order.
+func (p *part) shares() bool {
+	oneKey := p.first.OneKey
+	if p.merged {
+		oneKey = p.first.Merge.OneKey
+	}
+	return p.first.Group != "" && !oneKey && !p.crowded
 }
