@@ -22,7 +22,7 @@ export SLIDEGATE_INSTALL ?= 1
 # LOAD, they would take minutes. There, only the tests whose names end in UnderLoad run under the race
 # detector, a second time and in short form. In these, many goroutines use the package at the same
 # time. make race-full runs all tests of LOAD under the race detector.
-ONCE = $(addprefix ./,$(wildcard httplimit goredisgate grpclimit otelgate login/loginhttp internal/connection internal/denials internal/engine internal/health internal/send internal/test/redistest $(addprefix cmd/slidegate/internal/,inspect logs page proxy proxyserver webaudit)))
+ONCE = $(addprefix ./,$(wildcard httplimit goredisgate grpclimit otelgate login/loginhttp internal/connection internal/health internal/limiter internal/send internal/test/redistest $(addprefix cmd/slidegate/internal/,inspect logs page proxy proxyserver webaudit)))
 LOAD = $(filter-out $(ONCE) ./cluster_test,$(sort $(patsubst %/,%,$(dir $(shell grep -rl --include='*_test.go' '^func Test.*UnderLoad\b' .)))))
 
 # Without cgo there is no race detector, so all packages run without it. The attack simulation takes

@@ -52,8 +52,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/internal/connection"
-	"github.com/slidegate/slidegate/internal/engine"
-	"github.com/slidegate/slidegate/internal/outage"
+	"github.com/slidegate/slidegate/internal/limiter"
 	"github.com/slidegate/slidegate/internal/report"
 	"github.com/slidegate/slidegate/window"
 )
@@ -111,7 +110,7 @@ type Config struct {
 //
 // Most callers should use Allow. Inspect also estimates the rate, for dashboards and scores.
 type Limiter struct {
-	engine   *engine.Limiter
+	base     *limiter.Limiter
 	limits   []window.Limit
 	plan     string // for Observe; see WithPlan
 	fallback *Limiter
@@ -131,8 +130,8 @@ var (
 // Create conn with window.Dial, window.On or package goredisgate. New sends nothing, so an error
 // always concerns conn or cfg, and says what to do. The circuit breaker works as in window.
 func New(conn *window.Connection, cfg Config) (*Limiter, error) {
-	e, err := engine.New((*connection.Connection)(conn), cfg.engine(), engineLimits(cfg.Limits))
-	return newLimiter(e, err, cfg)
+	base, err := limiter.New((*connection.Connection)(conn), cfg.base(), baseLimits(cfg.Limits))
+	return newLimiter(base, err, cfg)
 }
 
 // NewLocal returns a limiter that keeps its levels in this process's memory: no Redis, same
@@ -141,21 +140,21 @@ func New(conn *window.Connection, cfg Config) (*Limiter, error) {
 // because a local limiter never needs one.
 func NewLocal(cfg Config) (*Limiter, error) {
 	if cfg.Fallback != nil {
-		return nil, outage.Needless(cfg.Name)
+		return nil, limiter.NeedlessFallback(cfg.Name)
 	}
-	c, limits := cfg.engine(), engineLimits(cfg.Limits)
-	e, err := engine.NewLocal(c, limits, newMemory(c, limits))
-	return newLimiter(e, err, cfg)
+	c, limits := cfg.base(), baseLimits(cfg.Limits)
+	base, err := limiter.NewLocal(c, limits, newMemory(c, limits))
+	return newLimiter(base, err, cfg)
 }
 
-func newLimiter(e *engine.Limiter, err error, cfg Config) (*Limiter, error) {
+func newLimiter(base *limiter.Limiter, err error, cfg Config) (*Limiter, error) {
 	if f := cfg.Fallback; f != nil && err == nil {
-		err = outage.Use(cfg.Name, f.engine, f.fallback != nil)
+		err = limiter.UseFallback(cfg.Name, f.base, f.fallback != nil)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &Limiter{engine: e, limits: slices.Clone(cfg.Limits), fallback: cfg.Fallback, report: cfg.report()}, nil
+	return &Limiter{base: base, limits: slices.Clone(cfg.Limits), fallback: cfg.Fallback, report: cfg.report()}, nil
 }
 
 // WithPlan returns a limiter that is like l but sets Observation.Plan to the given plan, as in
@@ -168,13 +167,13 @@ func (l *Limiter) WithPlan(plan string) *Limiter {
 	return &named
 }
 
-// made returns the limiter's engine. It panics if the limiter was not created by New or NewLocal,
+// made returns the base of l. It panics if the limiter was not created by New or NewLocal,
 // which is a programming error.
-func (l *Limiter) made() *engine.Limiter {
-	if l == nil || l.engine == nil {
-		engine.Unmade("ar1")
+func (l *Limiter) made() *limiter.Limiter {
+	if l == nil || l.base == nil {
+		limiter.Unmade("ar1")
 	}
-	return l.engine
+	return l.base
 }
 
 // Allow calls AllowN with one unit.
@@ -195,7 +194,7 @@ func (l *Limiter) Allow(ctx context.Context, event string) (window.Decision, err
 // level, and is never above Max. ResetAfter is the time until the level counts as 0. Waits above
 // 290 years, which occur only if Per is decades long, are reported as 290 years.
 func (l *Limiter) AllowN(ctx context.Context, event string, n int64) (window.Decision, error) {
-	return l.decide(ctx, engine.Allow, event, n)
+	return l.decide(ctx, limiter.Allow, event, n)
 }
 
 // Peek calls PeekN with one unit.
@@ -208,7 +207,7 @@ func (l *Limiter) Peek(ctx context.Context, event string) (window.Decision, erro
 // and RetryAfter does not start to shrink, until the next attempt, which moves the record to the
 // time of the clock.
 func (l *Limiter) PeekN(ctx context.Context, event string, n int64) (window.Decision, error) {
-	return l.decide(ctx, engine.Peek, event, n)
+	return l.decide(ctx, limiter.Peek, event, n)
 }
 
 // Refund gives back what is left of the units that d counted, under each limit in d.Usage. Since
@@ -219,7 +218,7 @@ func (l *Limiter) PeekN(ctx context.Context, event string, n int64) (window.Deci
 // Refund a decision once, and not after a Reset or a step of the clock: that could give back units
 // of another caller. Otherwise Refund works as in window.
 func (l *Limiter) Refund(ctx context.Context, event string, d window.Decision) error {
-	e := l.made()
+	base := l.made()
 	switch {
 	case !d.Allowed || d.Counted <= 0 || d.Degraded && l.fallback == nil:
 		return nil
@@ -227,13 +226,13 @@ func (l *Limiter) Refund(ctx context.Context, event string, d window.Decision) e
 		d.Degraded = false // for the Fallback, it is one of its own decisions
 		return l.fallback.Refund(ctx, event, d)
 	}
-	return e.Refund(ctx, event, l.counted(d))
+	return base.Refund(ctx, event, l.counted(d))
 }
 
 // Reset forgets the event, as in window: it sets all levels of the event to 0, in the Fallback too.
 func (l *Limiter) Reset(ctx context.Context, event string) error {
-	e := l.made()
-	return outage.Reset(ctx, e, event, e.Reset, l.fallback, (*Limiter).Reset)
+	base := l.made()
+	return limiter.ResetBoth(ctx, base, event, base.Reset, l.fallback, (*Limiter).Reset)
 }
 
 // Inspect returns the levels of the event, and the rates that they correspond to. Unless denied
@@ -246,7 +245,7 @@ func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	s, err := l.snapshot(reply)
-	s.Key = l.engine.Key(event)
+	s.Key = l.base.Key(event)
 	return s, err
 }
 

@@ -12,9 +12,9 @@ import (
 func (l *Limiter) snapshot(reply []int64) (Snapshot, error) {
 	n := 2 + 4*len(l.limits)
 	if len(reply) < n || (len(reply)-n)%3 > 0 {
-		return Snapshot{}, l.engine.Malformed()
+		return Snapshot{}, l.base.Malformed()
 	}
-	s := Snapshot{At: l.engine.Clock.Time(reply[1])}
+	s := Snapshot{At: l.base.Clock.Time(reply[1])}
 	for i, limit := range l.limits {
 		of := reply[2+4*i:]
 		s.Limits = append(s.Limits, newLimitState(newUsage(limit, of), of[3]))

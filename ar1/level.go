@@ -3,7 +3,7 @@ package ar1
 import (
 	"math"
 
-	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/limiter"
 )
 
 // minLevel is the smallest level that does not count as 0. It is less than 1/e, to which a level of
@@ -22,7 +22,7 @@ type bounds struct {
 // newBounds returns the bounds of a limit. It computes C - Max directly, so that no digits are lost
 // if Max is large. For a Max of 20 or more, it uses a series in 1/Max (with Bernoulli numbers) that
 // is accurate to 10^-15. ar1.lua computes the bounds in the same way.
-func newBounds(l engine.Limit) bounds {
+func newBounds(l limiter.Limit) bounds {
 	b := bounds{per: float64(l.Per), max: float64(l.Max)}
 	if b.max < 20 {
 		b.excess = 1/(1-math.Exp(-1/b.max)) - b.max

@@ -3,13 +3,13 @@ package ar1
 import (
 	"context"
 
-	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/limiter"
 	"github.com/slidegate/slidegate/internal/memory"
 )
 
 // levels keeps the levels of events in memory.
 type levels struct {
-	of     []engine.Limit
+	of     []limiter.Limit
 	limits []bounds
 	*memory.Store[record]
 }
@@ -20,7 +20,7 @@ type record struct {
 	levels []float64
 }
 
-func newMemory(cfg engine.Config, limits []engine.Limit) *levels {
+func newMemory(cfg limiter.Config, limits []limiter.Limit) *levels {
 	m := &levels{of: limits}
 	for _, limit := range limits {
 		m.limits = append(m.limits, newBounds(limit))
@@ -49,38 +49,38 @@ func (m *levels) level(r *record, i int, now int64) float64 {
 
 // Decide answers a request for n units of the event. If the clock has stepped back, Decide moves
 // the record to the time of the clock, even if it denies.
-func (m *levels) Decide(_ context.Context, _ *engine.Limits, v engine.Verb, event string, n int64) (engine.Reply, error) {
+func (m *levels) Decide(_ context.Context, _ *limiter.Limits, v limiter.Verb, event string, n int64) (limiter.Reply, error) {
 	var e memory.Event[record]
 	if err := m.Open(&e, event); err != nil {
-		return engine.Reply{}, err
+		return limiter.Reply{}, err
 	}
 	defer e.Close()
 	r := m.answer(e.Record, v, n, e.Now)
-	if v == engine.Peek && r.Allowed && e.Record == nil && !e.HasRoom() {
-		return engine.Full(false, m.of, e.Now, n), nil
+	if v == limiter.Peek && r.Allowed && e.Record == nil && !e.HasRoom() {
+		return limiter.Full(false, m.of, e.Now, n), nil
 	}
 	if r.Counted > 0 && e.Record == nil {
 		if !e.Add() {
-			return engine.Full(false, m.of, e.Now, n), nil
+			return limiter.Full(false, m.of, e.Now, n), nil
 		}
 		*e.Record = record{e.Now, make([]float64, len(m.limits))}
 	}
-	if e.Record != nil && (r.Counted > 0 || e.Now < e.Record.at && v != engine.Peek) {
+	if e.Record != nil && (r.Counted > 0 || e.Now < e.Record.at && v != limiter.Peek) {
 		m.store(e.Record, r.Counted, e.Now)
 	}
 	return r, nil
 }
 
 // answer decides on n units without changing the record.
-func (m *levels) answer(rec *record, v engine.Verb, n, now int64) engine.Reply {
-	r, granted := engine.Reply{At: now}, n
+func (m *levels) answer(rec *record, v limiter.Verb, n, now int64) limiter.Reply {
+	r, granted := limiter.Reply{At: now}, n
 	for i, b := range m.limits {
 		if m.level(rec, i, now) > b.highest(float64(n)) {
 			granted = 0
 		}
 	}
 	r.Grant(v, n, granted)
-	adds := r.Allowed || v == engine.Count
+	adds := r.Allowed || v == limiter.Count
 	for i, b := range m.limits {
 		x := m.level(rec, i, now)
 		if adds {
@@ -101,7 +101,7 @@ func (m *levels) store(r *record, n, now int64) {
 }
 
 // Refund gives back what is left of the units that the decision described by c counted.
-func (m *levels) Refund(_ context.Context, event string, c engine.Counted) error {
+func (m *levels) Refund(_ context.Context, event string, c limiter.Counted) error {
 	var e memory.Event[record]
 	if err := m.Open(&e, event); err != nil {
 		return err
@@ -117,7 +117,7 @@ func (m *levels) Refund(_ context.Context, event string, c engine.Counted) error
 }
 
 // refund gives back what is left of the units, and reports whether anything was left.
-func (m *levels) refund(r *record, c engine.Counted, now int64) (changed bool) {
+func (m *levels) refund(r *record, c limiter.Counted, now int64) (changed bool) {
 	elapsed, left := max(0, now-c.At, r.at-c.At), make([]float64, len(m.limits))
 	for i, b := range m.limits {
 		left[i] = m.level(r, i, now)
@@ -135,7 +135,7 @@ func (m *levels) refund(r *record, c engine.Counted, now int64) (changed bool) {
 }
 
 // Inspect returns the state of the event in the same form as the script.
-func (m *levels) Inspect(_ context.Context, _ *engine.Limits, event string) ([]int64, error) {
+func (m *levels) Inspect(_ context.Context, _ *limiter.Limits, event string) ([]int64, error) {
 	var e memory.Event[record]
 	if err := m.Open(&e, event); err != nil {
 		return nil, err

@@ -6,24 +6,22 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/internal/clock"
-	"github.com/slidegate/slidegate/internal/engine"
-	"github.com/slidegate/slidegate/internal/outage"
+	"github.com/slidegate/slidegate/internal/limiter"
 	"github.com/slidegate/slidegate/window"
 )
 
 // decide answers a request for n units of one event. After an outage, the Fallback answers it. It
 // then calls Observe and OnDenied.
-func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int64) (d window.Decision, err error) {
-	e, by, began := l.made(), l, time.Time{}
+func (l *Limiter) decide(ctx context.Context, v limiter.Verb, event string, n int64) (d window.Decision, err error) {
+	base, by, began := l.made(), l, time.Time{}
 	if l.report.Observe != nil {
 		began = time.Now()
 	}
-	var reply engine.Reply
-	if err = e.Decide(ctx, &reply, v, event, n); err != nil {
+	var reply limiter.Reply
+	err = base.Decide(ctx, &reply, v, event, n)
+	if err != nil && l.fallback != nil {
 		by = l.fallback
-		err = outage.Decide(ctx, err, &reply, by, func(ctx context.Context, f *Limiter) error {
-			return f.engine.Decide(ctx, &reply, v, event, n)
-		})
+		err = by.base.DecideInstead(ctx, err, &reply, v, event, n)
 	}
 	if err == nil {
 		by.fill(&d, &reply)
@@ -32,30 +30,26 @@ func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int
 	if l.report.Observe != nil {
 		o := window.Observation{Plan: l.plan, Units: n, Decision: d}
 		o.Trace.Full = reply.Full
-		l.report.Attempt(ctx, e, v, o, reply.Trace, err, began)
+		l.report.Attempt(ctx, base, v, o, reply.Trace, err, began)
 	}
 	if err == nil && !d.Allowed && v.Denies() {
-		l.denied(ctx, event, reply.Key, &d)
+		denial := window.Denial{Decision: d}
+		if u := d.Tightest(); u.Used > 0 { // otherwise there was no room
+			denial.Limit = u.Limit
+		}
+		l.report.Denied(ctx, base, event, reply.Key, denial)
 	}
 	return d, err
 }
 
-// denied calls OnDenied for the denial d.
-func (l *Limiter) denied(ctx context.Context, event, key string, d *window.Decision) {
-	denial := window.Denial{Decision: *d}
-	if u := d.Tightest(); u.Used > 0 { // otherwise there was no room
-		denial.Limit = u.Limit
-	}
-	l.report.Denied(ctx, l.engine, event, key, denial)
-}
-
 // fill writes the reply to d.
-func (l *Limiter) fill(d *window.Decision, reply *engine.Reply) {
+func (l *Limiter) fill(d *window.Decision, reply *limiter.Reply) {
 	d.Allowed, d.Granted, d.Counted = reply.Allowed, reply.Granted, reply.Counted
-	d.At, d.Usage = l.engine.Clock.Time(reply.At), make([]window.Usage, len(l.limits))
+	d.At, d.Usage = l.base.Clock.Time(reply.At), make([]window.Usage, len(l.limits))
 	for i, limit := range l.limits {
 		u := newUsage(limit, reply.Row(i))
-		if d.Usage[i] = u; i == 0 || u.Remaining < d.Remaining {
+		d.Usage[i] = u
+		if i == 0 || u.Remaining < d.Remaining {
 			d.Remaining = u.Remaining
 		}
 		if !d.Allowed {
@@ -75,9 +69,9 @@ func newUsage(limit window.Limit, row []int64) window.Usage {
 
 // counted returns the units, time and limits of d, for a refund. If d has no Usage, it may have
 // counted in any limit.
-func (l *Limiter) counted(d window.Decision) engine.Counted {
-	c := engine.Counted{Units: d.Counted, At: l.engine.Clock.Unit(d.At)}
-	for _, limit := range l.engine.Limits() {
+func (l *Limiter) counted(d window.Decision) limiter.Counted {
+	c := limiter.Counted{Units: d.Counted, At: l.base.Clock.Unit(d.At)}
+	for _, limit := range l.base.Limits() {
 		if len(d.Usage) == 0 || slices.ContainsFunc(d.Usage, func(u window.Usage) bool { return u.Limit.Per.Milliseconds() == limit.Per }) {
 			c.Limits = append(c.Limits, limit)
 		}

@@ -31,9 +31,8 @@ import (
 
 	"github.com/slidegate/slidegate/internal/clock"
 	"github.com/slidegate/slidegate/internal/connection"
-	"github.com/slidegate/slidegate/internal/engine"
 	"github.com/slidegate/slidegate/internal/health"
-	"github.com/slidegate/slidegate/internal/outage"
+	"github.com/slidegate/slidegate/internal/limiter"
 	"github.com/slidegate/slidegate/internal/report"
 	"github.com/slidegate/slidegate/internal/send"
 	"github.com/slidegate/slidegate/lua"
@@ -99,7 +98,7 @@ const (
 // use.
 type Limiter struct {
 	*core
-	engine *engine.Limiter
+	engine *limiter.Limiter
 	max    int64
 }
 
@@ -167,7 +166,7 @@ const (
 // Create conn with window.Dial, window.On or package goredisgate. New sends nothing, so an error
 // always concerns conn or cfg, and says what to do. The circuit breaker works as in window.
 func New(conn *window.Connection, cfg Config) (*Limiter, error) {
-	e, err := engine.New((*connection.Connection)(conn), cfg.engine(), limits(cfg.Max, cfg.ttl()))
+	e, err := limiter.New((*connection.Connection)(conn), cfg.engine(), limits(cfg.Max, cfg.ttl()))
 	if err != nil {
 		return nil, err
 	}
@@ -179,21 +178,21 @@ func New(conn *window.Connection, cfg Config) (*Limiter, error) {
 // Config.Fallback must be nil, because a local limiter never needs one.
 func NewLocal(cfg Config) (*Limiter, error) {
 	if cfg.Fallback != nil {
-		return nil, outage.Needless(cfg.Name)
+		return nil, limiter.NeedlessFallback(cfg.Name)
 	}
-	e, err := engine.NewLocal(cfg.engine(), limits(cfg.Max, cfg.ttl()), nil)
+	e, err := limiter.NewLocal(cfg.engine(), limits(cfg.Max, cfg.ttl()), nil)
 	if err != nil {
 		return nil, err
 	}
 	return newLimiter(e, newLocal(e), cfg)
 }
 
-func newLimiter(e *engine.Limiter, s store, cfg Config) (*Limiter, error) {
+func newLimiter(e *limiter.Limiter, s store, cfg Config) (*Limiter, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("slidegate: limiter %q has %w", cfg.Name, err)
 	}
 	if f := cfg.Fallback; f != nil {
-		if err := outage.Use(cfg.Name, f.engine, f.core != nil && f.fallback != nil); err != nil {
+		if err := limiter.UseFallback(cfg.Name, f.engine, f.core != nil && f.fallback != nil); err != nil {
 			return nil, err
 		}
 		if !f.engine.InMemory() {
@@ -214,14 +213,14 @@ func (cfg *Config) ttl() time.Duration { return cmp.Or(cfg.TTL, defaultTTL) }
 // check returns an error that says what is wrong with the configuration. It does not check what is
 // checked for all kinds of limiters.
 func (cfg *Config) check() error {
-	timeout := cmp.Or(cfg.Timeout, engine.DefaultTimeout)
+	timeout := cmp.Or(cfg.Timeout, limiter.DefaultTimeout)
 	switch {
 	case cfg.Max < 1 || cfg.Max > mostUnits:
 		return fmt.Errorf(badMax, cfg.Max)
 	case cfg.TTL < 0 || cfg.TTL > mostTTL || cfg.TTL%time.Millisecond != 0:
 		return fmt.Errorf("a TTL of %v; choose whole milliseconds up to a day, or 0 for 10 s", cfg.TTL)
 	case timeout < 0:
-		return fmt.Errorf("a Timeout of %v; choose more than 0, or 0 for %v", cfg.Timeout, engine.DefaultTimeout)
+		return fmt.Errorf("a Timeout of %v; choose more than 0, or 0 for %v", cfg.Timeout, limiter.DefaultTimeout)
 	case cfg.ttl() < 3*timeout:
 		return fmt.Errorf("a TTL of %v and a Timeout of %v; choose a TTL of at least three times that, so that a lease can be renewed in time", cfg.ttl(), timeout)
 	case cfg.MaxHold < 0:
@@ -235,27 +234,27 @@ func (cfg *Config) check() error {
 }
 
 // engine converts the configuration into the form that all kinds of limiters share.
-func (cfg *Config) engine() engine.Config {
-	return engine.Config{
+func (cfg *Config) engine() limiter.Config {
+	return limiter.Config{
 		Kind: "l", Script: func(string) *lua.Script { return lua.Inflight }, File: "inflight.lua", MaxUnits: mostUnits,
 		Name: cfg.Name, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, MaxEvents: cfg.MaxEvents,
 		Clock: clock.Micros(nil), Notify: cfg.report().Outages(cfg.Name),
-		Text: func(l engine.Limit) string { return fmt.Sprintf("a Max of %d", l.Max) },
+		Text: func(l limiter.Limit) string { return fmt.Sprintf("a Max of %d", l.Max) },
 	}
 }
 
 func (cfg *Config) report() report.To { return report.To{Observe: cfg.Observe, OnDenied: cfg.OnDenied} }
 
 // limits returns a Max in the form that all kinds of limiters share.
-func limits(most int64, ttl time.Duration) []engine.Limit {
-	return []engine.Limit{{Max: most, Per: ttl.Milliseconds(), Fine: 1, Coarse: 1}}
+func limits(most int64, ttl time.Duration) []limiter.Limit {
+	return []limiter.Limit{{Max: most, Per: ttl.Milliseconds(), Fine: 1, Coarse: 1}}
 }
 
 // made returns the limiter's engine. It panics if the limiter was not created by New, NewLocal or
 // With, which is a programming error.
-func (l *Limiter) made() *engine.Limiter {
+func (l *Limiter) made() *limiter.Limiter {
 	if l == nil || l.engine == nil {
-		engine.Unmade("inflight")
+		limiter.Unmade("inflight")
 	}
 	return l.engine
 }
@@ -285,7 +284,7 @@ func (l *Limiter) TryAcquire(ctx context.Context, event string) (*Lease, Decisio
 // ErrClosed, ctx.Err, and ErrLost if the process was suspended for so long that the new lease has
 // already ended. Any other error names the key: its value is not a record of this library.
 func (l *Limiter) TryAcquireN(ctx context.Context, event string, n int64) (lease *Lease, d Decision, err error) {
-	if err := l.made().Check(ctx, engine.Allow, event, n); err != nil {
+	if err := l.made().Check(ctx, limiter.Allow, event, n); err != nil {
 		return nil, d, err
 	}
 	began := time.Now()
@@ -306,8 +305,8 @@ func (l *Limiter) try(ctx context.Context, event string, n int64) (*Lease, decid
 	d, err := lease.enter(ctx, l)
 	if err != nil {
 		cause, trace := err, d.trace
-		err = outage.Ask(ctx, err, l.fallback, func(ctx context.Context, f *Limiter) (err error) {
-			if err = f.engine.Check(ctx, engine.Allow, event, n); err != nil {
+		err = limiter.AskFallback(ctx, err, l.fallback, func(ctx context.Context, f *Limiter) (err error) {
+			if err = f.engine.Check(ctx, limiter.Allow, event, n); err != nil {
 				return err
 			}
 			lease.degraded, lease.failure = true, health.FailureIn(cause)
@@ -349,7 +348,7 @@ func (l *Limiter) Acquire(ctx context.Context, event string) (*Lease, error) {
 // Release the Lease when the work is done. AcquireN returns the same errors as TryAcquireN, and
 // ErrFull.
 func (l *Limiter) AcquireN(ctx context.Context, event string, n int64) (*Lease, error) {
-	if err := l.made().Check(ctx, engine.Allow, event, n); err != nil {
+	if err := l.made().Check(ctx, limiter.Allow, event, n); err != nil {
 		return nil, err
 	}
 	began := time.Now()
@@ -365,7 +364,7 @@ func (l *Limiter) AcquireN(ctx context.Context, event string, n int64) (*Lease, 
 // when it is renewed. Reset returns the same errors as TryAcquireN.
 func (l *Limiter) Reset(ctx context.Context, event string) error {
 	e := l.made()
-	return outage.Reset(ctx, e, event, l.store.Reset, l.fallback, (*Limiter).Reset)
+	return limiter.ResetBoth(ctx, e, event, l.store.Reset, l.fallback, (*Limiter).Reset)
 }
 
 // Close releases all leases that this process holds through l and through all limiters related to l
@@ -395,7 +394,7 @@ func (l *Limiter) Close(ctx context.Context) error {
 // observe calls Observe after a TryAcquire or Acquire.
 func (l *Limiter) observe(ctx context.Context, n int64, lease *Lease, d decided, err error, began time.Time) {
 	as := window.Decision{Allowed: lease != nil, RetryAfter: d.RetryAfter, At: d.At, Degraded: d.Degraded, Cause: d.Cause}
-	l.report.Attempt(ctx, l.engine, engine.Allow, window.Observation{Units: n, Decision: as}, d.trace, err, began)
+	l.report.Attempt(ctx, l.engine, limiter.Allow, window.Observation{Units: n, Decision: as}, d.trace, err, began)
 }
 
 // denied calls OnDenied after an attempt that got no units. found is zero if the caller gave up

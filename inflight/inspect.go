@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/limiter"
 )
 
 // Snapshot is the full state of an event, for diagnosis.
@@ -29,7 +29,7 @@ type Held struct {
 // Inspect returns every lease of the event, for diagnosis. It writes nothing, and never asks the
 // Fallback. Inspect returns the same errors as TryAcquireN, except ErrUncertain.
 func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
-	if err := l.made().Check(ctx, engine.Peek, event, 1); err != nil {
+	if err := l.made().Check(ctx, limiter.Peek, event, 1); err != nil {
 		return Snapshot{}, err
 	}
 	s, err := l.store.inspect(ctx, event)

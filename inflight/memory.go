@@ -6,14 +6,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/limiter"
 	"github.com/slidegate/slidegate/internal/memory"
 )
 
 // local keeps leases in memory.
 type local struct {
 	*memory.Store[record]
-	engine *engine.Limiter
+	engine *limiter.Limiter
 }
 
 // record is the state of one event. Times are in µs.
@@ -35,7 +35,7 @@ type place struct {
 // keepsToken is how long the last token is kept after the last lease has ended, as in Redis.
 const keepsToken = 10 * time.Minute
 
-func newLocal(e *engine.Limiter) *local {
+func newLocal(e *limiter.Limiter) *local {
 	m := &local{memory.New(e.Clock, e.MaxEvents, (*record).forgotten), e}
 	e.Bound = m.Bound
 	return m
@@ -57,7 +57,7 @@ func (m *local) change(event string, adds bool, do func(r *record, now int64)) e
 		return nil
 	}
 	if e.Record == nil && !e.Add() {
-		return m.engine.Wrap(engine.ErrFull)
+		return m.engine.Wrap(limiter.ErrFull)
 	}
 	r := e.Record
 	r.held = slices.DeleteFunc(r.held, func(p place) bool { return p.end <= e.Now })

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/limiter"
 	"github.com/slidegate/slidegate/internal/send"
 )
 
@@ -33,11 +33,11 @@ type answer struct {
 }
 
 // onRedis keeps leases in Redis, with inflight.lua.
-type onRedis struct{ *engine.Limiter }
+type onRedis struct{ *limiter.Limiter }
 
 func (s *onRedis) acquire(ctx context.Context, event string, r ref, ttl time.Duration, holder string) (a answer, err error) {
-	rest := []string{engine.Integer(ttl.Milliseconds()), r.id, engine.Integer(r.n), engine.Integer(r.max)}
-	reply, err := s.Call(ctx, engine.Call{Verb: "acquire", Event: event, Rest: named(rest, holder), Least: 5})
+	rest := []string{limiter.Integer(ttl.Milliseconds()), r.id, limiter.Integer(r.n), limiter.Integer(r.max)}
+	reply, err := s.Call(ctx, limiter.Call{Verb: "acquire", Event: event, Rest: named(rest, holder), Least: 5})
 	if err != nil {
 		return answer{trace: reply.Trace}, err
 	}
@@ -54,11 +54,11 @@ func named(rest []string, holder string) []string {
 }
 
 func (s *onRedis) renew(ctx context.Context, event string, all []ref, ttl time.Duration, holder string) ([]bool, error) {
-	rest := []string{engine.Integer(ttl.Milliseconds())}
+	rest := []string{limiter.Integer(ttl.Milliseconds())}
 	for _, r := range all {
-		rest = append(rest, r.id, engine.Integer(r.n), engine.Integer(r.max), engine.Integer(r.token))
+		rest = append(rest, r.id, limiter.Integer(r.n), limiter.Integer(r.max), limiter.Integer(r.token))
 	}
-	reply, err := s.Call(ctx, engine.Call{Verb: "renew", Event: event, Rest: named(rest, holder), Reads: true, Least: 3 + len(all)})
+	reply, err := s.Call(ctx, limiter.Call{Verb: "renew", Event: event, Rest: named(rest, holder), Reads: true, Least: 3 + len(all)})
 	if err != nil {
 		return nil, err
 	}
@@ -72,20 +72,20 @@ func (s *onRedis) renew(ctx context.Context, event string, all []ref, ttl time.D
 func (s *onRedis) release(ctx context.Context, event string, all []ref) error {
 	var rest []string
 	for _, r := range all {
-		rest = append(rest, r.id, engine.Integer(r.n))
+		rest = append(rest, r.id, limiter.Integer(r.n))
 	}
-	_, err := s.Call(ctx, engine.Call{Verb: "release", Event: event, Rest: rest, Reads: true, Least: 3})
+	_, err := s.Call(ctx, limiter.Call{Verb: "release", Event: event, Rest: rest, Reads: true, Least: 3})
 	return err
 }
 
 // Reset forgets the event.
 func (s *onRedis) Reset(ctx context.Context, event string) error {
-	_, err := s.Call(ctx, engine.Call{Verb: "reset", Event: event, Reads: true, Least: 1})
+	_, err := s.Call(ctx, limiter.Call{Verb: "reset", Event: event, Reads: true, Least: 1})
 	return err
 }
 
 func (s *onRedis) inspect(ctx context.Context, event string) (of Snapshot, err error) {
-	r, err := s.Call(ctx, engine.Call{Verb: "inspect", Event: event, Reads: true, InText: true, Least: 6})
+	r, err := s.Call(ctx, limiter.Call{Verb: "inspect", Event: event, Reads: true, InText: true, Least: 6})
 	if err != nil {
 		return of, err
 	}

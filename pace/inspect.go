@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/internal/clock"
-	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/limiter"
 	"github.com/slidegate/slidegate/internal/memory"
 	"github.com/slidegate/slidegate/window"
 )
@@ -34,7 +34,7 @@ type Snapshot struct {
 // Inspect returns every turn that counts, for diagnosis. It writes nothing, and never asks the
 // Fallback. Inspect returns the same errors as WaitN, except ErrUncertain.
 func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
-	if err := l.made().Check(ctx, engine.Peek, event, 1); err != nil {
+	if err := l.made().Check(ctx, limiter.Peek, event, 1); err != nil {
 		return Snapshot{}, err
 	}
 	reply, err := l.store.inspect(ctx, event)
@@ -48,7 +48,7 @@ func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
 
 // snapshot converts the reply to the verb inspect, which the header of pace.lua describes.
 func (l *Limiter) snapshot(reply []int64) (Snapshot, error) {
-	rows, ok := engine.Rows(reply[6:])
+	rows, ok := limiter.Rows(reply[6:])
 	if !ok || len(rows) < len(l.limits) {
 		return Snapshot{}, l.engine.Malformed()
 	}
@@ -57,11 +57,11 @@ func (l *Limiter) snapshot(reply []int64) (Snapshot, error) {
 	for i, limit := range l.limits {
 		u := window.Usage{Limit: limit, Used: rows[i][0], Remaining: max(0, limit.Max-rows[i][0])}
 		u.RetryAfter, u.ResetAfter = clock.Milliseconds(rows[i][1]), clock.Milliseconds(rows[i][2])
-		s.Limits = append(s.Limits, window.LimitState{Usage: u, Buckets: engine.Buckets[window.Bucket](l.engine.Clock, rows[i])})
+		s.Limits = append(s.Limits, window.LimitState{Usage: u, Buckets: limiter.Buckets[window.Bucket](l.engine.Clock, rows[i])})
 	}
 	for _, row := range rows[len(l.limits):] {
 		u := window.Usage{Limit: window.Limit{Per: clock.Milliseconds(row[0])}, Used: row[1], ResetAfter: clock.Milliseconds(row[2])}
-		s.Others = append(s.Others, window.LimitState{Usage: u, Buckets: engine.Buckets[window.Bucket](l.engine.Clock, row)})
+		s.Others = append(s.Others, window.LimitState{Usage: u, Buckets: limiter.Buckets[window.Bucket](l.engine.Clock, row)})
 	}
 	slices.SortFunc(s.Others, func(a, b window.LimitState) int { return cmp.Compare(a.Limit.Per, b.Limit.Per) })
 	return s, nil
@@ -88,7 +88,7 @@ func (m *local) inspect(_ context.Context, event string) ([]int64, error) {
 }
 
 // row returns the state under the limit l in the form of the script's reply.
-func (r *record) row(l engine.Limit, now int64) []int64 {
+func (r *record) row(l limiter.Limit, now int64) []int64 {
 	row := []int64{0, max(0, r.earliest(l, 1)-now), 0, 0}
 	for _, b := range r.section(l.Per).buckets {
 		if b.last+l.Per > max(now, r.floor) {

@@ -4,15 +4,15 @@ import (
 	"context"
 	"slices"
 
-	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/limiter"
 	"github.com/slidegate/slidegate/internal/memory"
 )
 
 // local keeps the turns of events in memory.
 type local struct {
 	*memory.Store[record]
-	engine *engine.Limiter
-	limits []engine.Limit
+	engine *limiter.Limiter
+	limits []limiter.Limit
 }
 
 // record is the state of one event. Times are in ms.
@@ -35,7 +35,7 @@ type section struct {
 // bucket holds turns within one slice of time. It is forgotten when its last turn is Per old.
 type bucket struct{ last, units int64 }
 
-func newLocal(e *engine.Limiter) *local {
+func newLocal(e *limiter.Limiter) *local {
 	m := &local{memory.New(e.Clock, e.MaxEvents, (*record).forgotten), e, e.Limits()}
 	e.Bound = m.Bound
 	return m
@@ -66,7 +66,7 @@ func (m *local) change(event string, do func(r *record, now int64) bool) error {
 	}
 	r.clock = e.Now
 	if e.Record == nil && !e.Add() {
-		return m.engine.Wrap(engine.ErrFull)
+		return m.engine.Wrap(limiter.ErrFull)
 	}
 	*e.Record = r
 	return nil
@@ -118,7 +118,7 @@ func (r *record) state(now int64) state { return state{now: now, shift: r.shift,
 
 // turn returns the earliest time at which all limits allow n units. It is never before now, the
 // newest turn, or the end of the last pause.
-func (r *record) turn(limits []engine.Limit, n, now int64) int64 {
+func (r *record) turn(limits []limiter.Limit, n, now int64) int64 {
 	turn := max(now, r.floor, r.end)
 	for _, l := range limits {
 		turn = max(turn, r.earliest(l, n))
@@ -127,7 +127,7 @@ func (r *record) turn(limits []engine.Limit, n, now int64) int64 {
 }
 
 // earliest returns when the limit l allows n more units, or 0 if it already does.
-func (r *record) earliest(l engine.Limit, n int64) int64 {
+func (r *record) earliest(l limiter.Limit, n int64) int64 {
 	room := l.Max - n // n more units fit if at most this many of the newest units still count
 	buckets := r.section(l.Per).buckets
 	for i := len(buckets) - 1; i >= 0; i-- {
@@ -139,7 +139,7 @@ func (r *record) earliest(l engine.Limit, n int64) int64 {
 }
 
 // add counts n units at the given turn, which must not be before the newest turn.
-func (r *record) add(limits []engine.Limit, turn, n int64) {
+func (r *record) add(limits []limiter.Limit, turn, n int64) {
 	for _, l := range limits {
 		s := r.section(l.Per)
 		last := len(s.buckets) - 1

@@ -30,9 +30,8 @@ import (
 
 	"github.com/slidegate/slidegate/internal/clock"
 	"github.com/slidegate/slidegate/internal/connection"
-	"github.com/slidegate/slidegate/internal/engine"
 	"github.com/slidegate/slidegate/internal/health"
-	"github.com/slidegate/slidegate/internal/outage"
+	"github.com/slidegate/slidegate/internal/limiter"
 	"github.com/slidegate/slidegate/internal/report"
 	"github.com/slidegate/slidegate/internal/send"
 	"github.com/slidegate/slidegate/lua"
@@ -90,7 +89,7 @@ type Config struct {
 // Limiter books turns. New and NewLocal each return a Limiter. It is safe for concurrent use and
 // needs no Close.
 type Limiter struct {
-	engine   *engine.Limiter
+	engine   *limiter.Limiter
 	store    store
 	limits   []window.Limit
 	maxAhead int64 // ms
@@ -139,7 +138,7 @@ const (
 // Create conn with window.Dial, window.On or package goredisgate. New sends nothing, so an error
 // always concerns conn or cfg, and says what to do. The circuit breaker works as in window.
 func New(conn *window.Connection, cfg Config) (*Limiter, error) {
-	e, err := engine.New((*connection.Connection)(conn), cfg.engine(), engineLimits(cfg.Limits))
+	e, err := limiter.New((*connection.Connection)(conn), cfg.engine(), engineLimits(cfg.Limits))
 	if err != nil {
 		return nil, err
 	}
@@ -152,21 +151,21 @@ func New(conn *window.Connection, cfg Config) (*Limiter, error) {
 // limiter never needs one.
 func NewLocal(cfg Config) (*Limiter, error) {
 	if cfg.Fallback != nil {
-		return nil, outage.Needless(cfg.Name)
+		return nil, limiter.NeedlessFallback(cfg.Name)
 	}
-	e, err := engine.NewLocal(cfg.engine(), engineLimits(cfg.Limits), nil)
+	e, err := limiter.NewLocal(cfg.engine(), engineLimits(cfg.Limits), nil)
 	if err != nil {
 		return nil, err
 	}
 	return newLimiter(e, newLocal(e), cfg)
 }
 
-func newLimiter(e *engine.Limiter, s store, cfg Config) (*Limiter, error) {
+func newLimiter(e *limiter.Limiter, s store, cfg Config) (*Limiter, error) {
 	if cfg.MaxAhead < 0 || cfg.MaxAhead > mostAhead || cfg.MaxAhead%time.Millisecond != 0 {
 		return nil, fmt.Errorf("slidegate: limiter %q has a MaxAhead of %v; choose whole milliseconds up to a day, or 0 for 10 s", cfg.Name, cfg.MaxAhead)
 	}
 	if f := cfg.Fallback; f != nil {
-		if err := outage.Use(cfg.Name, f.engine, f.fallback != nil); err != nil {
+		if err := limiter.UseFallback(cfg.Name, f.engine, f.fallback != nil); err != nil {
 			return nil, err
 		}
 	}
@@ -177,8 +176,8 @@ func newLimiter(e *engine.Limiter, s store, cfg Config) (*Limiter, error) {
 }
 
 // engine converts the configuration into the form that all kinds of limiters share.
-func (cfg Config) engine() engine.Config {
-	return engine.Config{
+func (cfg Config) engine() limiter.Config {
+	return limiter.Config{
 		Kind: "r", Script: func(string) *lua.Script { return lua.Pace }, File: "pace.lua", MaxUnits: maxUnits,
 		Name: cfg.Name, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, MaxEvents: cfg.MaxEvents,
 		Clock: clock.Millis(cfg.Now), Notify: cfg.report().Outages(cfg.Name),
@@ -188,25 +187,25 @@ func (cfg Config) engine() engine.Config {
 func (cfg Config) report() report.To { return report.To{Observe: cfg.Observe, OnDenied: cfg.OnDenied} }
 
 // engineLimits converts limits into the form that all kinds of limiters share.
-func engineLimits(limits []window.Limit) (all []engine.Limit) {
+func engineLimits(limits []window.Limit) (all []limiter.Limit) {
 	for _, l := range limits {
-		width, fault := time.Millisecond, engine.CheckRange(l.Max, maxUnits, "2^53", l.Per)
+		width, fault := time.Millisecond, limiter.CheckRange(l.Max, maxUnits, "2^53", l.Per)
 		if l.Max > exactMax {
 			width = clock.Milliseconds((l.Per.Milliseconds() + 239) / 240)
 		}
 		if made := clock.Milliseconds((l.Per.Milliseconds() + 59) / 60); fault == nil && l.Resolution != 0 && l.Resolution != made {
 			fault = fmt.Errorf("a Resolution of %v; leave it at 0, because turns have their own bucket width", l.Resolution)
 		}
-		all = append(all, engine.Limit{Max: l.Max, Per: l.Per.Milliseconds(), Fine: width.Milliseconds(), Coarse: width.Milliseconds(), Fault: fault})
+		all = append(all, limiter.Limit{Max: l.Max, Per: l.Per.Milliseconds(), Fine: width.Milliseconds(), Coarse: width.Milliseconds(), Fault: fault})
 	}
 	return all
 }
 
 // made returns the limiter's engine. It panics if the limiter was not created by New or NewLocal,
 // which is a programming error.
-func (l *Limiter) made() *engine.Limiter {
+func (l *Limiter) made() *limiter.Limiter {
 	if l == nil || l.engine == nil {
-		engine.Unmade("pace")
+		limiter.Unmade("pace")
 	}
 	return l.engine
 }
@@ -228,7 +227,7 @@ func (l *Limiter) Wait(ctx context.Context, event string) error { return l.WaitN
 // The errors are ErrEmptyEvent, ErrInvalidCost, ErrExceedsLimit, ErrOutage, ErrUncertain, and
 // ctx.Err. Any other error names the key: its value is not a record of this library.
 func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (err error) {
-	if err := l.made().Check(ctx, engine.Allow, event, n); err != nil {
+	if err := l.made().Check(ctx, limiter.Allow, event, n); err != nil {
 		return err
 	}
 	began := time.Now()
@@ -272,7 +271,7 @@ func (l *Limiter) Reserve(ctx context.Context, event string) (Reservation, error
 // ReserveN returns the same errors as WaitN. After ErrUncertain, you can reserve again: at worst,
 // one booked turn stays unused.
 func (l *Limiter) ReserveN(ctx context.Context, event string, n int64) (r Reservation, err error) {
-	if err := l.made().Check(ctx, engine.Allow, event, n); err != nil {
+	if err := l.made().Check(ctx, limiter.Allow, event, n); err != nil {
 		return r, err
 	}
 	began := time.Now()
@@ -294,8 +293,8 @@ func (l *Limiter) book(ctx context.Context, event string, k, n, ahead int64) (b 
 	b, err = l.store.book(ctx, event, k, n, ahead)
 	if err != nil {
 		cause, trace := health.FailureIn(err).Err(), b.trace
-		err = outage.Ask(ctx, err, l.fallback, func(ctx context.Context, f *Limiter) (err error) {
-			if err = f.engine.Check(ctx, engine.Allow, event, n); err != nil {
+		err = limiter.AskFallback(ctx, err, l.fallback, func(ctx context.Context, f *Limiter) (err error) {
+			if err = f.engine.Check(ctx, limiter.Allow, event, n); err != nil {
 				return err
 			}
 			b, err = f.store.book(ctx, event, k, n, ahead)
@@ -316,7 +315,7 @@ func (l *Limiter) Due(ctx context.Context, r Reservation) (time.Duration, error)
 	if !r.OK {
 		return 0, of.made().Wrap(errors.New("the reservation is not OK, so nothing was booked; reserve again after its Delay"))
 	}
-	if err := of.made().Check(ctx, engine.Peek, r.Event, 1); err != nil {
+	if err := of.made().Check(ctx, limiter.Peek, r.Event, 1); err != nil {
 		return 0, err
 	}
 	s, err := of.store.ask(ctx, r.Event)
@@ -345,7 +344,7 @@ func (l *Limiter) Cancel(ctx context.Context, r Reservation) error {
 		return nil
 	}
 	of := l.of(r)
-	if err := of.made().Check(context.WithoutCancel(ctx), engine.Peek, r.Event, 1); err != nil {
+	if err := of.made().Check(context.WithoutCancel(ctx), limiter.Peek, r.Event, 1); err != nil {
 		return err
 	}
 	if r.N < 1 || r.Shift < 0 {
@@ -370,7 +369,7 @@ func (l *Limiter) cancel(ctx context.Context, r Reservation) error {
 // Pause also pauses the Fallback. While Redis does not answer, it pauses only the Fallback of this
 // process. Pause returns the same errors as WaitN.
 func (l *Limiter) Pause(ctx context.Context, event string, d time.Duration) error {
-	if err := l.made().Check(ctx, engine.Peek, event, 1); err != nil {
+	if err := l.made().Check(ctx, limiter.Peek, event, 1); err != nil {
 		return err
 	}
 	if d > mostAhead {
@@ -403,13 +402,13 @@ func (l *Limiter) Pause(ctx context.Context, event string, d time.Duration) erro
 func (l *Limiter) Reset(ctx context.Context, event string) error {
 	e := l.made()
 	defer l.lines.retry(event)
-	return outage.Reset(ctx, e, event, l.store.Reset, l.fallback, (*Limiter).Reset)
+	return limiter.ResetBoth(ctx, e, event, l.store.Reset, l.fallback, (*Limiter).Reset)
 }
 
 // observe calls Observe after a Wait or Reserve.
 func (l *Limiter) observe(ctx context.Context, n int64, r Reservation, trace send.Trace, err error, began time.Time) {
 	d := window.Decision{Allowed: r.OK && err == nil, RetryAfter: r.Delay, At: r.At, Degraded: r.Degraded, Cause: r.Cause}
-	l.report.Attempt(ctx, l.engine, engine.Allow, window.Observation{Units: n, Decision: d}, trace, err, began)
+	l.report.Attempt(ctx, l.engine, limiter.Allow, window.Observation{Units: n, Decision: d}, trace, err, began)
 }
 
 // denied calls OnDenied after an attempt that got no turn.

@@ -5,11 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/engine"
 	"github.com/slidegate/slidegate/internal/health"
+	"github.com/slidegate/slidegate/internal/limiter"
 )
 
 // Check is one of the attempts that AllowAll decides on: N units of Event under Limiter, as in
@@ -81,245 +80,261 @@ type JointDecision struct {
 // To refund an allowed JointDecision later, see UndoAll. If a limiter counts denied attempts, the
 // attempt that it denied stays counted.
 func AllowAll(ctx context.Context, checks ...Check) (JointDecision, error) {
-	checks, err := prepare(ctx, checks)
+	a, err := prepare(ctx, checks)
 	if err != nil {
 		return JointDecision{}, err
 	}
-	if slices.ContainsFunc(checks, Check.isFixed) {
-		return allowSome(ctx, checks)
-	}
-	return allowAll(ctx, checks, nil)
-}
-
-// allowAll decides on checks that no override answers. If places is not nil, it maps each check to
-// its index in the caller's checks.
-func allowAll(ctx context.Context, checks []Check, places []int) (JointDecision, error) {
-	a := &answers{checks: checks, places: places, decisions: make([]Decision, len(checks)), errs: make([]error, len(checks))}
 	defer a.close()
-	for a.next < len(checks) {
-		if a.part = a.next; !a.askJointly(ctx) {
-			a.askNext(ctx)
-		}
-		if i := a.stop(); i < a.next {
+	a.askOverrides(ctx)
+	for {
+		if i, stops := a.stop(); stops {
 			return a.stopped(ctx, i)
 		}
+		if len(a.rest) == 0 {
+			return JointDecision{Allowed: true, Decisions: a.decisions}, nil
+		}
+		if !a.askJointly(ctx) {
+			a.askNext(ctx)
+		}
 	}
-	return JointDecision{Allowed: true, Decisions: a.decisions}, nil
 }
 
-// answers holds the answers to the checks, in the same order. The checks are asked in consecutive
-// parts.
+// answers holds the answers to the checks of a call, in their order. The checks are asked in parts:
+// first those that an override answers, then some jointly, others one by one.
 type answers struct {
-	checks    []Check
-	places    []int // indices in the caller's checks; nil if checks are all of them
+	checks    []answered
 	decisions []Decision
-	errs      []error
 
-	part, next int  // the start and the end of the part that was asked last
-	jointly    bool // whether that part was asked jointly
-	joined     int  // the end of the part that was asked jointly last
+	part    []int // the indices of the checks that were asked last
+	jointly bool  // whether they were asked jointly
+	rest    []int // the indices of the checks that have not been asked yet
 
-	joints []*engine.Joint // to close
-	apart  int             // checks before this one could not be asked jointly
+	bundles []*limiter.Bundle // to close
+	apart   int               // how many of the next checks could not be asked jointly
 }
 
-// close closes the joints. Until then, their keys count as in use, even for checks that are asked
-// one by one.
-func (a *answers) close() {
-	for _, j := range a.joints {
-		j.Close()
-	}
+// answered is a check whose Limiter is the one that decides on the event: see under.
+type answered struct {
+	Check
+	err error // why there is no Decision
 }
 
-// askJointly tries to ask the next part with one script call, and reports whether it did.
-func (a *answers) askJointly(ctx context.Context) bool {
-	a.jointly = false
-	if a.next < a.apart {
-		return false
-	}
-	j, began := engine.NewJoint(a.asks()), time.Now()
-	if j == nil {
-		return false
-	}
-	a.joints = append(a.joints, j)
-	replies, decided := j.Decide(ctx)
-	if a.jointly = decided; !decided {
-		a.apart = a.next + j.Len()
-		return false
-	}
-	a.joined = a.part + j.Len()
-	for proceeds := true; proceeds && a.next < a.joined; a.next++ {
-		proceeds = a.take(ctx, a.next, &replies[a.next-a.part], began)
-	}
-	return true
-}
-
-// take stores the reply that a joint call got for the i-th check. It reports whether to take the
-// next reply: in an outage, the Fallbacks decide one after another until one denies.
-func (a *answers) take(ctx context.Context, i int, r *engine.JointReply, began time.Time) bool {
-	c := a.checks[i]
-	switch {
-	case r.Reply == nil:
-	case r.Fits:
-		c.Limiter.fill(&a.decisions[i], c.units(), r.Reply)
-		c.Limiter.mark(&a.decisions[i])
-	default:
-		a.errs[i] = c.Limiter.finish(ctx, &a.decisions[i], engine.Allow, c.Event, c.units(), r.Reply, r.Err, began)
-	}
-	return r.Err == nil || !a.stops(i)
-}
-
-// askNext asks the next check by itself.
-func (a *answers) askNext(ctx context.Context) {
-	i, c := a.next, a.checks[a.next]
-	a.decisions[i], a.errs[i] = c.Limiter.AllowN(ctx, c.Event, c.units())
-	a.next++
-}
-
-// stop returns the index of the first check of the part whose answer ends the call, or next if
-// there is none. In a part that was asked jointly, errors take precedence over denials.
-func (a *answers) stop() int {
-	first := a.next
-	for i := a.next - 1; i >= a.part; i-- {
-		if a.stops(i) && (!a.jointly || first == a.next || a.errs[i] != nil || a.errs[first] == nil) {
-			first = i
-		}
-	}
-	return first
-}
-
-// stops reports whether the answer to the i-th check ends the call.
-func (a *answers) stops(i int) bool { return a.errs[i] != nil || !a.decisions[i].Allowed }
-
-// stopped refunds the units that were counted, and returns the result of a call that the i-th check
-// ended.
-func (a *answers) stopped(ctx context.Context, i int) (JointDecision, error) {
-	err := a.giveBack(ctx)
-	if cause := a.errs[i]; cause != nil {
-		return JointDecision{}, errors.Join(a.ofCheck(i, cause), err)
-	}
-	known := i + 1
-	if a.jointly {
-		known = a.next
-	} else if a.inMemory(i) {
-		known = a.peek(ctx, known)
-	}
-	d := JointDecision{Decisions: a.decisions[:known]}
-	for _, denied := range d.Decisions[i:] {
-		d.RetryAfter = max(d.RetryAfter, denied.RetryAfter)
-	}
-	return d, err
-}
-
-// peek peeks at consecutive checks that are decided in memory, starting with the i-th check. It
-// returns the index of the first check after them.
-func (a *answers) peek(ctx context.Context, i int) int {
-	for ; i < len(a.checks) && a.inMemory(i); i++ {
-		c := a.checks[i]
-		var r engine.Reply
-		if c.Limiter.engine.Decide(ctx, &r, engine.Peek, c.Event, c.units()) == nil {
-			c.Limiter.fill(&a.decisions[i], c.units(), &r)
-			a.decisions[i].takeBack(c.units())
-		}
-	}
-	return i
-}
-
+// units returns the number of units that the check asks for.
 func (c Check) units() int64 { return cmp.Or(c.N, 1) }
 
-// inMemory reports whether the i-th check is decided in memory.
-func (a *answers) inMemory(i int) bool { return a.checks[i].Limiter.engine.InMemory() }
-
-// asks returns the checks that have not been asked yet, in the form that package engine takes.
-func (a *answers) asks() []engine.Ask {
-	asks := make([]engine.Ask, 0, len(a.checks)-a.next)
-	for _, c := range a.checks[a.next:] {
-		asks = append(asks, engine.Ask{Limiter: &c.Limiter.engine, Event: c.Event, N: c.units()})
-	}
-	return asks
-}
-
-// ofCheck adds the number of the i-th check to its error, since several checks can have the same
-// limiter. If err is an outage of a joint call, ofCheck adds the numbers of all checks in that
-// call.
-func (a *answers) ofCheck(i int, err error) error {
-	if a.jointly && health.IsOutage(err) && a.part <= i {
-		return fmt.Errorf("%w (checks %d to %d of AllowAll)", err, a.place(a.part)+1, a.place(a.joined-1)+1)
-	}
-	return ofCheck(a.place(i), err)
-}
-
-// place returns the index of the i-th check in the caller's checks.
-func (a *answers) place(i int) int {
-	if a.places == nil {
-		return i
-	}
-	return a.places[i]
-}
-
-// ofCheck adds the number of the i-th check to its error.
-func ofCheck(i int, err error) error { return fmt.Errorf("%w (check %d of AllowAll)", err, i+1) }
-
-// prepare replaces the limiter of each check with the limiter that decides on its event: see under.
-// It does not modify checks. It returns an error if there are no checks, a check has no limiter, or
-// a check can never be allowed.
-func prepare(ctx context.Context, checks []Check) ([]Check, error) {
+// prepare returns the checks, which have no answers yet. It returns an error if there are no checks,
+// a check has no limiter, or a check can never be allowed.
+func prepare(ctx context.Context, checks []Check) (*answers, error) {
 	if len(checks) == 0 {
 		return nil, errors.New("slidegate: AllowAll has no checks; give it at least one")
 	}
-	with, replaced := checks, false
+	a := &answers{checks: make([]answered, len(checks)), decisions: make([]Decision, len(checks)), rest: make([]int, 0, len(checks))}
 	for i, c := range checks {
-		if c.Limiter == nil || !c.Limiter.engine.Made() {
+		if c.Limiter == nil || !c.Limiter.base.Made() {
 			return nil, fmt.Errorf("slidegate: check %d of AllowAll has no Limiter from New or NewLocal; create one", i+1)
 		}
-		if by := c.Limiter.under(c.Event, 1); by != c.Limiter {
-			if !replaced {
-				with, replaced = slices.Clone(checks), true
-			}
-			with[i].Limiter = by
-			by.setExcess(total(with[:i+1]), c.Limiter.limits)
+		own := c.Limiter
+		c.Limiter = own.under(c.Event, 1)
+		a.checks[i].Check = c
+		n, v := a.total(i), limiter.Allow
+		if c.Limiter != own {
+			c.Limiter.setExcess(n, own.limits)
 		}
-		v := engine.Allow
-		if with[i].isFixed() {
-			v = engine.Some // no limit applies
+		if c.Limiter.isFixed(limiter.Allow) {
+			v = limiter.Some // no limit applies
+			a.part = append(a.part, i)
+		} else {
+			a.rest = append(a.rest, i)
 		}
-		if err := with[i].Limiter.engine.Check(ctx, v, c.Event, total(with[:i+1])); err != nil {
+		if err := c.Limiter.base.Check(ctx, v, c.Event, n); err != nil {
 			return nil, ofCheck(i, err)
 		}
 	}
-	return with, nil
+	return a, nil
 }
 
-// total returns how many units the last of the checks and those before it ask for, of the same event
-// and under the same limits.
-func total(checks []Check) int64 {
-	last := checks[len(checks)-1]
+// total returns how many units the i-th check and those before it ask for, of the same event and
+// under the same limits.
+func (a *answers) total(i int) int64 {
+	last := a.checks[i]
 	n := last.units()
-	for _, c := range checks[:len(checks)-1] {
-		if n > 0 && n <= maxUnits && c.Limiter.engine.Same(&last.Limiter.engine) && c.Event == last.Event {
+	for _, c := range a.checks[:i] {
+		if n > 0 && n <= maxUnits && c.Limiter.base.Same(&last.Limiter.base) && c.Event == last.Event {
 			n += c.units()
 		}
 	}
 	return n
 }
 
+// close closes the bundles. Until then, their keys count as in use, even for checks that are asked
+// one by one.
+func (a *answers) close() {
+	for _, b := range a.bundles {
+		b.Close()
+	}
+}
+
+// ask asks the i-th check by itself.
+func (a *answers) ask(ctx context.Context, i int) {
+	c := &a.checks[i]
+	a.decisions[i], c.err = c.Limiter.AllowN(ctx, c.Event, c.units())
+	if c.err != nil {
+		c.err = ofCheck(i, c.err)
+	}
+}
+
+// askOverrides asks the checks that an override answers, up to the first error.
+func (a *answers) askOverrides(ctx context.Context) {
+	for _, i := range a.part {
+		a.ask(ctx, i)
+		if a.checks[i].err != nil {
+			return
+		}
+	}
+}
+
+// askNext asks the next check by itself.
+func (a *answers) askNext(ctx context.Context) {
+	a.part, a.rest = a.rest[:1], a.rest[1:]
+	a.jointly, a.apart = false, max(0, a.apart-1)
+	a.ask(ctx, a.part[0])
+}
+
+// askJointly tries to ask the next checks with one script call, and reports whether it did. In an
+// outage, the Fallbacks decide one after another until one denies.
+func (a *answers) askJointly(ctx context.Context) bool {
+	if a.apart > 0 || len(a.rest) < 2 {
+		return false
+	}
+	asks := make([]limiter.Ask, 0, len(a.rest))
+	for _, i := range a.rest {
+		c := a.checks[i]
+		asks = append(asks, limiter.Ask{Limiter: &c.Limiter.base, Event: c.Event, N: c.units()})
+	}
+	b := limiter.NewBundle(asks)
+	if b == nil {
+		return false
+	}
+	began := time.Now()
+	a.bundles = append(a.bundles, b)
+	replies, decided := b.Decide(ctx)
+	if !decided {
+		a.apart = b.Len()
+		return false
+	}
+	asked := a.rest[:b.Len()]
+	a.rest, a.jointly = a.rest[b.Len():], true
+	for k, i := range asked {
+		a.part = asked[:k+1]
+		if err := a.take(ctx, i, &replies[k], began); health.IsOutage(err) {
+			a.checks[i].err = fmt.Errorf("%w (checks %d to %d of AllowAll)", err, asked[0]+1, asked[len(asked)-1]+1)
+		} else if err != nil {
+			a.checks[i].err = ofCheck(i, err)
+		}
+		if replies[k].Err != nil && !a.allows(i) {
+			break
+		}
+	}
+	return true
+}
+
+// take stores the reply that a joint call got for the i-th check.
+func (a *answers) take(ctx context.Context, i int, reply *limiter.BundleReply, began time.Time) error {
+	c, d := a.checks[i], &a.decisions[i]
+	switch {
+	case !reply.Decided:
+		return nil
+	case reply.Fits:
+		c.Limiter.fill(d, c.Limiter, &reply.Reply, c.units())
+		return nil
+	}
+	r := request{limiter.Allow, c.Event, c.units(), began}
+	err := c.Limiter.conclude(ctx, &r, &reply.Reply, reply.Err, d)
+	c.Limiter.report(ctx, &r, &reply.Reply, err, d)
+	return err
+}
+
+// allows reports whether the i-th check was allowed.
+func (a *answers) allows(i int) bool { return a.checks[i].err == nil && a.decisions[i].Allowed }
+
+// stop returns the index of the check of the part whose answer ends the call, if there is one: the
+// first error or, without errors, the last denial.
+func (a *answers) stop() (stop int, stops bool) {
+	for _, i := range a.part {
+		if a.checks[i].err != nil {
+			return i, true
+		}
+		if !a.decisions[i].Allowed {
+			stop, stops = i, true
+		}
+	}
+	return stop, stops
+}
+
+// stopped refunds the units that were counted, and returns the result of a call that the i-th check
+// ended.
+func (a *answers) stopped(ctx context.Context, i int) (JointDecision, error) {
+	err := a.giveBack(ctx)
+	if cause := a.checks[i].err; cause != nil {
+		return JointDecision{}, errors.Join(cause, err)
+	}
+	known := i + 1
+	if a.jointly {
+		known = a.part[len(a.part)-1] + 1
+	} else if a.inMemory(i) {
+		known = a.peek(ctx, known)
+	}
+	d := JointDecision{Decisions: a.decisions[:known]}
+	for _, decided := range d.Decisions {
+		d.RetryAfter = max(d.RetryAfter, decided.RetryAfter)
+	}
+	return d, err
+}
+
+// peek peeks at the next checks, as long as they are decided in memory. It returns the index after
+// the last of them, or known if there are none.
+func (a *answers) peek(ctx context.Context, known int) int {
+	for _, i := range a.rest {
+		if !a.inMemory(i) {
+			break
+		}
+		c := a.checks[i]
+		var r limiter.Reply
+		if c.Limiter.base.Decide(ctx, &r, limiter.Peek, c.Event, c.units()) == nil {
+			c.Limiter.fill(&a.decisions[i], c.Limiter, &r, c.units())
+			a.decisions[i].takeBack(c.units())
+		}
+		known = i + 1
+	}
+	return known
+}
+
+// inMemory reports whether the i-th check is decided in memory.
+func (a *answers) inMemory(i int) bool { return a.checks[i].Limiter.base.InMemory() }
+
 // giveBack concurrently refunds all units that were counted: the sooner they are refunded, the
 // fewer other attempts are denied. It returns errors about units that stay or may stay counted.
 func (a *answers) giveBack(ctx context.Context) error {
-	errs := make([]error, a.next)
 	var undos []Undo
 	var indices []int
-	for i, c := range a.checks[:a.next] {
-		if !a.stops(i) {
+	for i, c := range a.checks {
+		if a.allows(i) {
 			undos, indices = append(undos, Undo{Limiter: c.Limiter, Event: c.Event, Decision: a.decisions[i]}), append(indices, i)
 		}
 	}
+	var errs []error
 	for k, err := range UndoAll(ctx, undos...) {
-		if i := indices[k]; err != nil {
-			errs[i] = ofCheck(a.place(i), fmt.Errorf("%d units stay counted, because they could not be refunded: %w", a.decisions[i].Counted, err))
-		} else {
-			a.decisions[i].takeBack(a.decisions[i].Counted)
+		i := indices[k]
+		counted := a.decisions[i].Counted
+		if err == nil {
+			a.decisions[i].takeBack(counted)
+			continue
 		}
+		errs = append(errs, ofCheck(i, fmt.Errorf("%d units stay counted, because they could not be refunded: %w", counted, err)))
 	}
 	return errors.Join(errs...)
 }
+
+// ofCheck adds the number of the i-th check to its error, since several checks can have the same
+// limiter.
+func ofCheck(i int, err error) error { return fmt.Errorf("%w (check %d of AllowAll)", err, i+1) }

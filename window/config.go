@@ -5,14 +5,14 @@ import (
 	"slices"
 
 	"github.com/slidegate/slidegate/internal/clock"
-	"github.com/slidegate/slidegate/internal/engine"
 	"github.com/slidegate/slidegate/internal/health"
+	"github.com/slidegate/slidegate/internal/limiter"
 	"github.com/slidegate/slidegate/lua"
 )
 
-// engine converts the configuration into the form that all kinds of limiters share.
-func (cfg Config) engine() engine.Config {
-	c := engine.Config{
+// base converts the configuration into the form that all kinds of limiters share.
+func (cfg Config) base() limiter.Config {
+	c := limiter.Config{
 		Kind: "w", Script: lua.WindowFor, File: "window.lua", MergeAsSome: true, MaxUnits: maxUnits,
 		Name: cfg.Name, CountDenied: cfg.CountDenied, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, DenialCache: cfg.DenialCache,
 		MaxEvents: cfg.MaxEvents, AllowWhenFull: cfg.AllowWhenFull,
@@ -26,10 +26,10 @@ func (cfg Config) engine() engine.Config {
 	return c
 }
 
-// appendEngine appends limits to to, in the form that all kinds of limiters share.
-func appendEngine(to []engine.Limit, limits []Limit, countDenied bool) []engine.Limit {
+// appendLimits appends limits to to, in the form that all kinds of limiters share.
+func appendLimits(to []limiter.Limit, limits []Limit, countDenied bool) []limiter.Limit {
 	for _, l := range limits {
-		to = append(to, engine.Limit{
+		to = append(to, limiter.Limit{
 			Max: l.Max, Per: l.Per.Milliseconds(), Fine: l.resolution(false).Milliseconds(), Coarse: l.coarse().Milliseconds(), Fault: l.check(countDenied),
 		})
 	}
@@ -37,7 +37,7 @@ func appendEngine(to []engine.Limit, limits []Limit, countDenied bool) []engine.
 }
 
 // limitText formats a limit for messages.
-func limitText(e engine.Limit) string {
+func limitText(e limiter.Limit) string {
 	l := Limit{Max: e.Max, Per: clock.Milliseconds(e.Per)}
 	if width := clock.Milliseconds(e.Fine); width != l.resolution(false) {
 		l.Resolution = width

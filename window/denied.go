@@ -1,10 +1,6 @@
 package window
 
-import (
-	"context"
-
-	"github.com/slidegate/slidegate/internal/engine"
-)
+import "context"
 
 // Denial is the argument of Config.OnDenied: an attempt that was denied. Unlike an Observation it
 // contains the event, so keep it out of metrics and traces. To count denials, use a List of package
@@ -33,13 +29,14 @@ type Denial struct {
 	Decision
 }
 
-// denied calls OnDenied if d is a denial. key is the key of the event, or "" if no key was built.
-func (l *Limiter) denied(ctx context.Context, v engine.Verb, event, key string, d *Decision) {
-	if d.Allowed || l.onDenied == nil || !v.Denies() {
+// denied calls OnDenied with the denial d. The key is that of the event, or "" if it was not
+// computed.
+func (l *Limiter) denied(ctx context.Context, event, key string, d *Decision) {
+	if l.onDenied == nil {
 		return
 	}
-	denial := Denial{Limiter: l.engine.Name, Decision: *d}
-	denial.Event, denial.Hashed = l.engine.Shown(event, key)
+	denial := Denial{Limiter: l.base.Name, Decision: *d}
+	denial.Event, denial.Hashed = l.base.Shown(event, key)
 	u := d.Tightest()
 	if u.Used > 0 || d.Override == OverrideLimits && !d.Degraded { // otherwise there is a block, or there was no room
 		denial.Limit = u.Limit

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/internal/clock"
-	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/limiter"
 )
 
 // Limit is a rate limit: it allows at most Max units in any interval of length Per.
@@ -178,7 +178,7 @@ func (l Limit) defaultResolution() time.Duration {
 
 // check returns an error that says what is wrong with the limit, and what to do about it.
 func (l Limit) check(countDenied bool) error {
-	if err := engine.CheckRange(l.Max, maxUnits, "2^53", l.Per); err != nil {
+	if err := limiter.CheckRange(l.Max, maxUnits, "2^53", l.Per); err != nil {
 		return err
 	}
 	switch width := l.resolution(countDenied); {

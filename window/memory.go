@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/limiter"
 	"github.com/slidegate/slidegate/internal/memory"
 )
 
@@ -31,7 +31,7 @@ type section struct {
 
 type bucket struct{ last, units int64 }
 
-func newMemory(cfg engine.Config) *counts {
+func newMemory(cfg limiter.Config) *counts {
 	return &counts{memory.New(cfg.Clock, cfg.MaxEvents, (*record).forgotten), cfg.CountDenied, cfg.AllowWhenFull}
 }
 
@@ -41,7 +41,7 @@ var (
 )
 
 // Decide answers a request for n units of the event.
-func (m *counts) Decide(_ context.Context, l *engine.Limits, v engine.Verb, event string, n int64) (r engine.Reply, err error) {
+func (m *counts) Decide(_ context.Context, l *limiter.Limits, v limiter.Verb, event string, n int64) (r limiter.Reply, err error) {
 	var e memory.Event[record]
 	if err := m.Open(&e, event); err != nil {
 		return r, err
@@ -55,10 +55,10 @@ func (m *counts) Decide(_ context.Context, l *engine.Limits, v engine.Verb, even
 	case r.Counted > 0:
 		err = m.count(&e, views, limits, &r, v, n)
 		return r, err
-	case v == engine.Peek && r.Allowed && e.Record == nil && !e.HasRoom():
-		r = engine.Full(m.allowWhenFull, limits, r.At, n)
+	case v == limiter.Peek && r.Allowed && e.Record == nil && !e.HasRoom():
+		r = limiter.Full(m.allowWhenFull, limits, r.At, n)
 	}
-	if repaired && v != engine.Peek {
+	if repaired && v != limiter.Peek {
 		e.Record.store(views, e.Now)
 	}
 	return r, nil
@@ -75,7 +75,7 @@ type view struct {
 
 // views appends the view for each limit to views, and reports whether any timestamp in the record
 // needs repair.
-func (r *record) views(views []view, limits []engine.Limit, now int64) (_ []view, repaired bool) {
+func (r *record) views(views []view, limits []limiter.Limit, now int64) (_ []view, repaired bool) {
 	if r == nil {
 		r = &record{}
 	}
@@ -110,20 +110,21 @@ func (r *record) index(per int64, guess int) int {
 }
 
 // answer decides on n units according to views, and fills in r.
-func answer(r *engine.Reply, views []view, limits []engine.Limit, v engine.Verb, n, now int64) {
+func answer(r *limiter.Reply, views []view, limits []limiter.Limit, v limiter.Verb, n, now int64) {
 	fit := n
 	for i := range limits {
 		fit = min(fit, limits[i].Max-views[i].total)
 	}
 	again, adds := n, n // how many units RetryAfter is for, and how many units Usage includes
-	switch fit = max(0, fit); {
-	case v == engine.Some:
+	fit = max(0, fit)
+	switch {
+	case v == limiter.Some:
 		again, adds = 1, fit
-	case v == engine.CountSome || v == engine.Charge:
+	case v == limiter.CountSome || v == limiter.Charge:
 		again = 1
 	case fit < n:
 		fit = 0
-		if v != engine.Count {
+		if v != limiter.Count {
 			adds = 0
 		}
 	}
@@ -138,26 +139,26 @@ func answer(r *engine.Reply, views []view, limits []engine.Limit, v engine.Verb,
 }
 
 // count adds the counted units of the reply r to the sections of the event.
-func (m *counts) count(e *memory.Event[record], views []view, limits []engine.Limit, r *engine.Reply, v engine.Verb, n int64) error {
+func (m *counts) count(e *memory.Event[record], views []view, limits []limiter.Limit, r *limiter.Reply, v limiter.Verb, n int64) error {
 	for i := range limits {
 		if r.Row(i)[0] > maxUnits {
 			return errTooManyUnits
 		}
 	}
 	switch {
-	case e.Record == nil && !e.Add() && v == engine.Charge:
-		return engine.ErrFull
+	case e.Record == nil && !e.Add() && v == limiter.Charge:
+		return limiter.ErrFull
 	case e.Record == nil:
-		*r = engine.Full(m.allowWhenFull, limits, r.At, n)
+		*r = limiter.Full(m.allowWhenFull, limits, r.At, n)
 		return nil
 	case e.Record.sections == nil:
 		e.Record.sections = newSections(limits)
-	case len(e.Record.sections) > engine.MaxLimits-len(views) && e.Record.others(views, e.Now) > engine.MaxLimits-len(views):
+	case len(e.Record.sections) > limiter.MaxLimits-len(views) && e.Record.others(views, e.Now) > limiter.MaxLimits-len(views):
 		return errTooManyLimits
 	}
 	for i := range views {
 		date := views[i].date(e.Now)
-		e.Record.take(&views[i]).add(r.Counted, date, limits[i].Width(v == engine.Charge || m.countDenied))
+		e.Record.take(&views[i]).add(r.Counted, date, limits[i].Width(v == limiter.Charge || m.countDenied))
 	}
 	if len(e.Record.sections) > len(views) {
 		e.Record.carry(views, e.Now)
@@ -167,7 +168,7 @@ func (m *counts) count(e *memory.Event[record], views []view, limits []engine.Li
 
 // newSections returns an empty section for each limit. It allocates the first buckets of all
 // sections at once.
-func newSections(limits []engine.Limit) []section {
+func newSections(limits []limiter.Limit) []section {
 	sections, buckets := make([]section, len(limits)), make([]bucket, len(limits))
 	for i := range sections {
 		sections[i] = section{per: limits[i].Per, buckets: buckets[i : i : i+1]}
@@ -205,7 +206,8 @@ func (r *record) take(v *view) *section {
 	if v.copied {
 		*s = *v.section
 	}
-	if s.total = v.total; v.from > 0 {
+	s.total = v.total
+	if v.from > 0 {
 		s.buckets = s.buckets[v.from:]
 	}
 	return s
@@ -326,7 +328,7 @@ func (s *section) add(units, date, width int64) {
 }
 
 // Refund gives back the units that the decision described by c counted.
-func (m *counts) Refund(_ context.Context, event string, c engine.Counted) error {
+func (m *counts) Refund(_ context.Context, event string, c limiter.Counted) error {
 	var e memory.Event[record]
 	if err := m.Open(&e, event); err != nil {
 		return err
@@ -373,7 +375,7 @@ func (r *record) clean(now int64) bool {
 }
 
 // Inspect returns the state of the event in the same form as the script.
-func (m *counts) Inspect(_ context.Context, limits *engine.Limits, event string) ([]int64, error) {
+func (m *counts) Inspect(_ context.Context, limits *limiter.Limits, event string) ([]int64, error) {
 	var e memory.Event[record]
 	if err := m.Open(&e, event); err != nil {
 		return nil, err
@@ -391,7 +393,8 @@ func (m *counts) Inspect(_ context.Context, limits *engine.Limits, event string)
 	}
 	for i := range e.Record.sections {
 		v := view{per: e.Record.sections[i].per}
-		if v.read(&e.Record.sections[i], e.Now); !among(views, v.per) {
+		v.read(&e.Record.sections[i], e.Now)
+		if !among(views, v.per) {
 			used, _, reset := v.usage(maxUnits, 0, 0, 0, e.Now)
 			reply = v.list(append(reply, v.per, used, reset))
 		}

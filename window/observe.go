@@ -3,8 +3,8 @@ package window
 import (
 	"time"
 
-	"github.com/slidegate/slidegate/internal/engine"
 	"github.com/slidegate/slidegate/internal/health"
+	"github.com/slidegate/slidegate/internal/limiter"
 )
 
 // Observation is the argument of Config.Observe. It contains no event, so all of it can go into
@@ -43,16 +43,16 @@ type Kind string
 // covers every peek, whatever its result. For each limiter, KindOutageBegan and KindOutageEnded
 // alternate.
 const (
-	KindAllowed   Kind = engine.Allowed   // units were allowed: all, or some by AllowUpTo
-	KindDenied    Kind = engine.Denied    // nothing was allowed, even if denied attempts count
-	KindOutage    Kind = engine.Outage    // ErrOutage: nothing was counted
-	KindUncertain Kind = engine.Uncertain // ErrUncertain: it may have been counted
-	KindRefused   Kind = engine.Refused   // an error that is not an outage: an invalid cost or event, a context that is done, or a foreign value in Redis
-	KindPeeked    Kind = engine.Peeked    // PeekN: it counts nothing
-	KindCharged   Kind = engine.Charged   // Charge, or a Settle that charged missing units: all units were counted
+	KindAllowed   Kind = limiter.Allowed   // units were allowed: all, or some by AllowUpTo
+	KindDenied    Kind = limiter.Denied    // nothing was allowed, even if denied attempts count
+	KindOutage    Kind = limiter.Outage    // ErrOutage: nothing was counted
+	KindUncertain Kind = limiter.Uncertain // ErrUncertain: it may have been counted
+	KindRefused   Kind = limiter.Refused   // an error that is not an outage: an invalid cost or event, a context that is done, or a foreign value in Redis
+	KindPeeked    Kind = limiter.Peeked    // PeekN: it counts nothing
+	KindCharged   Kind = limiter.Charged   // Charge, or a Settle that charged missing units: all units were counted
 
-	KindOutageBegan Kind = engine.OutageBegan // three calls in a row failed in one range of hash slots, or there is no connection yet
-	KindOutageEnded Kind = engine.OutageEnded // no range of hash slots has been out for a second
+	KindOutageBegan Kind = limiter.OutageBegan // three calls in a row failed in one range of hash slots, or there is no connection yet
+	KindOutageEnded Kind = limiter.OutageEnded // no range of hash slots has been out for a second
 
 	// These two kinds alternate, and are only reported with Config.Overrides.
 	KindOverridesUnread Kind = "overrides unread" // the overrides could not be read: the copy stays in force, and changes go unnoticed

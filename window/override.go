@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/limiter"
 )
 
 // Override gives one event other limits for a limited time. It applies in all processes that have a
@@ -83,18 +83,19 @@ func (l *Limiter) changeOverride(ctx context.Context, verb, event string, rest .
 	if err := l.checkOverrides(); err != nil {
 		return false, err
 	}
-	if err := l.engine.Check(ctx, engine.Some, event, 1); err != nil {
+	if err := l.base.Check(ctx, limiter.Some, event, 1); err != nil {
 		return false, err
 	}
-	defer l.engine.ForgetDenial(event)
+	defer l.base.ForgetDenial(event)
 	defer l.overrides.due.Store(true)
-	reply, err := l.overrides.call(ctx, verb, slices.Concat([]string{l.engine.Tag(event)}, rest))
+	reply, err := l.overrides.call(ctx, verb, slices.Concat([]string{l.base.Tag(event)}, rest))
 	return err == nil && reply.Integers[0] > 0, err
 }
 
 func (l *Limiter) checkOverrides() error {
-	if l.made(); l.overrides == nil {
-		return l.engine.Wrap(errors.New("it was created without Overrides; set Config.Overrides, on Redis"))
+	base := l.made()
+	if l.overrides == nil {
+		return base.Wrap(errors.New("it was created without Overrides; set Config.Overrides, on Redis"))
 	}
 	return nil
 }
@@ -147,7 +148,8 @@ func (o *Override) what() string {
 
 // setWhat is the inverse of what. It returns false for a text that this version cannot interpret.
 func (o *Override) setWhat(what string) bool {
-	if o.Mode = OverrideMode(what); o.Mode == OverrideBlock || o.Mode == OverrideUnlimited {
+	o.Mode = OverrideMode(what)
+	if o.Mode == OverrideBlock || o.Mode == OverrideUnlimited {
 		return true
 	}
 	o.Mode = OverrideLimits
@@ -173,14 +175,14 @@ func (l *Limiter) under(event string, n int64) *Limiter {
 	if t == nil {
 		return l
 	}
-	o, left := t.of(l.engine.Tag(event))
+	o, left := t.of(l.base.Tag(event))
 	if left <= 0 {
 		return l
 	}
 	by := *l
 	by.overrides, by.override, by.wait = nil, o, left
-	if o.mode == OverrideLimits {
-		by.engine, by.limits, by.derived = o.engine, o.limits, true
+	if o.Mode == OverrideLimits {
+		by.base, by.limits, by.derived = o.base, o.Limits, true
 	}
 	by.setExcess(n, l.limits)
 	return &by
@@ -200,43 +202,36 @@ func exceeds(n int64, limits []Limit) bool {
 }
 
 // isFixed reports whether the override of l answers requests of the verb v without counting.
-func (l *Limiter) isFixed(v engine.Verb) bool {
+func (l *Limiter) isFixed(v limiter.Verb) bool {
 	if l.override == nil {
 		return false
 	}
-	switch l.override.mode {
+	switch l.override.Mode {
 	case OverrideUnlimited:
 		return true
 	case OverrideBlock:
-		return v != engine.Charge
+		return v != limiter.Charge
 	default:
 		return l.excess > 0 && !v.Partial()
 	}
 }
 
-// fix answers a request as the override says, and calls Observe and OnDenied.
-func (l *Limiter) fix(ctx context.Context, v engine.Verb, event string, n int64, began time.Time) (d Decision, err error) {
-	if err = l.engine.Check(ctx, engine.Some, event, n); err == nil {
-		d = l.fixed(n)
+// fixed returns the override's answer to the request. Its Usage covers the limits of l.
+func (l *Limiter) fixed(ctx context.Context, r *request) (d Decision, err error) {
+	if err = l.base.Check(ctx, limiter.Some, r.event, r.n); err != nil {
+		return d, err
 	}
-	if l.report(ctx, &d, v, n, &engine.Reply{}, err, began); err == nil {
-		l.denied(ctx, v, event, "", &d)
-	}
-	return d, err
-}
-
-// fixed returns the override's answer to a request for n units. Its Usage covers the limits of l.
-func (l *Limiter) fixed(n int64) Decision {
-	d := Decision{At: l.override.end.Add(-l.wait), Override: l.override.mode, Usage: make([]Usage, len(l.limits))}
-	if d.Allowed = d.Override == OverrideUnlimited; d.Allowed {
-		d.Granted = n
+	mode := l.override.Mode
+	d = Decision{Allowed: mode == OverrideUnlimited, At: l.override.Until.Add(-l.wait), Override: mode, Usage: make([]Usage, len(l.limits))}
+	if d.Allowed {
+		d.Granted = r.n
 	} else {
 		d.RetryAfter = l.wait
 	}
 	for i, limit := range l.limits {
 		u := &d.Usage[i]
 		u.Limit = limit
-		if d.Allowed || d.Override == OverrideLimits && l.excess <= limit.Max {
+		if d.Allowed || mode == OverrideLimits && l.excess <= limit.Max {
 			u.Remaining = limit.Max
 		} else {
 			u.RetryAfter, u.ResetAfter = l.wait, l.wait
@@ -245,7 +240,7 @@ func (l *Limiter) fixed(n int64) Decision {
 			d.Remaining = u.Remaining
 		}
 	}
-	return d
+	return d, nil
 }
 
 // sleep waits until the request for n units of the event, which d denied under the override o, can
@@ -254,7 +249,7 @@ func (l *Limiter) fixed(n int64) Decision {
 func (l *Limiter) sleep(ctx context.Context, event string, n int64, o *override, d *Decision) error {
 	end := time.Now().Add(d.RetryAfter)
 	if deadline, bounded := ctx.Deadline(); l.overrides == nil || d.Degraded || bounded && deadline.Before(end) {
-		return l.engine.Sleep(ctx, n, d.RetryAfter, d.Degraded)
+		return l.base.Sleep(ctx, n, d.RetryAfter, d.Degraded)
 	}
 	for {
 		fresh := l.overrides.fresh(ctx)
@@ -262,7 +257,7 @@ func (l *Limiter) sleep(ctx context.Context, event string, n int64, o *override,
 		if left <= 0 || l.under(event, n).override != o {
 			return nil
 		}
-		if err := l.engine.Sleep(ctx, n, min(left, fresh), false); err != nil {
+		if err := l.base.Sleep(ctx, n, min(left, fresh), false); err != nil {
 			return err
 		}
 	}

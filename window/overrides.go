@@ -8,16 +8,16 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/internal/connection"
-	"github.com/slidegate/slidegate/internal/engine"
 	"github.com/slidegate/slidegate/internal/keys"
+	"github.com/slidegate/slidegate/internal/limiter"
 	"github.com/slidegate/slidegate/lua"
 )
 
 // overrides reads and changes the overrides of a limiter's Name in Redis, and holds the copy that
 // decisions use.
 type overrides struct {
-	engine  *engine.Limiter // calls overrides.lua
-	limiter *engine.Limiter // the engine of the limiter that has these overrides
+	base    *limiter.Limiter // calls overrides.lua
+	limiter *limiter.Limiter // of the limiter that has these overrides
 	clock   func() time.Time
 	observe func(context.Context, Observation) // may be nil
 	every   time.Duration                      // the age of the copy from which the next decision refreshes it
@@ -42,21 +42,19 @@ type overrideTable struct {
 
 // override is an Override in the form that decisions use.
 type override struct {
-	mode   OverrideMode
-	end    time.Time // on the Redis clock
-	engine engine.Limiter
-	limits []Limit
+	Override
+	base limiter.Limiter // with its Limits; zero in other modes
 }
 
-// newOverrides returns the overrides of a limiter with the engine l. They have their own circuit
-// breaker, whose outages are not passed to Observe: see noteUnread.
-func newOverrides(conn *Connection, l *engine.Limiter, observe func(context.Context, Observation)) (*overrides, error) {
-	cfg := engine.Config{
+// newOverrides returns the overrides of the limiter l. They have their own circuit breaker, whose
+// outages are not passed to Observe: see reread.
+func newOverrides(conn *Connection, l *limiter.Limiter, observe func(context.Context, Observation)) (*overrides, error) {
+	cfg := limiter.Config{
 		Kind: "o", Script: func(string) *lua.Script { return lua.Overrides }, File: "overrides.lua",
 		Name: l.Name, Clock: l.Clock, Timeout: max(0, l.Timeout), MaxUnits: 1,
 	}
-	e, err := engine.New((*connection.Connection)(conn), cfg, []engine.Limit{{Max: 1, Per: 1}})
-	o := &overrides{engine: e, limiter: l, clock: l.Clock.Now, observe: observe, every: 5 * time.Second}
+	base, err := limiter.New((*connection.Connection)(conn), cfg, []limiter.Limit{{Max: 1, Per: 1}})
+	o := &overrides{base: base, limiter: l, clock: l.Clock.Now, observe: observe, every: 5 * time.Second}
 	if o.clock == nil {
 		o.clock = time.Now
 	}
@@ -103,50 +101,40 @@ func (o *overrides) refresh(ago time.Duration) time.Duration {
 	return ago
 }
 
-// reread reads the overrides from Redis. If there is an error, it keeps the old copy.
+// reread reads the overrides from Redis. If there is an error, it keeps the old copy. It calls
+// Observe if it is the first time that there is an error, or the first time without one again.
 func (o *overrides) reread() {
 	local, old := o.clock(), o.table.Load()
 	if old == nil || o.limiter.Clock.Now != nil { // under Config.Now, a version can occur again after an end
 		old = &overrideTable{}
 	}
 	list, err := o.list(context.Background(), old.version)
-	o.noteUnread(err)
+	unread := err != nil
+	if unread != o.unread && o.observe != nil {
+		kind := KindOverridesRead
+		if unread {
+			kind = KindOverridesUnread
+		}
+		o.observe(context.Background(), Observation{Limiter: o.limiter.Name, Kind: kind, Err: err})
+	}
+	o.unread = unread
 	switch {
-	case err != nil:
+	case unread:
 	case list.version == 0:
 		o.table.Store(nil)
 	case list.version == old.version:
 		o.table.Store(&overrideTable{old.version, old.overrides, o.clock, local, list.at})
 	default:
-		o.table.Store(&overrideTable{list.version, o.deciding(list.all), o.clock, local, list.at})
-	}
-}
-
-// noteUnread calls Observe if a refresh is the first that failed with err, or the first that
-// succeeded again.
-func (o *overrides) noteUnread(err error) {
-	was := o.unread
-	if o.unread = err != nil; o.unread == was || o.observe == nil {
-		return
-	}
-	kind := KindOverridesRead
-	if o.unread {
-		kind = KindOverridesUnread
-	}
-	o.observe(context.Background(), Observation{Limiter: o.limiter.Name, Kind: kind, Err: err})
-}
-
-// deciding converts overrides into the form that decisions use, by tag.
-func (o *overrides) deciding(all []Override) map[string]*override {
-	of := make(map[string]*override, len(all))
-	for _, from := range all {
-		to := &override{mode: from.Mode, end: from.Until, limits: from.Limits}
-		if to.mode == OverrideLimits {
-			to.engine = o.limiter.Under(appendEngine(nil, from.Limits, o.limiter.CountDenied))
+		byTag := make(map[string]*override, len(list.all))
+		for _, from := range list.all {
+			to := &override{Override: from}
+			if to.Mode == OverrideLimits {
+				to.base = o.limiter.Under(appendLimits(nil, from.Limits, o.limiter.CountDenied))
+			}
+			byTag[from.Tag] = to
 		}
-		of[from.Tag] = to
+		o.table.Store(&overrideTable{list.version, byTag, o.clock, local, list.at})
 	}
-	return of
 }
 
 // of returns the override with the given tag, and how long it stays in force, rounded up to a whole
@@ -156,7 +144,7 @@ func (t *overrideTable) of(tag string) (*override, time.Duration) {
 	if o == nil {
 		return nil, 0
 	}
-	left := o.end.Sub(t.server) - t.clock().Sub(t.local)
+	left := o.Until.Sub(t.server) - t.clock().Sub(t.local)
 	return o, (left + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
@@ -178,7 +166,8 @@ func (o *overrides) list(ctx context.Context, known int64) (list overrideList, e
 	list.at, list.version = utc(reply.Integers[1]), reply.Integers[2]
 	for i := 3; i+6 <= len(reply.Integers); i += 6 {
 		from := Override{Tag: reply.Texts[i], Since: utc(reply.Integers[i+1]), Until: utc(reply.Integers[i+2]), Why: reply.Texts[i+4], By: reply.Texts[i+5]}
-		if from.Event = keys.Event(from.Tag); from.setWhat(reply.Texts[i+3]) {
+		from.Event = keys.Event(from.Tag)
+		if from.setWhat(reply.Texts[i+3]) {
 			list.all = append(list.all, from)
 		}
 	}
@@ -186,6 +175,6 @@ func (o *overrides) list(ctx context.Context, known int64) (list overrideList, e
 }
 
 // call calls overrides.lua.
-func (o *overrides) call(ctx context.Context, verb string, rest []string) (engine.CallReply, error) {
-	return o.engine.Call(ctx, engine.Call{Verb: verb, Event: "overrides", Rest: rest, Reads: verb == "list", InText: true, Least: 3})
+func (o *overrides) call(ctx context.Context, verb string, rest []string) (limiter.CallReply, error) {
+	return o.base.Call(ctx, limiter.Call{Verb: verb, Event: "overrides", Rest: rest, Reads: verb == "list", InText: true, Least: 3})
 }

@@ -6,95 +6,76 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/internal/clock"
-	"github.com/slidegate/slidegate/internal/engine"
-	"github.com/slidegate/slidegate/internal/outage"
+	"github.com/slidegate/slidegate/internal/limiter"
 )
 
-// decide answers a request for n units of one event.
-func (l *Limiter) decide(ctx context.Context, v engine.Verb, event string, n int64) (d Decision, err error) {
-	var began time.Time
-	var reply engine.Reply
-	if l.made(); l.observe != nil {
-		began = time.Now()
+// A request asks for n units of one event.
+type request struct {
+	verb  limiter.Verb
+	event string
+	n     int64
+	began time.Time // for Observe; zero if there is none
+}
+
+// decide answers a request for n units of the event, and calls Observe and OnDenied.
+func (l *Limiter) decide(ctx context.Context, v limiter.Verb, event string, n int64) (d Decision, err error) {
+	l.made()
+	r := request{verb: v, event: event, n: n}
+	if l.observe != nil {
+		r.began = time.Now()
 	}
 	by := l.under(event, n)
+	var reply limiter.Reply
 	if by.isFixed(v) {
-		return by.fix(ctx, v, event, n, began)
+		d, err = by.fixed(ctx, &r)
+	} else {
+		err = by.base.Decide(ctx, &reply, v, event, n)
+		err = by.conclude(ctx, &r, &reply, err, &d)
 	}
-	err = by.engine.Decide(ctx, &reply, v, event, n)
-	err = by.finish(ctx, &d, v, event, n, &reply, err, began)
+	by.report(ctx, &r, &reply, err, &d)
 	return d, err
 }
 
-// finish writes the reply or, after an outage, the reply of the Fallback to d. It then calls
-// Observe and OnDenied.
-func (l *Limiter) finish(ctx context.Context, d *Decision, v engine.Verb, event string, n int64, reply *engine.Reply, err error, began time.Time) error {
+// conclude writes the reply to d. If there is none because of an outage, the Fallback decides, and
+// conclude writes its reply instead.
+func (l *Limiter) conclude(ctx context.Context, r *request, reply *limiter.Reply, err error, d *Decision) error {
 	by := l
-	if err != nil {
+	if err != nil && l.fallback != nil {
 		by = l.degraded()
-		err = outage.Decide(ctx, err, reply, by, func(ctx context.Context, f *Limiter) error { return f.engine.Decide(ctx, reply, v, event, n) })
+		err = by.base.DecideInstead(ctx, err, reply, r.verb, r.event, r.n)
 	}
-	if err = l.conclude(ctx, d, v, n, by, reply, err, began); err == nil {
-		l.denied(ctx, v, event, reply.Key, d)
-	}
-	return err
-}
-
-// conclude writes the reply of by, which is l or its Fallback, to d, and calls Observe.
-func (l *Limiter) conclude(ctx context.Context, d *Decision, v engine.Verb, n int64, by *Limiter, reply *engine.Reply, err error, began time.Time) error {
 	if err == nil {
-		by.fill(d, n, reply)
-		d.Degraded, d.Cause = by != l, reply.Trace.Failure.Err()
-		l.mark(d)
+		l.fill(d, by, reply, r.n)
 	}
-	l.report(ctx, d, v, n, reply, err, began)
 	return err
 }
 
-// mark records in d whether an override replaced the limits. RetryAfter is then at most the time
-// until the override ends.
-func (l *Limiter) mark(d *Decision) {
-	if l.override != nil && l.override.mode == OverrideLimits {
-		d.Override, d.RetryAfter = OverrideLimits, min(d.RetryAfter, l.wait)
-	}
-}
-
-// report calls Observe.
-func (l *Limiter) report(ctx context.Context, d *Decision, v engine.Verb, n int64, reply *engine.Reply, err error, began time.Time) {
-	if l.observe == nil {
-		return
-	}
-	o := Observation{
-		Limiter: l.engine.Name, Plan: l.plan, Kind: Kind(engine.KindOf(v, d.Allowed, err)), Units: n, Decision: *d, Took: time.Since(began),
-		Err: reply.Trace.Failure.Err(),
-	}
-	o.Trace.InRedis, o.Trace.Merged, o.Trace.Batch, o.Trace.Master = reply.Trace.InRedis, reply.Trace.Merged, reply.Trace.Batch, reply.Trace.Master
-	o.Trace.Remembered, o.Trace.Full = reply.Remembered, reply.Full
-	l.observe(ctx, o)
-}
-
-// degraded returns the Fallback with the limits that it uses when it decides for l, or nil if there
-// is no Fallback.
+// degraded returns the Fallback with the limits that it uses when it decides for l.
 func (l *Limiter) degraded() *Limiter {
-	if l.fallback == nil || !l.derived {
+	if !l.derived {
 		return l.fallback
 	}
-	return &Limiter{engine: l.fallback.engine.Under(l.engine.Limits()), limits: l.limits, observe: l.fallback.observe}
+	return &Limiter{base: l.fallback.base.Under(l.base.Limits()), limits: l.limits}
 }
 
-// fill writes the reply to a request for n units to d.
-func (l *Limiter) fill(d *Decision, n int64, reply *engine.Reply) {
+// fill writes the reply to a request for n units to d. The reply comes from by: that is l or its
+// Fallback.
+func (l *Limiter) fill(d *Decision, by *Limiter, reply *limiter.Reply, n int64) {
 	d.Allowed, d.Granted, d.Counted = reply.Allowed, reply.Granted, reply.Counted
-	d.At, d.Usage = l.engine.Clock.Time(reply.At), make([]Usage, len(l.limits))
-	for i := range l.limits {
+	d.At, d.Usage = by.base.Clock.Time(reply.At), make([]Usage, len(by.limits))
+	d.Degraded, d.Cause = by != l, reply.Trace.Failure.Err()
+	for i := range by.limits {
 		u := &d.Usage[i]
-		u.set(&l.limits[i], reply.Row(i))
+		u.set(&by.limits[i], reply.Row(i))
 		if i == 0 || u.Remaining < d.Remaining {
 			d.Remaining = u.Remaining
 		}
 		if reply.Granted < n {
 			d.RetryAfter = max(d.RetryAfter, u.RetryAfter)
 		}
+	}
+	if l.override != nil && l.override.Mode == OverrideLimits {
+		d.Override, d.RetryAfter = OverrideLimits, min(d.RetryAfter, l.wait)
 	}
 }
 
@@ -105,20 +86,36 @@ func (u *Usage) set(limit *Limit, row []int64) {
 	u.RetryAfter, u.ResetAfter = clock.Milliseconds(row[1]), clock.Milliseconds(row[2])
 }
 
+// report calls Observe and, if the request was denied, OnDenied.
+func (l *Limiter) report(ctx context.Context, r *request, reply *limiter.Reply, err error, d *Decision) {
+	if l.observe != nil {
+		o := Observation{
+			Limiter: l.base.Name, Plan: l.plan, Kind: Kind(limiter.KindOf(r.verb, d.Allowed, err)), Units: r.n, Decision: *d, Took: time.Since(r.began),
+			Err: reply.Trace.Failure.Err(),
+		}
+		o.Trace.InRedis, o.Trace.Merged, o.Trace.Batch, o.Trace.Master = reply.Trace.InRedis, reply.Trace.Merged, reply.Trace.Batch, reply.Trace.Master
+		o.Trace.Remembered, o.Trace.Full = reply.Remembered, reply.Full
+		l.observe(ctx, o)
+	}
+	if err == nil && !d.Allowed && r.verb.Denies() {
+		l.denied(ctx, r.event, reply.Key, d)
+	}
+}
+
 // counted returns the units, time and limits of d, for a refund. If d has no Usage, it may have
 // counted in any limit.
-func (l *Limiter) counted(d Decision) engine.Counted {
-	all := l.engine.Limits()
+func (l *Limiter) counted(d Decision) limiter.Counted {
+	all := l.base.Limits()
 	if d.Override == OverrideLimits {
 		var limits []Limit
 		for _, u := range d.Usage {
 			limits = append(limits, u.Limit)
 		}
-		all = appendEngine(nil, limits, l.engine.CountDenied)
+		all = appendLimits(nil, limits, l.base.CountDenied)
 	}
-	c := engine.Counted{Units: d.Counted, At: l.engine.Clock.Unit(d.At), Limits: all}
+	c := limiter.Counted{Units: d.Counted, At: l.base.Clock.Unit(d.At), Limits: all}
 	if len(d.Usage) > 0 && !slices.EqualFunc(d.Usage, all, isOf) {
-		c.Limits = slices.DeleteFunc(slices.Clone(all), func(limit engine.Limit) bool {
+		c.Limits = slices.DeleteFunc(slices.Clone(all), func(limit limiter.Limit) bool {
 			return !slices.ContainsFunc(d.Usage, func(u Usage) bool { return isOf(u, limit) })
 		})
 	}
@@ -126,4 +123,4 @@ func (l *Limiter) counted(d Decision) engine.Counted {
 }
 
 // isOf reports whether u is the usage of a limit that has the same Per as the given limit.
-func isOf(u Usage, limit engine.Limit) bool { return u.Limit.Per.Milliseconds() == limit.Per }
+func isOf(u Usage, limit limiter.Limit) bool { return u.Limit.Per.Milliseconds() == limit.Per }

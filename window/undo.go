@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/slidegate/slidegate/internal/calls"
-	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/limiter"
 )
 
 // Undo is one operation of UndoAll: a Refund of Decision or, if Reset is set, a Reset of Event.
@@ -25,65 +25,55 @@ type Undo struct {
 // operations are undone concurrently. UndoAll therefore takes one round trip, and at most the
 // shortest Timeout of the limiters, or 5 s if all are negative.
 func UndoAll(ctx context.Context, undos ...Undo) []error {
-	errs, done := make([]error, len(undos)), make([]bool, len(undos))
-	together, indices := make([]engine.Ask, 0, len(undos)), make([]int, 0, len(undos))
+	errs, left := make([]error, len(undos)), make([]*Limiter, len(undos)) // left: which limiter still has to undo; nil for none
+	together, indices := make([]limiter.Ask, 0, len(undos)), make([]int, 0, len(undos))
 	for i, u := range undos {
-		if !u.isMade() {
+		if u.Limiter == nil || !u.Limiter.base.Made() {
 			errs[i] = fmt.Errorf("slidegate: undo %d of UndoAll has no Limiter from New or NewLocal; create one", i+1)
-		} else if of := u.inRedis(); of.Limiter != nil {
-			together, indices = append(together, of), append(indices, i)
+			continue
+		}
+		left[i] = u.Limiter
+		if ask := u.inRedis(); ask.Limiter != nil {
+			together, indices = append(together, ask), append(indices, i)
 		}
 	}
-	replies, undone := engine.UndoTogether(ctx, together)
-	for k := range replies {
-		errs[indices[k]], done[indices[k]] = replies[k], undone
+	for k, err := range limiter.UndoTogether(ctx, together) {
+		i := indices[k]
+		errs[i], left[i] = err, nil
+		if undos[i].Reset {
+			left[i] = undos[i].Limiter.fallback
+		}
 	}
-	calls.Concurrently(len(undos), func(i int) bool { return done[i] || !undos[i].isMade() || undos[i].Limiter.engine.InMemory() }, func(i int) {
-		switch {
-		case !undos[i].isMade():
-		case done[i]:
-			errs[i] = errors.Join(errs[i], undos[i].inFallback(ctx))
-		default:
-			errs[i] = undos[i].do(ctx)
+	calls.Concurrently(len(undos), func(i int) bool { return left[i] == nil || left[i].base.InMemory() }, func(i int) {
+		if left[i] != nil {
+			errs[i] = errors.Join(errs[i], undos[i].do(ctx, left[i]))
 		}
 	})
 	return errs
 }
 
-// isMade reports whether there is a limiter, and it is not zero.
-func (u Undo) isMade() bool { return u.Limiter != nil && u.Limiter.engine.Made() }
-
 // inRedis returns what to undo in Redis. Its Limiter is nil if there is nothing to undo in Redis,
 // or if the event is invalid.
-func (u Undo) inRedis() (of engine.Ask) {
-	e := u.Limiter.made()
-	switch d := u.Decision; {
-	case e.InMemory() || u.Event == "":
+func (u Undo) inRedis() (ask limiter.Ask) {
+	base, d := &u.Limiter.base, u.Decision
+	switch {
+	case base.InMemory() || u.Event == "":
 	case u.Reset:
-		of = engine.Ask{Limiter: e, Event: u.Event}
+		ask = limiter.Ask{Limiter: base, Event: u.Event}
 	case d.Counted > 0 && !d.Degraded:
 		if c := u.Limiter.counted(d); len(c.Limits) > 0 {
-			of = engine.Ask{Limiter: e, Event: u.Event, Undo: c}
+			ask = limiter.Ask{Limiter: base, Event: u.Event, Undo: c}
 		}
 	}
-	return of
+	return ask
 }
 
-// do performs a single undo.
-func (u Undo) do(ctx context.Context) error {
+// do performs the undo by itself, with the limiter l.
+func (u Undo) do(ctx context.Context, l *Limiter) error {
 	if !u.Reset {
-		return u.Limiter.Refund(ctx, u.Event, u.Decision)
+		return l.Refund(ctx, u.Event, u.Decision)
 	}
-	ctx, cancel := u.Limiter.engine.Finishing(ctx)
+	ctx, cancel := l.base.Finishing(ctx)
 	defer cancel()
-	return u.Limiter.Reset(ctx, u.Event)
-}
-
-// inFallback resets the event in the Fallback, if u is a reset and there is a Fallback.
-func (u Undo) inFallback(ctx context.Context) error {
-	if !u.Reset || u.Limiter.fallback == nil {
-		return nil
-	}
-	u.Limiter = u.Limiter.fallback
-	return u.do(ctx)
+	return l.Reset(ctx, u.Event)
 }

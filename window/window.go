@@ -39,9 +39,8 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/internal/connection"
-	"github.com/slidegate/slidegate/internal/engine"
 	"github.com/slidegate/slidegate/internal/health"
-	"github.com/slidegate/slidegate/internal/outage"
+	"github.com/slidegate/slidegate/internal/limiter"
 	"github.com/slidegate/slidegate/internal/send"
 )
 
@@ -135,7 +134,7 @@ type Config struct {
 // Most callers should use Allow. Wait is for callers that can be delayed. Peek and Inspect read
 // without counting.
 type Limiter struct {
-	engine   engine.Limiter
+	base     limiter.Limiter
 	limits   []Limit
 	derived  bool   // it comes from With, so its Fallback uses its limits too
 	plan     string // for Observe; see WithPlan
@@ -154,13 +153,13 @@ type Limiter struct {
 // These errors can be distinguished with errors.Is.
 var (
 	// ErrEmptyEvent is returned for the event "", which all callers that have no name would share.
-	ErrEmptyEvent = engine.ErrEmptyEvent
+	ErrEmptyEvent = limiter.ErrEmptyEvent
 	// ErrInvalidCost is returned for a request for less than one unit.
-	ErrInvalidCost = engine.ErrInvalidCost
+	ErrInvalidCost = limiter.ErrInvalidCost
 	// ErrExceedsLimit is returned for a request for more units than the Max of one of the limits.
 	// Such a request can never be allowed. If only the limits of an override are too low, it is
 	// denied instead, until the override ends.
-	ErrExceedsLimit = engine.ErrExceedsLimit
+	ErrExceedsLimit = limiter.ErrExceedsLimit
 	// ErrOutage is returned when Redis could not answer and nothing was counted. Decide without
 	// Redis, or try again later.
 	ErrOutage = health.ErrOutage
@@ -177,10 +176,10 @@ var (
 // calls return ErrOutage, or the Fallback's decision, immediately. Then one call probes whether the
 // slots are served again.
 func New(conn *Connection, cfg Config) (*Limiter, error) {
-	e, err := engine.New((*connection.Connection)(conn), cfg.engine(), appendEngine(nil, cfg.Limits, cfg.CountDenied))
-	l, err := newLimiter(e, err, cfg)
+	base, err := limiter.New((*connection.Connection)(conn), cfg.base(), appendLimits(nil, cfg.Limits, cfg.CountDenied))
+	l, err := newLimiter(base, err, cfg)
 	if err == nil && cfg.Overrides {
-		l.overrides, err = newOverrides(conn, &l.engine, cfg.Observe)
+		l.overrides, err = newOverrides(conn, &l.base, cfg.Observe)
 	}
 	return l, err
 }
@@ -191,24 +190,24 @@ func New(conn *Connection, cfg Config) (*Limiter, error) {
 // Config.Now sets its clock. Config.Fallback must be nil, because a local limiter never needs one.
 func NewLocal(cfg Config) (*Limiter, error) {
 	if cfg.Fallback != nil {
-		return nil, outage.Needless(cfg.Name)
+		return nil, limiter.NeedlessFallback(cfg.Name)
 	}
 	if cfg.Overrides {
 		return nil, fmt.Errorf("slidegate: limiter %q is in memory and has Overrides, which are kept in Redis; set that only for New", cfg.Name)
 	}
-	c := cfg.engine()
-	e, err := engine.NewLocal(c, appendEngine(nil, cfg.Limits, cfg.CountDenied), newMemory(c))
-	return newLimiter(e, err, cfg)
+	c := cfg.base()
+	base, err := limiter.NewLocal(c, appendLimits(nil, cfg.Limits, cfg.CountDenied), newMemory(c))
+	return newLimiter(base, err, cfg)
 }
 
-func newLimiter(e *engine.Limiter, err error, cfg Config) (*Limiter, error) {
+func newLimiter(base *limiter.Limiter, err error, cfg Config) (*Limiter, error) {
 	if f := cfg.Fallback; f != nil && err == nil {
-		err = outage.Use(cfg.Name, &f.engine, f.fallback != nil)
+		err = limiter.UseFallback(cfg.Name, &f.base, f.fallback != nil)
 	}
 	if err != nil {
 		return nil, err
 	}
-	l := &Limiter{engine: *e, fallback: cfg.Fallback, observe: cfg.Observe, onDenied: cfg.OnDenied}
+	l := &Limiter{base: *base, fallback: cfg.Fallback, observe: cfg.Observe, onDenied: cfg.OnDenied}
 	l.limits = append(l.few[:0], cfg.Limits...)
 	return l, nil
 }
@@ -225,12 +224,12 @@ func newLimiter(e *engine.Limiter, err error, cfg Config) (*Limiter, error) {
 // counted under limits with at most 31 different values of Per. With returns the same errors as New
 // for invalid limits.
 func (l *Limiter) With(limits ...Limit) (*Limiter, error) {
-	var few [4]engine.Limit
-	e, err := l.made().With(appendEngine(few[:0], limits, l.engine.CountDenied))
+	var few [4]limiter.Limit
+	base, err := l.made().With(appendLimits(few[:0], limits, l.base.CountDenied))
 	if err != nil {
 		return nil, err
 	}
-	with := &Limiter{engine: e, derived: true, plan: l.plan, fallback: l.fallback, observe: l.observe, onDenied: l.onDenied, overrides: l.overrides}
+	with := &Limiter{base: base, derived: true, plan: l.plan, fallback: l.fallback, observe: l.observe, onDenied: l.onDenied, overrides: l.overrides}
 	with.limits = append(with.few[:0], limits...)
 	return with, nil
 }
@@ -250,18 +249,18 @@ func (l *Limiter) WithPlan(plan string) *Limiter {
 // Name returns Config.Name. A limiter returned by With or WithPlan has the Name of the original.
 func (l *Limiter) Name() string { return l.made().Name }
 
-// made returns the limiter's engine. It panics if the limiter was not created by New, NewLocal or
+// made returns the base of l. It panics if the limiter was not created by New, NewLocal or
 // With, which is a programming error.
-func (l *Limiter) made() *engine.Limiter {
-	if l == nil || !l.engine.Made() {
-		engine.Unmade("window")
+func (l *Limiter) made() *limiter.Limiter {
+	if l == nil || !l.base.Made() {
+		limiter.Unmade("window")
 	}
-	return &l.engine
+	return &l.base
 }
 
 // Allow is shorthand for AllowN with one unit.
 func (l *Limiter) Allow(ctx context.Context, event string) (Decision, error) {
-	return l.decide(ctx, engine.Allow, event, 1)
+	return l.decide(ctx, limiter.Allow, event, 1)
 }
 
 // AllowN decides whether n units of the event are allowed now, and counts all of them or none. A
@@ -273,7 +272,7 @@ func (l *Limiter) Allow(ctx context.Context, event string) (Decision, error) {
 // limits of all callers that use the Name, and at most 2^53 units. The units may have been counted
 // only if the error is ErrUncertain.
 func (l *Limiter) AllowN(ctx context.Context, event string, n int64) (Decision, error) {
-	return l.decide(ctx, engine.Allow, event, n)
+	return l.decide(ctx, limiter.Allow, event, n)
 }
 
 // AllowUpTo grants as many of n units as every limit allows, and counts the granted units. Use it
@@ -282,7 +281,7 @@ func (l *Limiter) AllowN(ctx context.Context, event string, n int64) (Decision, 
 // limiter that counts denied attempts counts all n units. n can exceed the Max of any limit. The
 // errors are those of AllowN, except ErrExceedsLimit.
 func (l *Limiter) AllowUpTo(ctx context.Context, event string, n int64) (Decision, error) {
-	return l.decide(ctx, engine.Some, event, n)
+	return l.decide(ctx, limiter.Some, event, n)
 }
 
 // Charge counts n units that were already used, even if a limit would deny them. A limit that has
@@ -295,7 +294,7 @@ func (l *Limiter) AllowUpTo(ctx context.Context, event string, n int64) (Decisio
 // again: they may then be counted twice. A limiter in memory that already holds Config.MaxEvents
 // events returns an error for a new event. Other errors are those of AllowN.
 func (l *Limiter) Charge(ctx context.Context, event string, n int64) (Decision, error) {
-	return l.decide(ctx, engine.Charge, event, n)
+	return l.decide(ctx, limiter.Charge, event, n)
 }
 
 // Settle corrects d, which counted an estimate, to the actual cost of 0 units or more. It gives
@@ -311,14 +310,15 @@ func (l *Limiter) Charge(ctx context.Context, event string, n int64) (Decision, 
 // Settle returns the same errors as Refund and Charge. If a Settle that gives back units returns
 // ErrUncertain, do not repeat it: it could then give back units of another caller.
 func (l *Limiter) Settle(ctx context.Context, event string, d Decision, actual int64) (Decision, error) {
-	if e := l.made(); actual < 0 {
-		return Decision{}, e.Wrap(fmt.Errorf("%w; a settled cost is 0 or more, not %d", ErrInvalidCost, actual))
+	base := l.made()
+	if actual < 0 {
+		return Decision{}, base.Wrap(fmt.Errorf("%w; a settled cost is 0 or more, not %d", ErrInvalidCost, actual))
 	}
 	if d.Override == OverrideUnlimited {
 		return d, nil
 	}
 	if actual > d.Counted {
-		ctx, cancel := l.engine.Finishing(ctx)
+		ctx, cancel := base.Finishing(ctx)
 		defer cancel()
 		return l.chargeExcess(ctx, event, d, actual-d.Counted)
 	}
@@ -335,12 +335,15 @@ func (l *Limiter) Settle(ctx context.Context, event string, d Decision, actual i
 // depending on which of them counted d.
 func (l *Limiter) chargeExcess(ctx context.Context, event string, d Decision, units int64) (c Decision, err error) {
 	if d.Degraded && l.fallback != nil {
-		began, by := time.Now(), l.under(event, units)
+		r, by := request{limiter.Charge, event, units, time.Now()}, l.under(event, units)
 		f := by.degraded()
-		var reply engine.Reply
-		failure := f.engine.Decide(ctx, &reply, engine.Charge, event, units)
+		var reply limiter.Reply
+		err = f.base.Decide(ctx, &reply, limiter.Charge, event, units)
 		reply.Trace = send.Trace{Failure: health.FailureIn(d.Cause)} // the other fields come from the Fallback
-		err = by.conclude(ctx, &c, engine.Charge, units, f, &reply, failure, began)
+		if err == nil {
+			by.fill(&c, f, &reply, units)
+		}
+		by.report(ctx, &r, &reply, err, &c)
 	} else {
 		c, err = l.Charge(ctx, event, units)
 	}
@@ -352,14 +355,14 @@ func (l *Limiter) chargeExcess(ctx context.Context, event string, d Decision, un
 
 // Peek is shorthand for PeekN with one unit.
 func (l *Limiter) Peek(ctx context.Context, event string) (Decision, error) {
-	return l.decide(ctx, engine.Peek, event, 1)
+	return l.decide(ctx, limiter.Peek, event, 1)
 }
 
 // PeekN returns what AllowN would return, but counts nothing and writes nothing. If the decision is
 // Allowed, Usage is as AllowN would leave it. Otherwise Usage is the current usage, even if denied
 // attempts count. PeekN returns the same errors as AllowN, except ErrUncertain.
 func (l *Limiter) PeekN(ctx context.Context, event string, n int64) (Decision, error) {
-	return l.decide(ctx, engine.Peek, event, n)
+	return l.decide(ctx, limiter.Peek, event, n)
 }
 
 // Wait calls WaitN with one unit.
@@ -375,14 +378,15 @@ func (l *Limiter) Wait(ctx context.Context, event string) (Decision, error) {
 // If Config.Now is set, WaitN still sleeps in real time. With Config.Overrides, a waiter refreshes
 // the copy of the overrides when it is 5 s old, and asks again if the event's override has changed.
 func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, error) {
-	for l.made(); ; {
+	l.made()
+	for {
 		o := l.under(event, n).override
-		d, err := l.decide(ctx, engine.Wait, event, n)
+		d, err := l.decide(ctx, limiter.Wait, event, n)
 		if err != nil || d.Allowed {
 			return d, err
 		}
 		if err := l.sleep(ctx, event, n, o, &d); err != nil {
-			l.denied(ctx, engine.Allow, event, "", &d)
+			l.denied(ctx, event, "", &d)
 			return d, err
 		}
 	}
@@ -401,7 +405,7 @@ func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (Decision, e
 // bounds it, or 5 s if Timeout is negative. Refund returns the same errors as AllowN. After
 // ErrUncertain, the units may or may not have been refunded.
 func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
-	e := l.made()
+	base := l.made()
 	switch {
 	case d.Counted <= 0 || d.Degraded && l.fallback == nil:
 		return nil
@@ -409,15 +413,15 @@ func (l *Limiter) Refund(ctx context.Context, event string, d Decision) error {
 		d.Degraded = false // for the Fallback, it is one of its own decisions
 		return l.degraded().Refund(ctx, event, d)
 	}
-	return e.Refund(ctx, event, l.counted(d))
+	return base.Refund(ctx, event, l.counted(d))
 }
 
 // Reset forgets the event, in the Fallback too: every limit is then as if never used. An override
 // stays in force; see EndOverride. If the value in Redis is not a record of this library, Reset
 // leaves it unchanged and returns an error. Reset returns the same errors as AllowN.
 func (l *Limiter) Reset(ctx context.Context, event string) error {
-	e := l.made()
-	return outage.Reset(ctx, e, event, e.Reset, l.fallback, (*Limiter).Reset)
+	base := l.made()
+	return limiter.ResetBoth(ctx, base, event, base.Reset, l.fallback, (*Limiter).Reset)
 }
 
 // Inspect returns every bucket of every limit, for diagnosis. It writes nothing, and never asks the
@@ -427,11 +431,11 @@ func (l *Limiter) Reset(ctx context.Context, event string) error {
 func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
 	l.made()
 	by := l.under(event, 1)
-	reply, err := by.engine.Inspect(ctx, event)
+	reply, err := by.base.Inspect(ctx, event)
 	if err != nil {
 		return Snapshot{}, err
 	}
 	s, err := by.snapshot(reply)
-	s.Key = l.engine.Key(event)
+	s.Key = l.base.Key(event)
 	return s, err
 }

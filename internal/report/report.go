@@ -7,8 +7,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/engine"
 	"github.com/slidegate/slidegate/internal/health"
+	"github.com/slidegate/slidegate/internal/limiter"
 	"github.com/slidegate/slidegate/internal/send"
 	"github.com/slidegate/slidegate/window"
 )
@@ -19,7 +19,7 @@ type To struct {
 	OnDenied func(context.Context, window.Denial)
 }
 
-// Outages returns the engine.Config.Notify of the limiter with the given name: it calls Observe when
+// Outages returns the limiter.Config.Notify of the limiter with the given name: it calls Observe when
 // an outage starts or ends. It returns nil if there is no Observe.
 func (to To) Outages(name string) health.Report {
 	if to.Observe == nil {
@@ -32,11 +32,11 @@ func (to To) Outages(name string) health.Report {
 
 // Attempt calls Observe, if there is one, after an attempt or a peek that began at the given time.
 // The caller sets the Plan, Units, Decision and Trace.Full of o.
-func (to To) Attempt(ctx context.Context, l *engine.Limiter, v engine.Verb, o window.Observation, trace send.Trace, err error, began time.Time) {
+func (to To) Attempt(ctx context.Context, l *limiter.Limiter, v limiter.Verb, o window.Observation, trace send.Trace, err error, began time.Time) {
 	if to.Observe == nil {
 		return
 	}
-	o.Limiter, o.Kind, o.Took = l.Name, window.Kind(engine.KindOf(v, o.Decision.Allowed, err)), time.Since(began)
+	o.Limiter, o.Kind, o.Took = l.Name, window.Kind(limiter.KindOf(v, o.Decision.Allowed, err)), time.Since(began)
 	o.Err = health.FailureIn(cmp.Or(err, o.Decision.Cause)).Err()
 	o.Trace.InRedis, o.Trace.Merged, o.Trace.Batch, o.Trace.Master = trace.InRedis, trace.Merged, trace.Batch, trace.Master
 	to.Observe(ctx, o)
@@ -45,7 +45,7 @@ func (to To) Attempt(ctx context.Context, l *engine.Limiter, v engine.Verb, o wi
 // Denied calls OnDenied, if there is one, after an attempt on the event was denied. The key is that
 // of the event, or "" if it has not been computed yet. The caller sets the Limit, RetryAfter and At
 // of d.
-func (to To) Denied(ctx context.Context, l *engine.Limiter, event, key string, d window.Denial) {
+func (to To) Denied(ctx context.Context, l *limiter.Limiter, event, key string, d window.Denial) {
 	if to.OnDenied == nil {
 		return
 	}

@@ -1,4 +1,4 @@
-// Package servertest provides a fake server for the tests of packages send and engine.
+// Package servertest provides a fake server for the tests of packages send and limiter.
 package servertest
 
 import (
@@ -20,8 +20,8 @@ import (
 )
 
 // A Server is a fake Redis server in memory. A real client connects to it, so that the pipeline and
-// the engine can be tested with fake time. It counts by a simple rule: see Counter. window.lua and
-// ar1.lua are tested elsewhere.
+// package limiter can be tested with fake time. It counts by a simple rule: see Counter. window.lua
+// and ar1.lua are tested elsewhere.
 type Server struct {
 	nodes []*Server // the nodes of the cluster, including this one; nil if there is no cluster
 

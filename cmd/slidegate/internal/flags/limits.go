@@ -9,7 +9,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
-	"github.com/slidegate/slidegate/internal/engine"
+	"github.com/slidegate/slidegate/internal/limiter"
 	"github.com/slidegate/slidegate/login"
 	"github.com/slidegate/slidegate/window"
 )
@@ -24,8 +24,8 @@ func (ls *Limits) Decode(c *kong.DecodeContext) error {
 
 func (ls *Limits) add(s string) error {
 	l, err := window.ParseLimit(s)
-	if err == nil && len(*ls) == engine.MaxLimits {
-		err = fmt.Errorf("%s is limit number %d; a limiter has at most %d", s, engine.MaxLimits+1, engine.MaxLimits)
+	if err == nil && len(*ls) == limiter.MaxLimits {
+		err = fmt.Errorf("%s is limit number %d; a limiter has at most %d", s, limiter.MaxLimits+1, limiter.MaxLimits)
 	}
 	for _, other := range *ls {
 		if err == nil && l.Per == other.Per {

@@ -1,11 +1,11 @@
-// Package engine implements what all kinds of limiters share. It decides requests in Redis, with
+// Package limiter implements what all kinds of limiters share. It decides requests in Redis, with
 // the script of the limiter, or in memory. Like the scripts, it computes with integers. The
 // packages window and ar1 convert its replies to decisions.
 //
-// A request passes through Limiter.Decide (engine.go) to the Store. The Store for Redis (store.go)
-// turns requests into script calls, which package send sends, and decodes the replies
+// A request passes through Limiter.Decide (limiter.go) to the Store. The Store for Redis (store.go)
+// turns requests into script calls, which package pipeline sends, and decodes the replies
 // (reply.go).
-package engine
+package limiter
 
 import (
 	"context"
@@ -218,7 +218,11 @@ func (l *Limiter) Decide(ctx context.Context, r *Reply, v Verb, event string, n 
 		return err
 	}
 	*r, err = l.store.Decide(ctx, l.limits, l.stored(v), event, min(n, l.MaxUnits))
-	return l.Wrap(err)
+	if err != nil {
+		r.Trace.Failure = health.FailureIn(err)
+		err = l.Wrap(err)
+	}
+	return err
 }
 
 // Sleep waits until a denied request for n units can be retried. It waits up to 5% longer, at most
@@ -242,7 +246,11 @@ func (l *Limiter) Sleep(ctx context.Context, n int64, retryAfter time.Duration, 
 // units. The context keeps the values of ctx. The call ends after Timeout, or after 5 s if Timeout
 // is negative.
 func (l *core) Finishing(ctx context.Context) (context.Context, context.CancelFunc) {
-	if l.Timeout < 0 {
+	return finishing(ctx, l.Timeout)
+}
+
+func finishing(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	if timeout < 0 {
 		return calls.Finish(ctx)
 	}
 	return context.WithoutCancel(ctx), func() {}
@@ -264,7 +272,7 @@ func (l *Limiter) Reset(ctx context.Context, event string) error {
 }
 
 // ForgetDenial makes the denial cache of a limiter on Redis forget the event.
-func (l *Limiter) ForgetDenial(event string) { l.store.(*onRedis).denials.Forget(l.Key(event)) }
+func (l *Limiter) ForgetDenial(event string) { l.store.(*onRedis).denials.forget(l.Key(event)) }
 
 // Inspect returns the state of event, as the integers of the script's reply to the verb inspect.
 func (l *Limiter) Inspect(ctx context.Context, event string) ([]int64, error) {

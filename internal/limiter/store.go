@@ -1,4 +1,4 @@
-package engine
+package limiter
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/slidegate/slidegate/internal/connection"
-	"github.com/slidegate/slidegate/internal/denials"
 	"github.com/slidegate/slidegate/internal/send"
 )
 
@@ -24,14 +23,14 @@ const (
 type onRedis struct {
 	*core
 	pipeline *send.Pipeline
-	denials  *denials.Cache // nil without a denial cache
+	denials  *denialCache // nil without a denial cache
 }
 
 func newOnRedis(conn *connection.Connection, l *core) *onRedis {
 	s := &onRedis{core: l}
 	s.pipeline = send.New(conn, l.Name, l.Notify)
 	if l.DenialCache > 0 {
-		s.denials = denials.New(l.DenialCache)
+		s.denials = newDenialCache(l.DenialCache)
 	}
 	return s
 }
@@ -57,8 +56,11 @@ func (s *onRedis) Decide(ctx context.Context, limits *Limits, v Verb, event stri
 	defer q.Free()
 	s.pipeline.Do(ctx, timeout, q)
 	r, err := decode(q, limits, v)
-	if s.denials != nil && v != Peek {
-		s.remember(limits, v, key, n, began, &r, err)
+	if v != Peek {
+		s.denials.changed(key, r.Counted, err)
+	}
+	if caches && err == nil && !r.Allowed {
+		s.denials.remember(key, denial{units: n, limits: limits.text, at: r.At, rows: slices.Clone(r.rows()[:3*len(limits.list)])}, began)
 	}
 	return r, err
 }
@@ -77,54 +79,36 @@ func (s *onRedis) request(limits *Limits, v Verb, key string, n int64) (*send.Re
 		r.Group = limits.text
 	}
 	if attempt && n == 1 {
-		r.Merge = s.merge(v)
+		merged := verbEach
+		switch {
+		case v == Count:
+			merged = verbCountEach
+		case s.MergeAsSome:
+			merged = string(Some)
+		}
+		r.Merge = send.Merge{Verb: merged, Script: s.Script(merged), OneKey: merged != string(Some)}
 	}
 	return r, nil
-}
-
-// merge returns how attempts of one unit merge.
-func (s *onRedis) merge(v Verb) send.Merge {
-	verb := verbEach
-	switch {
-	case v == Count:
-		verb = verbCountEach
-	case s.MergeAsSome:
-		verb = string(Some)
-	}
-	return send.Merge{Verb: verb, Script: s.Script(verb), OneKey: verb != string(Some)}
 }
 
 // cachedDenial returns the reply that the denial cache holds for a request for n units, if that is
 // known to be denied. Its waits are reduced by the age of the denial.
 func (s *onRedis) cachedDenial(limits *Limits, key string, n int64, now time.Time) (r Reply, denied bool) {
-	cached, age, denied := s.denials.Lookup(key, denials.Request{Units: n, Limits: limits.text}, now)
+	d, denied := s.denials.lookup(key, n, limits.text, now)
 	if !denied {
 		return r, false
 	}
-	r = Reply{Key: key, At: s.Clock.Unit(s.Clock.Time(cached.At).Add(age)), Remembered: true}
+	age := max(0, now.Sub(d.replied))
+	r = Reply{Key: key, At: s.Clock.Unit(s.Clock.Time(d.at).Add(age)), Remembered: true}
 	if s.Notify != nil { // otherwise nothing reads the trace
 		r.Trace.Master = s.pipeline.MasterOf(key)
 	}
-	r.setRows(cached.Rows)
+	r.setRows(d.rows)
 	for i := range limits.list {
 		row, ms := r.Row(i), age.Milliseconds()
 		row[1], row[2] = max(0, row[1]-ms), max(0, row[2]-ms)
 	}
 	return r, true
-}
-
-// remember caches the reply to a request that was sent after began, if that is a denial. An error,
-// or units that were counted, remove the key from the cache.
-func (s *onRedis) remember(limits *Limits, v Verb, key string, n int64, began time.Time, r *Reply, err error) {
-	switch {
-	case err != nil:
-		s.denials.Forget(key)
-	case r.Counted > 0:
-		s.denials.Remove(key)
-	case v == Allow:
-		reply := denials.Reply{At: r.At, Rows: slices.Clone(r.rows()[:3*len(limits.list)])}
-		s.denials.Remember(key, denials.Request{Units: n, Limits: limits.text}, began, reply)
-	}
 }
 
 // scriptTime returns the time to send to the script. It returns "" if the configuration has no
@@ -151,7 +135,7 @@ func (s *onRedis) Reset(ctx context.Context, event string) error {
 // change makes a call that can give back units, and then makes the denial cache forget the event.
 func (s *onRedis) change(ctx context.Context, event string, c Call) error {
 	key := s.Key(event)
-	defer s.denials.Forget(key)
+	defer s.denials.forget(key)
 	_, err := s.call(ctx, key, c)
 	return err
 }

@@ -1,7 +1,6 @@
-package engine
+package limiter
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -27,7 +26,7 @@ type Config struct {
 	MaxEvents   int // in memory; 0 means no bound
 
 	CountDenied   bool
-	MergeAsSome   bool // merged attempts use the verb some, which takes several keys, and Reply.rewind computes the individual replies
+	MergeAsSome   bool // merged attempts use the verb some, which takes several keys, and decode computes the individual replies
 	AllowWhenFull bool // allows new events when memory is full
 
 	Notify health.Report      // may be nil; the context is that of the call that reports
@@ -48,11 +47,27 @@ const maxPer = 36_525 * 24 * time.Hour
 const DefaultTimeout = 250 * time.Millisecond
 
 // check returns an error if the configuration is invalid. The error names the value and the remedy.
-func (cfg *Config) check(limits []Limit) error {
+func (cfg *Config) check(limits []Limit) (err error) {
 	if err := checkName(cfg.Name); err != nil {
 		return fmt.Errorf("slidegate: %w", err)
 	}
-	if err := cmp.Or(cfg.checkSecret(), cfg.checkMaxEvents(), cfg.checkDenialCache(), cfg.checkLimits(limits)); err != nil {
+	switch {
+	case cfg.Secret != nil && len(cfg.Secret) < keys.MinSecret:
+		err = fmt.Errorf("a Secret of %d bytes; give it at least %d random ones, or leave it nil to keep events readable in keys", len(cfg.Secret), keys.MinSecret)
+	case cfg.MaxEvents < 0:
+		err = fmt.Errorf("a MaxEvents of %d; say how many events to hold in memory, or 0 for no bound", cfg.MaxEvents)
+	case cfg.AllowWhenFull && cfg.MaxEvents == 0:
+		err = errors.New("AllowWhenFull without MaxEvents; say how many events to hold in memory, or leave it out")
+	case cfg.DenialCache < 0:
+		err = fmt.Errorf("a DenialCache of %d; say how many denied events to remember, or 0 for none", cfg.DenialCache)
+	case cfg.DenialCache > 0 && cfg.CountDenied:
+		err = errors.New("CountDenied and a DenialCache; only Redis can count a denial, so leave one of them out")
+	case cfg.DenialCache > 0 && cfg.Clock.Now != nil:
+		err = errors.New("its own clock and a DenialCache, which needs real time; leave out Now or the DenialCache")
+	default:
+		err = cfg.checkLimits(limits)
+	}
+	if err != nil {
 		return fmt.Errorf("slidegate: limiter %q has %w", cfg.Name, err)
 	}
 	return nil
@@ -64,35 +79,6 @@ func checkName(name string) error {
 	}
 	if i := keys.BadByte(name); i >= 0 {
 		return fmt.Errorf("limiter name %q has the byte %q; use only A-Z a-z 0-9 . _ - and colon", name, name[i:i+1])
-	}
-	return nil
-}
-
-func (cfg *Config) checkSecret() error {
-	if cfg.Secret != nil && len(cfg.Secret) < keys.MinSecret {
-		return fmt.Errorf("a Secret of %d bytes; give it at least %d random ones, or leave it nil to keep events readable in keys", len(cfg.Secret), keys.MinSecret)
-	}
-	return nil
-}
-
-func (cfg *Config) checkDenialCache() error {
-	switch {
-	case cfg.DenialCache < 0:
-		return fmt.Errorf("a DenialCache of %d; say how many denied events to remember, or 0 for none", cfg.DenialCache)
-	case cfg.DenialCache > 0 && cfg.CountDenied:
-		return errors.New("CountDenied and a DenialCache; only Redis can count a denial, so leave one of them out")
-	case cfg.DenialCache > 0 && cfg.Clock.Now != nil:
-		return errors.New("its own clock and a DenialCache, which needs real time; leave out Now or the DenialCache")
-	}
-	return nil
-}
-
-func (cfg *Config) checkMaxEvents() error {
-	switch {
-	case cfg.MaxEvents < 0:
-		return fmt.Errorf("a MaxEvents of %d; say how many events to hold in memory, or 0 for no bound", cfg.MaxEvents)
-	case cfg.AllowWhenFull && cfg.MaxEvents == 0:
-		return errors.New("AllowWhenFull without MaxEvents; say how many events to hold in memory, or leave it out")
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package engine
+package limiter
 
 import (
 	"errors"
@@ -59,8 +59,8 @@ func (l *Limits) argsFor(v Verb) []string {
 // is one, the bucket width. All arguments are substrings of text, which it also returns.
 func scriptArgs(args []string, limits []Limit, coarse bool) (_ []string, text string) {
 	var digits [160]byte
-	var places [3 * fewLimits]int
-	all, ends := digits[:0], places[:0]
+	var few [3 * fewLimits]int
+	all, ends := digits[:0], few[:0]
 	for i := range limits {
 		for _, number := range limits[i].numbers(coarse) {
 			if number > 0 {

@@ -1,4 +1,4 @@
-package engine
+package limiter
 
 import (
 	"errors"
@@ -27,59 +27,46 @@ type Reply struct {
 	many []int64 // the rows, if there are more than fewLimits
 }
 
-// decode returns the Reply to q.
+// decode returns the Reply to q. If q was merged, the script's reply covers all merged attempts of
+// one unit, and that of q is number q.First. The verbs each and counteach reply the state after each
+// attempt, and all other verbs reply one state: the last.
 func decode(q *send.Request, limits *Limits, v Verb) (Reply, error) {
 	r := Reply{Key: q.Key, Trace: q.Trace}
 	if q.Err != nil {
 		return r, q.Err
 	}
-	raw, width := q.Reply, 3*len(limits.list)
-	n, i := q.Units, q.First
-	if len(raw) < 2+width || (len(raw)-2)%width != 0 || !covers(q.Sent(), i, int64((len(raw)-2)/width)) {
-		return r, q.Explain(fmt.Errorf("the script replied %d integers to %s for %d limits", len(raw), q.Sent(), len(limits.list)))
-	}
-	r.Grant(v, n, granted(raw[0], v, n, i))
-	r.At = raw[1]
-	rows := raw[2:]
-	r.setRows(rows[width*min(int(i), len(rows)/width-1):][:width])
-	if q.Trace.Merged && q.Sent() == string(Some) {
-		r.rewind(raw[0]-1-i, len(limits.list))
-	}
-	return r, nil
-}
-
-// covers reports whether a reply to verb that has the given number of rows contains a row for unit
-// i.
-func covers(verb string, i, rows int64) bool {
+	raw, width, verb := q.Reply, 3*len(limits.list), q.Sent()
+	units, i, states := q.Units, q.First, int64((len(raw)-2)/width)
+	valid := len(raw) >= 2+width && (len(raw)-2)%width == 0
 	switch verb {
-	case verbEach: // the last row also applies to all later attempts
-		return true
+	case verbEach: // the last state also applies to all later attempts
+		i = min(i, states-1)
 	case verbCountEach:
-		return i < rows
+		valid = valid && i < states
+	default:
+		valid, i = valid && states == 1, 0
 	}
-	return rows == 1
-}
-
-// granted returns how many of n units are granted, given that fit units fit according to the
-// script. If units merge, n is 1 and the result is for unit i.
-func granted(fit int64, v Verb, n, i int64) int64 {
+	if !valid {
+		return r, q.Explain(fmt.Errorf("the script replied %d integers to %s for %d limits", len(raw), verb, len(limits.list)))
+	}
+	fit, rows := raw[0], raw[2:][width*int(i):][:width]
+	r.At = raw[1]
+	r.setRows(rows)
+	granted := int64(0)
 	switch {
 	case v.Partial():
-		return min(fit, n)
-	case i < fit:
-		return n
+		granted = min(fit, units)
+	case q.First < fit:
+		granted = units
 	}
-	return 0
-}
-
-// rewind makes the rows describe the state before the last attempts of a merged call were counted;
-// units is the number of those attempts. It is for package window, where all attempts of a merged
-// call are counted at the same instant.
-func (r *Reply) rewind(units int64, limits int) {
-	for i := 0; units > 0 && i < limits; i++ {
-		row := r.Row(i)
-		row[0], row[1] = row[0]-units, 0
+	r.Grant(v, units, granted)
+	if q.Trace.Merged && verb == string(Some) { // as before the later attempts, which were counted at the same instant
+		for k, later := 0, fit-1-q.First; later > 0 && k < len(limits.list); k++ {
+			row := r.Row(k)
+			row[0], row[1] = row[0]-later, 0
+		}
 	}
+	return r, nil
 }
 
 // Grant sets how many of n units were granted. From that, it also sets how many units were counted,
