@@ -81,7 +81,7 @@ func (b *Bundle) joins() bool {
 func (b *Bundle) newRequest(verb string) *send.Request {
 	first := b.stores[0]
 	r := first.pipeline.NewRequest()
-	r.Script, r.Key, r.Verb, r.Joint = first.Script(verb), b.keys[0], verb, &send.Joint{Keys: b.keys}
+	r.Call = send.Call{Script: first.Script(verb), Key: b.keys[0], Verb: verb, Joint: &send.Joint{Keys: b.keys}}
 	r.Rest = append(make([]string, 0, 1+4*len(b.keys)), Integer(int64(len(b.keys))))
 	for _, s := range b.stores {
 		if p := s.pipeline; p != first.pipeline && !slices.Contains(r.Joint.Others, p) {

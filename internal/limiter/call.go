@@ -49,7 +49,9 @@ func (s *onRedis) call(ctx context.Context, key string, c Call) (reply CallReply
 	}
 	r := s.pipeline.NewRequest()
 	defer r.Free()
-	r.Script, r.Key, r.Verb, r.Time, r.Units, r.Rest, r.Reads, r.InText, r.OneKey = s.Script(c.Verb), key, c.Verb, now, c.Units, c.Rest, c.Reads, c.InText, true
+	r.Call = send.Call{
+		Script: s.Script(c.Verb), Key: key, Verb: c.Verb, Time: now, Units: c.Units, Rest: c.Rest, Reads: c.Reads, InText: c.InText, OneKey: true,
+	}
 	if c.Merges {
 		r.Group, r.Merge = strings.Join(c.Rest, " "), send.Merge{Verb: c.Verb, Script: r.Script, OneKey: true}
 	}

@@ -72,8 +72,7 @@ func (s *onRedis) request(limits *Limits, v Verb, key string, n int64) (*send.Re
 		return nil, err
 	}
 	r := s.pipeline.NewRequest()
-	r.Key, r.Verb, r.Time, r.Units, r.Rest = key, v.sent(), now, n, limits.argsFor(v)
-	r.Script, r.Reads = s.Script(r.Verb), v == Peek
+	r.Call = send.Call{Script: s.Script(v.sent()), Key: key, Verb: v.sent(), Time: now, Units: n, Rest: limits.argsFor(v), Reads: v == Peek}
 	attempt := v == Allow || v == Count
 	if attempt || v == Some && s.MergeAsSome {
 		r.Group = limits.text
