@@ -35,7 +35,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
@@ -94,8 +93,8 @@ type Config struct {
 // interceptors. It is safe for concurrent use.
 type Interceptor struct {
 	cfg     Config
-	state   adapter.Journal
-	keyless sync.Once // logs the first call without a key
+	outages adapter.Outages
+	keyless adapter.Keyless
 }
 
 // New returns an Interceptor. It returns an error if Key or Outage is missing, unless exactly one
@@ -112,7 +111,7 @@ func New(cfg Config) (*Interceptor, error) {
 		return nil, fmt.Errorf("slidegate: grpclimit has the Outage %q; choose %q to let calls pass while the limiter does not answer, or %q to refuse them", cfg.Outage, FailOpen, FailClosed)
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
-	return &Interceptor{cfg: cfg}, nil
+	return &Interceptor{cfg: cfg, outages: adapter.Outages{Outage: string(cfg.Outage), Request: "call", Log: cfg.Log}}, nil
 }
 
 // UnaryServer implements grpc.UnaryServerInterceptor. A denied call never reaches the handler.
@@ -149,36 +148,25 @@ func (i *Interceptor) allow(ctx context.Context, method string, request any) err
 	}
 	key := i.cfg.Key(ctx, method)
 	if key == "" {
-		i.keyless.Do(func() {
-			i.cfg.Log.Warn("slidegate: calls without a key are refused; only the first is logged", "reason", i.cfg.Key.explain(ctx, method).String())
-		})
+		i.cfg.Key.logKeyless(ctx, &i.keyless, i.cfg.Log, method)
 		return errNoKey
 	}
 	l, err := i.cfg.limiter(ctx, method)
-	if err != nil {
-		return i.verdict(ctx, nil, window.Decision{}, err)
+	var d window.Decision
+	if err == nil {
+		d, err = l.AllowN(ctx, key, n)
 	}
-	d, err := l.AllowN(ctx, key, n)
-	return i.verdict(ctx, l, d, err)
-}
-
-// verdict returns the status with which a call fails, given the limiter's decision and error. It
-// returns nil if the call is allowed.
-func (i *Interceptor) verdict(ctx context.Context, l Limiter, d window.Decision, err error) error {
 	switch {
 	case errors.Is(err, window.ErrExceedsLimit):
 		return errTooCostly
 	case err != nil && ctx.Err() != nil: // the caller has gone, so this is not an outage
 		return status.FromContextError(ctx.Err()).Err()
+	case err != nil && i.outages.Fail(err):
+		return nil
 	case err != nil:
-		i.state.Failed(i.cfg.Log, string(i.cfg.Outage), "call", err)
-		if i.cfg.Outage == FailOpen {
-			return nil
-		}
 		return pushBack(ctx, errOutage)
-	}
-	if !adapter.IsConstant(l) {
-		i.state.Note(i.cfg.Log, string(i.cfg.Outage), d.Degraded, d.Cause)
+	case !adapter.IsConstant(l):
+		i.outages.Record(d.Degraded, d.Cause)
 	}
 	return pushBack(ctx, denial(d))
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -44,14 +43,14 @@ type InFlightConfig struct {
 // second to a minute: about as long as this process's calls have recently held a place.
 type InFlight struct {
 	cfg     InFlightConfig
-	gate    *adapter.Gate
-	keyless sync.Once // logs the first call without a key
+	inbound *adapter.Inbound
+	keyless adapter.Keyless
 }
 
 // NewInFlight returns an InFlight. It returns an error if Places, Key or Outage is missing, if Wait
 // is negative, or if Outage is neither FailOpen nor FailClosed.
 func NewInFlight(cfg InFlightConfig) (*InFlight, error) {
-	gate, err := adapter.NewGate("grpclimit.InFlight", cfg.Places, cfg.Wait, string(cfg.Outage), cfg.Log)
+	inbound, err := adapter.NewInbound("grpclimit.InFlight", cfg.Places, cfg.Wait, string(cfg.Outage), cfg.Log)
 	switch {
 	case err != nil:
 		return nil, err
@@ -59,29 +58,29 @@ func NewInFlight(cfg InFlightConfig) (*InFlight, error) {
 		return nil, errors.New("slidegate: grpclimit.InFlight has no Key, which says who is limited; use grpclimit.Peer, Method or Metadata")
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
-	return &InFlight{cfg: cfg, gate: gate}, nil
+	return &InFlight{cfg: cfg, inbound: inbound}, nil
 }
 
 // UnaryServer implements grpc.UnaryServerInterceptor. The call holds a place until its handler
 // returns or panics, even if the client has gone.
 func (i *InFlight) UnaryServer(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	held, err := i.enter(ctx, info.FullMethod)
+	place, err := i.enter(ctx, info.FullMethod)
 	if err != nil {
 		return nil, err
 	}
-	defer held.Release()
-	return next(held.Context, request)
+	defer place.Release()
+	return next(place.Context, request)
 }
 
 // StreamServer implements grpc.StreamServerInterceptor. The stream holds a place until its handler
 // returns or panics, even if the client has gone.
 func (i *InFlight) StreamServer(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	held, err := i.enter(stream.Context(), info.FullMethod)
+	place, err := i.enter(stream.Context(), info.FullMethod)
 	if err != nil {
 		return err
 	}
-	defer held.Release()
-	return next(server, &heldStream{stream, held.Context})
+	defer place.Release()
+	return next(server, &heldStream{stream, place.Context})
 }
 
 // heldStream is a stream whose call holds a place.
@@ -94,25 +93,23 @@ type heldStream struct {
 func (s *heldStream) Context() context.Context { return s.ctx }
 
 // enter takes a place for a call. If it gets none, it returns the status with which the call fails.
-func (i *InFlight) enter(ctx context.Context, method string) (*adapter.Held, error) {
-	if i == nil || i.gate == nil {
+func (i *InFlight) enter(ctx context.Context, method string) (*adapter.Place, error) {
+	if i == nil || i.inbound == nil {
 		panic("slidegate: this InFlight is nil or zero; create it with grpclimit.NewInFlight")
 	}
 	key := i.cfg.Key(ctx, method)
 	if key == "" {
-		i.keyless.Do(func() {
-			i.cfg.Log.Warn("slidegate: calls without a key are refused; only the first is logged", "reason", i.cfg.Key.explain(ctx, method).String())
-		})
+		i.cfg.Key.logKeyless(ctx, &i.keyless, i.cfg.Log, method)
 		return nil, errNoKey
 	}
-	held, err := i.gate.Enter(ctx, key)
+	place, err := i.inbound.Enter(ctx, key)
 	switch {
-	case err == nil && held == nil:
-		err = withDetails(codes.ResourceExhausted, "too many calls are running at the same time", retryInfo(i.gate.RetryAfter()))
+	case err == nil && place == nil:
+		err = withDetails(codes.ResourceExhausted, "too many calls are running at the same time", retryInfo(i.inbound.RetryAfter()))
 	case err != nil && ctx.Err() != nil:
 		err = status.FromContextError(ctx.Err()).Err()
 	case err != nil:
 		err = errOutage
 	}
-	return held, pushBack(ctx, err)
+	return place, pushBack(ctx, err)
 }

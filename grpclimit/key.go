@@ -2,8 +2,8 @@ package grpclimit
 
 import (
 	"context"
+	"log/slog"
 	"net/netip"
-	"strconv"
 	"strings"
 
 	"github.com/slidegate/slidegate/internal/keys"
@@ -73,17 +73,11 @@ func (k Key) And(other Key) Key {
 		return nil // which New refuses
 	}
 	return func(ctx context.Context, method string) string {
-		one, two := k(ctx, method), other(ctx, method)
-		if one == "" || two == "" {
-			return ""
-		}
-		return strconv.Itoa(len(one)) + " " + one + " " + two
+		return adapter.JoinKeys(k(ctx, method), other(ctx, method))
 	}
 }
 
-// explain calls k again to find out why it returned "".
-func (k Key) explain(ctx context.Context, method string) *adapter.KeylessReasons {
-	ctx, reasons := adapter.CollectKeyless(ctx)
-	k(ctx, method)
-	return reasons
+// logKeyless logs the first call without a key. It calls k again to find out why k returned "".
+func (k Key) logKeyless(ctx context.Context, first *adapter.Keyless, log *slog.Logger, method string) {
+	first.Log(ctx, log, "calls", func(ctx context.Context) { k(ctx, method) })
 }

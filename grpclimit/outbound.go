@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -60,20 +59,20 @@ type OutboundConfig struct {
 // before it takes a turn of its own. Retries under grpc's retry policy take no turns, because
 // interceptors do not see them.
 type Outbound struct {
-	cfg   OutboundConfig
-	calls *adapter.Outbound
+	cfg      OutboundConfig
+	outbound *adapter.Outbound
 }
 
 // NewOutbound returns an Outbound. It returns an error if neither Turns nor Places is set, if
 // MaxPause is negative or more than a day, or if Outage is neither FailOpen nor FailClosed.
 func NewOutbound(cfg OutboundConfig) (*Outbound, error) {
-	calls, err := adapter.NewOutbound("grpclimit.Outbound", adapter.OutboundConfig{
+	outbound, err := adapter.NewOutbound("grpclimit.Outbound", adapter.OutboundConfig{
 		Turns: cfg.Turns, Places: cfg.Places, MaxPause: cfg.MaxPause, Outage: string(cfg.Outage), Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &Outbound{cfg, calls}, nil
+	return &Outbound{cfg, outbound}, nil
 }
 
 // UnaryClient implements grpc.UnaryClientInterceptor. A call that gets no place or turn fails: with
@@ -85,14 +84,14 @@ func (o *Outbound) UnaryClient(
 	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
 	event := o.event(ctx, method, conn)
-	held, err := o.calls.Begin(ctx, event)
+	place, err := o.outbound.Begin(ctx, event)
 	if err != nil {
 		return unsent(ctx, err)
 	}
-	defer held.Release()
-	err = next(held.Context, method, request, reply, conn, opts...)
-	o.calls.Pause(ctx, event, waitIn(err))
-	return held.Explain(err)
+	defer place.Release()
+	err = next(place.Context, method, request, reply, conn, opts...)
+	o.outbound.Pause(ctx, event, waitIn(err))
+	return place.Explain(err)
 }
 
 // StreamClient implements grpc.StreamClientInterceptor. It does the same as UnaryClient for a
@@ -103,36 +102,36 @@ func (o *Outbound) StreamClient(
 	ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
 	event := o.event(ctx, method, conn)
-	held, err := o.calls.Begin(ctx, event)
+	place, err := o.outbound.Begin(ctx, event)
 	if err != nil {
 		return nil, unsent(ctx, err)
 	}
 	opened := false
 	defer func() {
 		if !opened { // grpc may not have called OnFinish
-			held.Release()
+			place.Release()
 		}
 	}()
-	s := &outgoing{held: held, once: !desc.ServerStreams}
+	s := &outgoing{place: place, once: !desc.ServerStreams}
 	opts = append(opts[:len(opts):len(opts)], grpc.OnFinish(func(err error) {
 		s.finished.Store(true)
 		go func() { // in the background, because grpc holds a lock of the stream here
-			o.calls.Pause(ctx, event, waitIn(err))
-			held.GiveBack() // does not cancel the context, because an inner interceptor may reopen the stream
+			o.outbound.Pause(ctx, event, waitIn(err))
+			place.GiveBack() // does not cancel the context, because an inner interceptor may reopen the stream
 		}()
 	}))
-	if s.ClientStream, err = next(held.Context, desc, conn, method, opts...); err != nil {
-		return nil, held.Explain(err)
+	if s.ClientStream, err = next(place.Context, desc, conn, method, opts...); err != nil {
+		return nil, place.Explain(err)
 	}
 	opened = true
-	s.stop = context.AfterFunc(ctx, held.Release)
+	s.stop = context.AfterFunc(ctx, place.Release)
 	return s, nil
 }
 
 // outgoing is a stream that holds a place.
 type outgoing struct {
 	grpc.ClientStream
-	held     *adapter.Held
+	place    *adapter.Place
 	once     bool        // the server sends a single message
 	finished atomic.Bool // grpc has called OnFinish, which releases the place
 	stop     func() bool // keeps the end of the caller's context from releasing the place
@@ -145,15 +144,15 @@ func (s *outgoing) RecvMsg(m any) error {
 		return nil
 	}
 	s.stop()
-	if s.held.End(); !s.finished.Load() {
-		go s.held.GiveBack()
+	if s.place.End(); !s.finished.Load() {
+		go s.place.GiveBack()
 	}
 	return err
 }
 
 // event returns the event key of a call. It panics if o was not created with NewOutbound.
 func (o *Outbound) event(ctx context.Context, method string, conn *grpc.ClientConn) string {
-	if o == nil || o.calls == nil {
+	if o == nil || o.outbound == nil {
 		panic("slidegate: this Outbound is nil or zero; create it with grpclimit.NewOutbound")
 	}
 	if o.cfg.Event == nil {
@@ -164,15 +163,11 @@ func (o *Outbound) event(ctx context.Context, method string, conn *grpc.ClientCo
 
 // waitIn returns how long the status of err asks the client to wait, or 0.
 func waitIn(err error) time.Duration {
-	s := status.Convert(err)
-	if s.Code() == codes.ResourceExhausted || s.Code() == codes.Unavailable {
-		for _, detail := range s.Details() {
-			if info, ok := detail.(*errdetails.RetryInfo); ok {
-				return info.GetRetryDelay().AsDuration()
-			}
-		}
+	if code := status.Code(err); code != codes.ResourceExhausted && code != codes.Unavailable {
+		return 0
 	}
-	return 0
+	wait, _ := retryDelay(err)
+	return wait
 }
 
 // unsentError is the limiter's error for a call that was not sent.

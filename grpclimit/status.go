@@ -67,12 +67,19 @@ func withDetails(code codes.Code, text string, details ...protoadapt.MessageV1) 
 // has no RetryInfo, pushBack sets no trailer. gRFC A6 defines the value as a signed 32-bit number,
 // so some clients do not retry if the delay is more than 24 days.
 func pushBack(ctx context.Context, err error) error {
-	for _, detail := range status.Convert(err).Details() {
-		if info, ok := detail.(*errdetails.RetryInfo); ok {
-			ms := info.GetRetryDelay().AsDuration().Milliseconds()
-			// SetTrailer fails only outside a server.
-			_ = grpc.SetTrailer(ctx, metadata.Pairs("grpc-retry-pushback-ms", strconv.FormatInt(ms, 10)))
-		}
+	if wait, ok := retryDelay(err); ok {
+		// SetTrailer fails only outside a server.
+		_ = grpc.SetTrailer(ctx, metadata.Pairs("grpc-retry-pushback-ms", strconv.FormatInt(wait.Milliseconds(), 10)))
 	}
 	return err
+}
+
+// retryDelay returns the delay in the RetryInfo of err's status, and whether there is one.
+func retryDelay(err error) (wait time.Duration, ok bool) {
+	for _, detail := range status.Convert(err).Details() {
+		if info, ok := detail.(*errdetails.RetryInfo); ok {
+			return info.GetRetryDelay().AsDuration(), true
+		}
+	}
+	return 0, false
 }

@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"strconv"
 	"time"
-
-	"github.com/dunglas/httpsfv"
 )
 
 // waitIn returns how long a response with the headers h asks the client to wait, or 0. The first
@@ -36,20 +34,9 @@ func retryAfter(h http.Header, now time.Time) (time.Duration, bool) {
 
 // usageWait parses RateLimit and returns the longest t among the limits that have nothing left. It
 // ignores the other limits, because in some versions of the draft they have a t too.
-func usageWait(h http.Header, _ time.Time) (longest time.Duration, found bool) {
-	members, _ := httpsfv.UnmarshalList(h[usageField])
-	for _, m := range members {
-		item, ok := m.(httpsfv.Item)
-		if !ok {
-			continue
-		}
-		r, _ := item.Params.Get("r")
-		t, _ := item.Params.Get("t")
-		if wait, ok := t.(int64); ok && wait >= 0 && r == int64(0) {
-			longest, found = max(longest, seconds(float64(wait))), true
-		}
-	}
-	return longest, found
+func usageWait(h http.Header, _ time.Time) (time.Duration, bool) {
+	wait, found := longestWait(h, true)
+	return seconds(float64(wait)), found
 }
 
 // legacyWait parses X-RateLimit-Reset, unless X-RateLimit-Remaining is above 0. Servers send

@@ -31,7 +31,7 @@ func (m *Middleware) limitJointly(w http.ResponseWriter, r *http.Request, next h
 		m.cfg.Log.Warn("slidegate: a denied request stays partly counted, because units could not be given back", "err", err)
 	}
 	v := joint(checks, j)
-	m.outages.Note(m.cfg.Log, string(m.cfg.Outage), v.Degraded, v.Cause)
+	m.outages.Record(v.Degraded, v.Cause)
 	m.setFields(w.Header(), v)
 	if !v.Allowed {
 		m.deny(w, r, v, next)
@@ -65,19 +65,14 @@ func joint(checks []window.Check, j window.JointDecision) verdict {
 		if !d.At.IsZero() && (v.At.IsZero() || d.At.Before(v.At)) {
 			v.At = d.At
 		}
-		v.add(checks[i].Limiter.Name(), d)
+		for _, u := range d.Usage {
+			if len(v.Usage) == 0 || u.Remaining < v.Remaining {
+				v.Remaining = u.Remaining
+			}
+			v.Usage, v.limiters = append(v.Usage, u), append(v.limiters, checks[i].Limiter.Name())
+		}
 	}
 	return v
-}
-
-// add adds the limits of one check, which limiter decided as d.
-func (v *verdict) add(limiter string, d window.Decision) {
-	for _, u := range d.Usage {
-		if len(v.Usage) == 0 || u.Remaining < v.Remaining {
-			v.Remaining = u.Remaining
-		}
-		v.Usage, v.limiters = append(v.Usage, u), append(v.limiters, limiter)
-	}
 }
 
 // names returns the name by which header fields and problem details refer to each limit: its label.

@@ -1,8 +1,6 @@
 package httplimit
 
 import (
-	"errors"
-	"fmt"
 	"net/http"
 
 	"github.com/slidegate/slidegate/internal/adapter"
@@ -19,19 +17,14 @@ var (
 	Blocked Limiter = adapter.Blocked
 )
 
-var errNilChoice = errors.New("the limiter is nil, although Choose returned no error; return a limiter, httplimit.Unlimited or httplimit.Blocked")
-
 // limiter returns the Limiter for r.
 func (cfg *Config) limiter(r *http.Request) (Limiter, error) {
 	if cfg.Choose == nil {
 		return cfg.Limiter, nil
 	}
 	l, err := cfg.Choose(r)
-	switch {
-	case err != nil: // %s, not %w: an error that it wraps, such as context.Canceled, need not concern this request
-		return nil, fmt.Errorf("%w: %s", adapter.ErrChoose, err.Error())
-	case adapter.IsNil(l):
-		return nil, errNilChoice
+	if err = adapter.CheckChoice("httplimit", l, err); err != nil {
+		return nil, err
 	}
 	return l, cfg.checkSettles(l)
 }

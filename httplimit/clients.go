@@ -56,7 +56,7 @@ func (c Clients) client(r *http.Request) (netip.Addr, error) {
 		remedy := cmp.Or(c.remedy, "listen on TCP, or read a header that your proxy sets")
 		return netip.Addr{}, fmt.Errorf("a request from %q has no client address: %w; %s", r.RemoteAddr, err, remedy)
 	}
-	return client.Unmap().WithZone(""), nil
+	return client, nil
 }
 
 var (
@@ -76,15 +76,17 @@ func peerOf(r *http.Request) (netip.Addr, error) {
 	return peer, nil
 }
 
-// parseAddress parses a bare address, an address with a port, or an IPv6 address in brackets.
+// parseAddress parses a bare address, an address with a port, or an IPv6 address in brackets. It
+// removes the zone and unmaps an IPv4-mapped address, because a Prefix never contains addresses in
+// those forms.
 func parseAddress(text string) (address netip.Addr, ok bool) {
 	if both, err := netip.ParseAddrPort(text); err == nil {
-		return both.Addr(), true
+		return both.Addr().Unmap().WithZone(""), true
 	}
 	inner, opened := strings.CutPrefix(text, "[")
 	inner, closed := strings.CutSuffix(inner, "]")
 	address, err := netip.ParseAddr(inner)
-	return address, err == nil && opened == closed && (!opened || address.Is6())
+	return address.Unmap().WithZone(""), err == nil && opened == closed && (!opened || address.Is6())
 }
 
 // ClientsBehind returns a Clients for a server behind the given proxies, such as 10.0.0.1 or
@@ -169,10 +171,8 @@ func lastEntry(chain string) (address netip.Addr, before string, err error) {
 	return address, chain[:max(at, 0)], err
 }
 
-// within reports whether one of the networks contains address. It first removes the zone and unmaps
-// an IPv4-mapped address, because a Prefix never contains addresses in those forms.
+// within reports whether one of the networks contains address.
 func within(networks []netip.Prefix, address netip.Addr) bool {
-	address = address.Unmap().WithZone("")
 	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 

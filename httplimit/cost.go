@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync/atomic"
 
+	"github.com/felixge/httpsnoop"
+
 	"github.com/slidegate/slidegate/internal/calls"
 	"github.com/slidegate/slidegate/window"
 )
@@ -67,11 +69,19 @@ type served struct {
 	returned bool // the handler returned, and did not panic
 }
 
-// metered returns a copy of the request whose context carries the meter for SetCost.
-func (s *served) metered() *http.Request {
-	ctx := s.request.Context()
-	s.meter.outer, _ = ctx.Value(meterKey{}).(*meter)
-	return s.request.WithContext(context.WithValue(ctx, meterKey{}, &s.meter))
+// serve runs the handler. When next returns, it gives the units back if the response does not
+// count, or settles the cost.
+func (m *Middleware) serve(w http.ResponseWriter, s *served, next http.Handler) {
+	r := s.request
+	defer m.finish(s)
+	if m.cfg.CostAfter != nil { // the context carries the meter for SetCost
+		ctx := r.Context()
+		s.meter.outer, _ = ctx.Value(meterKey{}).(*meter)
+		r = r.WithContext(context.WithValue(ctx, meterKey{}, &s.meter))
+		defer handBack(s.request, r)
+	}
+	next.ServeHTTP(httpsnoop.Wrap(w, s.response.hooks()), r)
+	s.returned = true
 }
 
 // used returns the Used to pass to CostAfter.
@@ -86,23 +96,15 @@ func (s *served) used() Used {
 	return u
 }
 
-// finish refunds a request that does not count. If CostAfter is set, it settles any other request.
+// finish refunds a request that does not count, as Config.CountOnly defines. If CostAfter is set,
+// it settles any other request.
 func (m *Middleware) finish(s *served) {
-	switch {
-	case !m.counts(s):
-		m.refund(s)
-	case m.cfg.CostAfter != nil:
-		m.settle(s)
+	if m.cfg.CountOnly == nil || !s.returned || s.request.Context().Err() != nil || m.cfg.CountOnly(s.response.finalStatus()) {
+		if m.cfg.CostAfter != nil {
+			m.settle(s)
+		}
+		return
 	}
-}
-
-// counts reports whether the request counts, as Config.CountOnly defines.
-func (m *Middleware) counts(s *served) bool {
-	return m.cfg.CountOnly == nil || !s.returned || s.request.Context().Err() != nil || m.cfg.CountOnly(s.response.finalStatus())
-}
-
-// refund gives back the units of a request that does not count.
-func (m *Middleware) refund(s *served) {
 	ctx, cancel := calls.Finish(s.request.Context())
 	defer cancel()
 	if err := s.limiter.Refund(ctx, s.key, s.decision); err != nil {

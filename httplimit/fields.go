@@ -33,38 +33,34 @@ func (m *Middleware) setFields(h http.Header, v verdict) {
 	if m.cfg.Shadow {
 		return
 	}
-	wait := outerRetryAfter(h)
+	outer, _ := longestWait(h, false)
 	if len(v.Usage) > 0 {
 		p := m.policyOf(v)
 		h.Add(policyField, p.text)
 		h.Add(usageField, listField(v.Usage, p.names, usageParams))
 		if m.cfg.LegacyHeaders {
-			setLegacy(h, limitingUsage(v.Decision), time.Now())
+			setLegacy(h, v.Decision, time.Now())
 		}
 	}
 	if !v.Allowed && !adapter.DeniesForever(v.Decision) {
-		h.Set("Retry-After", strconv.FormatInt(max(ceilSeconds(v.RetryAfter), wait), 10))
+		h.Set("Retry-After", strconv.FormatInt(max(ceilSeconds(v.RetryAfter), outer), 10))
 	}
 }
 
-// setLegacy writes the X-RateLimit headers. They can describe only one limit, the one of u.
-func setLegacy(h http.Header, u window.Usage, now time.Time) {
+// setLegacy writes the X-RateLimit headers. They can describe only one limit: the one that would
+// make another request like this one wait longest or, if none would make it wait, the one with the
+// least remaining.
+func setLegacy(h http.Header, d window.Decision, now time.Time) {
+	d.Allowed = false
+	u := d.Tightest()
+	if u.RetryAfter <= 0 {
+		d.Allowed = true
+		u = d.Tightest()
+	}
 	reset := now.Add(u.RetryAfter)
 	h.Set(legacyLimit, strconv.FormatInt(u.Limit.Max, 10))
 	h.Set(legacyRemaining, strconv.FormatInt(u.Remaining, 10))
 	h.Set(legacyReset, strconv.FormatInt(reset.Add(time.Second-1).Unix(), 10))
-}
-
-// limitingUsage returns the usage of the limit that would make another request like this one wait
-// longest. If no limit would make it wait, limitingUsage returns the usage with the least
-// remaining.
-func limitingUsage(d window.Decision) window.Usage {
-	d.Allowed = false
-	if waits := d.Tightest(); waits.RetryAfter > 0 {
-		return waits
-	}
-	d.Allowed = true
-	return d.Tightest()
 }
 
 // policy holds the names of a verdict's limits, and the RateLimit-Policy value that describes them.
@@ -137,23 +133,28 @@ func usageParams(p *httpsfv.Params, u window.Usage) {
 // maxInteger is the largest integer of a structured field (RFC 9651, 3.3.1).
 const maxInteger = 999_999_999_999_999
 
-// outerRetryAfter returns the longest wait, in seconds, in the RateLimit fields that outer
-// middleware has written. Outer middleware has already counted the request, and can require a
-// longer wait than this one.
-func outerRetryAfter(h http.Header) (longest int64) {
+// longestWait returns the longest t, in seconds, among the limits in the RateLimit fields of h.
+// With ifSpent, it ignores limits that have units left. A middleware reads the fields that outer
+// middleware has written, because that has already counted the request, and can require a longer
+// wait.
+func longestWait(h http.Header, ifSpent bool) (longest int64, found bool) {
 	values := h[usageField]
 	if len(values) == 0 {
-		return 0
+		return 0, false
 	}
 	members, _ := httpsfv.UnmarshalList(values) // other code may have written anything here
 	for _, m := range members {
-		if item, ok := m.(httpsfv.Item); ok {
-			t, _ := item.Params.Get("t")
-			wait, _ := t.(int64)
-			longest = max(longest, wait)
+		item, ok := m.(httpsfv.Item)
+		if !ok {
+			continue
+		}
+		r, _ := item.Params.Get("r")
+		t, _ := item.Params.Get("t")
+		if wait, ok := t.(int64); ok && wait >= 0 && (!ifSpent || r == int64(0)) {
+			longest, found = max(longest, wait), true
 		}
 	}
-	return longest
+	return longest, found
 }
 
 // ceilSeconds returns d in whole seconds, rounded up.

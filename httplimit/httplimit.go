@@ -38,9 +38,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"sync"
-
-	"github.com/felixge/httpsnoop"
 
 	"github.com/slidegate/slidegate/internal/adapter"
 	"github.com/slidegate/slidegate/window"
@@ -146,11 +143,11 @@ type Config struct {
 
 // Middleware limits requests. Create it with New, and use Wrap. It is safe for concurrent use.
 type Middleware struct {
-	cfg         Config
-	outages     adapter.Journal
-	policies    policies
-	keylessOnce sync.Once // logs the first request without a key
-	shadow      shadow
+	cfg      Config
+	outages  adapter.Outages
+	policies policies
+	keyless  adapter.Keyless
+	shadow   shadow
 }
 
 // New returns a Middleware. It returns an error if a required field is missing, if fields conflict,
@@ -161,7 +158,17 @@ func New(cfg Config) (*Middleware, error) {
 		return nil, err
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
-	return &Middleware{cfg: cfg, shadow: shadow{kinds: map[string]refusals{}}}, nil
+	if cfg.Checks != nil {
+		cfg.Key = func(r *http.Request) string { // serves only to log why a request has no key
+			cfg.Checks(r)
+			return adapter.NoteKeyless(r.Context(), "a check has an empty Event")
+		}
+	}
+	return &Middleware{
+		cfg:     cfg,
+		outages: adapter.Outages{Outage: string(cfg.Outage), Request: "request", Log: cfg.Log},
+		shadow:  shadow{kinds: map[string]refusals{}},
+	}, nil
 }
 
 // Wrap returns a handler that limits the requests to next. Allowed requests reach next unchanged,
@@ -197,24 +204,27 @@ func (m *Middleware) limit(w http.ResponseWriter, r *http.Request, next http.Han
 	switch {
 	case n < 0:
 		m.refuse(w, r, problemNoCost, next)
+		return
 	case n == 0:
 		next.ServeHTTP(w, r)
-	default:
-		m.limitTo(w, r, n, next)
+		return
 	}
-}
-
-// limitTo limits a request that costs n units by one limiter.
-func (m *Middleware) limitTo(w http.ResponseWriter, r *http.Request, n int64, next http.Handler) {
 	key := m.cfg.Key(r)
 	if key == "" {
 		m.refuseKeyless(w, r, next)
 		return
 	}
-	limiter, d, err := m.decide(r, key, n)
+	limiter, err := m.cfg.limiter(r)
+	var d window.Decision
+	if err == nil {
+		d, err = limiter.AllowN(r.Context(), key, n)
+	}
 	if err != nil {
 		m.fail(w, r, err, next)
 		return
+	}
+	if !adapter.IsConstant(limiter) {
+		m.outages.Record(d.Degraded, d.Cause)
 	}
 	v := verdict{Decision: d}
 	m.setFields(w.Header(), v)
@@ -226,18 +236,6 @@ func (m *Middleware) limitTo(w http.ResponseWriter, r *http.Request, n int64, ne
 	default:
 		next.ServeHTTP(w, r)
 	}
-}
-
-// decide returns the limiter for r, and the decision of that limiter.
-func (m *Middleware) decide(r *http.Request, key string, n int64) (limiter Limiter, d window.Decision, err error) {
-	if limiter, err = m.cfg.limiter(r); err != nil {
-		return nil, d, err
-	}
-	d, err = limiter.AllowN(r.Context(), key, n)
-	if err == nil && !adapter.IsConstant(limiter) {
-		m.outages.Note(m.cfg.Log, string(m.cfg.Outage), d.Degraded, d.Cause)
-	}
-	return limiter, d, err
 }
 
 // refuse responds with the problem p. In Shadow, it lets the request pass instead.
@@ -254,23 +252,9 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, p adapter.Pr
 // which the client does not see.
 func (m *Middleware) refuseKeyless(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if !m.cfg.Shadow {
-		m.keylessOnce.Do(func() {
-			m.cfg.Log.Warn("slidegate: requests without a key are refused; only the first is logged", "reason", m.explain(r))
-		})
+		m.cfg.Key.logKeyless(&m.keyless, m.cfg.Log, r)
 	}
 	m.refuse(w, r, problemNoKey, next)
-}
-
-// explain returns the reason why r has no key.
-func (m *Middleware) explain(r *http.Request) string {
-	key := m.cfg.Key
-	if m.cfg.Checks != nil {
-		key = func(r *http.Request) string {
-			m.cfg.Checks(r)
-			return adapter.NoteKeyless(r.Context(), "a check has an empty Event")
-		}
-	}
-	return key.explain(r).String()
 }
 
 // deny writes the response to a denied request.
@@ -280,19 +264,6 @@ func (m *Middleware) deny(w http.ResponseWriter, r *http.Request, v verdict, nex
 		return
 	}
 	m.refuse(w, r, m.problemOf(v), next)
-}
-
-// serve runs the handler. When next returns, it gives the units back if the response does not
-// count, or settles the cost.
-func (m *Middleware) serve(w http.ResponseWriter, s *served, next http.Handler) {
-	r := s.request
-	defer m.finish(s)
-	if m.cfg.CostAfter != nil {
-		r = s.metered()
-		defer handBack(s.request, r)
-	}
-	next.ServeHTTP(httpsnoop.Wrap(w, s.response.hooks()), r)
-	s.returned = true
 }
 
 // handBack copies to r the fields that handlers have set in inner, the copy that was passed to
@@ -312,12 +283,9 @@ func (m *Middleware) fail(w http.ResponseWriter, r *http.Request, err error, nex
 		m.refuseKeyless(w, r, next)
 	case errors.Is(err, window.ErrInvalidCost):
 		m.refuse(w, r, problemNoCost, next)
+	case m.outages.Fail(err):
+		next.ServeHTTP(w, r)
 	default:
-		m.outages.Failed(m.cfg.Log, string(m.cfg.Outage), "request", err)
-		if m.cfg.Outage == FailOpen {
-			next.ServeHTTP(w, r)
-			return
-		}
 		m.refuse(w, r, problemOutage, next)
 	}
 }

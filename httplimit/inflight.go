@@ -42,15 +42,15 @@ type InFlightConfig struct {
 // InFlight limits how many requests run at the same time. Create it with NewInFlight, and use Wrap.
 // It is safe for concurrent use.
 type InFlight struct {
-	cfg         InFlightConfig
-	gate        *adapter.Gate
-	keylessOnce sync.Once // logs the first request without a key
+	cfg     InFlightConfig
+	inbound *adapter.Inbound
+	keyless adapter.Keyless
 }
 
 // NewInFlight returns an InFlight. It returns an error if Places, Key or Outage is missing, if Wait
 // is negative, or if Outage is neither FailOpen nor FailClosed.
 func NewInFlight(cfg InFlightConfig) (*InFlight, error) {
-	gate, err := adapter.NewGate("httplimit.InFlight", cfg.Places, cfg.Wait, string(cfg.Outage), cfg.Log)
+	inbound, err := adapter.NewInbound("httplimit.InFlight", cfg.Places, cfg.Wait, string(cfg.Outage), cfg.Log)
 	switch {
 	case err != nil:
 		return nil, err
@@ -58,7 +58,7 @@ func NewInFlight(cfg InFlightConfig) (*InFlight, error) {
 		return nil, errNoKey
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
-	return &InFlight{cfg: cfg, gate: gate}, nil
+	return &InFlight{cfg: cfg, inbound: inbound}, nil
 }
 
 // Wrap returns a handler that calls next while holding a place. The place is released when next
@@ -76,7 +76,7 @@ func NewInFlight(cfg InFlightConfig) (*InFlight, error) {
 // not created with NewInFlight.
 func (m *InFlight) Wrap(next http.Handler) http.Handler {
 	switch {
-	case m == nil || m.gate == nil:
+	case m == nil || m.inbound == nil:
 		panic("slidegate: this InFlight is nil or zero; create it with httplimit.NewInFlight")
 	case next == nil:
 		panic("slidegate: Wrap got a nil handler; pass the one that serves the requests")
@@ -84,27 +84,30 @@ func (m *InFlight) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := m.cfg.Key(r)
 		if key == "" {
-			m.refuseKeyless(w, r)
+			m.cfg.Key.logKeyless(&m.keyless, m.cfg.Log, r)
+			writeProblem(w, problemNoKey)
 			return
 		}
-		held, err := m.gate.Enter(r.Context(), key)
+		place, err := m.inbound.Enter(r.Context(), key)
 		switch {
 		case err != nil:
 			writeProblem(w, problemOutage)
-		case held == nil:
-			m.deny(w)
+		case place == nil:
+			outer, _ := longestWait(w.Header(), false)
+			w.Header().Set("Retry-After", strconv.FormatInt(max(ceilSeconds(m.inbound.RetryAfter()), outer), 10))
+			writeProblem(w, problemNoPlace)
 		default:
-			serveHeld(w, r, held, next)
+			serveIn(place, w, r, next)
 		}
 	})
 }
 
-// serveHeld runs the handler while the request holds a place.
-func serveHeld(w http.ResponseWriter, r *http.Request, held *adapter.Held, next http.Handler) {
-	u := &use{held: held}
+// serveIn runs the handler while the request holds the place.
+func serveIn(place *adapter.Place, w http.ResponseWriter, r *http.Request, next http.Handler) {
+	u := &use{place: place}
 	u.users.Store(1)
 	defer u.end()
-	inner := r.WithContext(held.Context)
+	inner := r.WithContext(place.Context)
 	defer handBack(r, inner)
 	next.ServeHTTP(httpsnoop.Wrap(withHijack(w), httpsnoop.Hooks{Hijack: u.hijack}), inner)
 }
@@ -112,14 +115,14 @@ func serveHeld(w http.ResponseWriter, r *http.Request, held *adapter.Held, next 
 // use counts the users of a request's place: the handler, and the connection if the handler
 // hijacked it.
 type use struct {
-	held  *adapter.Held
+	place *adapter.Place
 	users atomic.Int32
 }
 
 // end removes a user, and releases the place if no users are left.
 func (u *use) end() {
 	if u.users.Add(-1) == 0 {
-		u.held.Release()
+		u.place.Release()
 	}
 }
 
@@ -132,7 +135,7 @@ func (u *use) hijack(next httpsnoop.HijackFunc) httpsnoop.HijackFunc {
 			return conn, buffer, err
 		}
 		u.users.Add(1)
-		u.held.OnLost(func(error) { _ = conn.Close() })
+		u.place.OnLost(func(error) { _ = conn.Close() })
 		return &heldConn{conn, sync.OnceFunc(u.end)}, buffer, nil
 	}
 }
@@ -151,24 +154,3 @@ func (c *heldConn) Close() error {
 
 // CloseWrite calls the connection's CloseWrite, if it has one.
 func (c *heldConn) CloseWrite() error { return closeWrite(c.Conn) }
-
-// problemNoPlace is the response to a request that gets no place.
-var problemNoPlace = adapter.Problem{
-	Title: "Too Many Requests", Status: http.StatusTooManyRequests,
-	Detail: "Too many requests are running at the same time. Try again after the time in Retry-After, or when one has ended.",
-}
-
-// deny writes the response to a request that gets no place.
-func (m *InFlight) deny(w http.ResponseWriter) {
-	wait := max(ceilSeconds(m.gate.RetryAfter()), outerRetryAfter(w.Header()))
-	w.Header().Set("Retry-After", strconv.FormatInt(wait, 10))
-	writeProblem(w, problemNoPlace)
-}
-
-// refuseKeyless refuses a request without a key. It logs the first such request with the reason.
-func (m *InFlight) refuseKeyless(w http.ResponseWriter, r *http.Request) {
-	m.keylessOnce.Do(func() {
-		m.cfg.Log.Warn("slidegate: requests without a key are refused; only the first is logged", "reason", m.cfg.Key.explain(r).String())
-	})
-	writeProblem(w, problemNoKey)
-}

@@ -1,9 +1,10 @@
 package httplimit
 
 import (
+	"context"
+	"log/slog"
 	"net/http"
 	"net/textproto"
-	"strconv"
 	"strings"
 
 	"github.com/slidegate/slidegate/internal/adapter"
@@ -123,18 +124,10 @@ func (k Key) And(other Key) Key {
 	if k == nil || other == nil {
 		return nil // New refuses it
 	}
-	return func(r *http.Request) string {
-		one, two := k(r), other(r)
-		if one == "" || two == "" {
-			return ""
-		}
-		return strconv.Itoa(len(one)) + " " + one + " " + two
-	}
+	return func(r *http.Request) string { return adapter.JoinKeys(k(r), other(r)) }
 }
 
-// explain calls k again to find out why it returned "".
-func (k Key) explain(r *http.Request) *adapter.KeylessReasons {
-	ctx, reasons := adapter.CollectKeyless(r.Context())
-	k(r.WithContext(ctx))
-	return reasons
+// logKeyless logs the first request without a key. It calls k again to find out why k returned "".
+func (k Key) logKeyless(first *adapter.Keyless, log *slog.Logger, r *http.Request) {
+	first.Log(r.Context(), log, "requests", func(ctx context.Context) { k(r.WithContext(ctx)) })
 }

@@ -17,6 +17,10 @@ var (
 		Title: "Content Too Large", Status: http.StatusRequestEntityTooLarge,
 		Detail: "The request costs more than is ever allowed at once.",
 	}
+	problemNoPlace = adapter.Problem{
+		Title: "Too Many Requests", Status: http.StatusTooManyRequests,
+		Detail: "Too many requests are running at the same time. Try again after the time in Retry-After, or when one has ended.",
+	}
 	problemBlocked = adapter.Problem{
 		Title: "Forbidden", Status: http.StatusForbidden,
 		Detail: "The server does not accept this request. Waiting does not change that.",

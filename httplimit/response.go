@@ -13,22 +13,19 @@ import (
 // withHijack adds a Hijack method to w if w lacks one but unwraps to a ResponseWriter that has one.
 // Otherwise, a handler could unwrap w and bypass a hook on Hijack.
 func withHijack(w http.ResponseWriter) http.ResponseWriter {
-	if _, can := w.(http.Hijacker); can || !unwrapsToHijacker(w) {
+	if _, can := w.(http.Hijacker); can {
 		return w
 	}
-	return hijackable{w, http.NewResponseController(w)}
-}
-
-func unwrapsToHijacker(w http.ResponseWriter) (can bool) {
-	for !can {
-		u, wraps := w.(interface{ Unwrap() http.ResponseWriter })
+	for inner := w; ; {
+		u, wraps := inner.(interface{ Unwrap() http.ResponseWriter })
 		if !wraps {
-			return false
+			return w
 		}
-		w = u.Unwrap()
-		_, can = w.(http.Hijacker)
+		inner = u.Unwrap()
+		if _, can := inner.(http.Hijacker); can {
+			return hijackable{w, http.NewResponseController(w)}
+		}
 	}
-	return can
 }
 
 // hijackable is a ResponseWriter that also has the Hijack and flush methods of the ResponseWriters

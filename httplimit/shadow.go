@@ -25,27 +25,22 @@ type refusals struct {
 	next     time.Time // the earliest time for the next log line
 }
 
-// count adds a refusal of the given kind, and returns how many there have been since the last log
-// line. It returns 0 if it is too early for another line.
-func (s *shadow) count(kind string, now time.Time) (requests int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	k := s.kinds[kind]
-	k.requests++
-	if !now.Before(k.next) {
-		requests, k = k.requests, refusals{next: now.Add(shadowReport)}
-	}
-	s.kinds[kind] = k
-	return requests
-}
-
 // log counts a request that would have been refused. At most once a minute, it logs how many such
 // requests there were. It ignores outages, which are logged elsewhere.
 func (s *shadow) log(log *slog.Logger, p adapter.Problem) {
 	if p.Status == http.StatusServiceUnavailable {
 		return
 	}
-	if n := s.count(p.Detail, time.Now()); n > 0 {
+	s.mu.Lock()
+	k, now := s.kinds[p.Detail], time.Now()
+	k.requests++
+	n, isDue := k.requests, !now.Before(k.next)
+	if isDue {
+		k = refusals{next: now.Add(shadowReport)}
+	}
+	s.kinds[p.Detail] = k
+	s.mu.Unlock()
+	if isDue {
 		log.Info("slidegate: shadow: requests passed that would have been refused",
 			"requests", n, "status", p.Status, "last_detail", p.Detail, "last_limits", p.Violated)
 	}

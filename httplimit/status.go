@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"sync"
 
 	"github.com/slidegate/slidegate/ar1"
 	"github.com/slidegate/slidegate/internal/adapter"
@@ -40,14 +39,13 @@ type Quota struct {
 // status is the handler that NewStatus returns.
 type status struct {
 	quotas  []shownQuota
-	keyless sync.Once // logs the first request without a key
+	keyless adapter.Keyless
 }
 
 // shownQuota is a Quota of a status.
 type shownQuota struct {
 	Quota
-	log     *slog.Logger // with the attribute "quota"
-	outages adapter.Journal
+	outages adapter.Outages // its Log has the attribute "quota"
 }
 
 // NewStatus returns a handler that shows callers how much of their limits they have left, as JSON.
@@ -75,7 +73,8 @@ func NewStatus(cfg StatusConfig) (http.Handler, error) {
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	s := &status{quotas: make([]shownQuota, len(cfg.Quotas))}
 	for i, q := range cfg.Quotas {
-		s.quotas[i].Quota, s.quotas[i].log = q, cfg.Log.With("quota", q.Name)
+		o := &s.quotas[i].outages
+		s.quotas[i].Quota, o.Outage, o.Request, o.Log = q, string(FailClosed), "request", cfg.Log.With("quota", q.Name)
 	}
 	return s, nil
 }
@@ -90,7 +89,7 @@ func (q *Quota) check() error {
 		return errors.New("needs either a Limiter or Choose")
 	case q.Key == nil:
 		return errors.New("has no Key; set one that returns whose counts the caller sees, as in Config")
-	case hasLimiter && inspectOf(q.Limiter) == nil:
+	case hasLimiter && !canInspect(q.Limiter):
 		return errNoInspect(q.Limiter)
 	}
 	return nil
@@ -100,44 +99,45 @@ func errNoInspect(l Limiter) error {
 	return fmt.Errorf("has a Limiter without Inspect, a %T; use a *window.Limiter or an *ar1.Limiter", l)
 }
 
-// inspect is a function that returns the usage of all limits for the given key, and whether one
-// more unit would be allowed.
-type inspect func(ctx context.Context, key string) (usage []window.Usage, allowed bool, err error)
-
-// inspectOf returns the function that inspects limiter, or nil if limiter cannot be inspected.
-func inspectOf(limiter Limiter) inspect {
-	switch l := limiter.(type) {
-	case adapter.Constant:
-		return func(ctx context.Context, key string) ([]window.Usage, bool, error) {
-			d, err := l.AllowN(ctx, key, 1)
-			return nil, d.Allowed, err
-		}
-	case interface {
-		Inspect(context.Context, string) (window.Snapshot, error)
-	}:
-		return func(ctx context.Context, key string) ([]window.Usage, bool, error) {
-			s, err := l.Inspect(ctx, key)
-			return usageOf(s.Limits, func(l window.LimitState) window.Usage { return l.Usage }, err)
-		}
-	case interface {
-		Inspect(context.Context, string) (ar1.Snapshot, error)
-	}:
-		return func(ctx context.Context, key string) ([]window.Usage, bool, error) {
-			s, err := l.Inspect(ctx, key)
-			return usageOf(s.Limits, func(l ar1.LimitState) window.Usage { return l.Usage }, err)
-		}
+// The limiters with an Inspect method.
+type (
+	windowInspector interface {
+		Inspect(ctx context.Context, event string) (window.Snapshot, error)
 	}
-	return nil
+	ar1Inspector interface {
+		Inspect(ctx context.Context, event string) (ar1.Snapshot, error)
+	}
+)
+
+// canInspect reports whether inspect knows the type of limiter.
+func canInspect(limiter Limiter) bool {
+	switch limiter.(type) {
+	case adapter.Constant, windowInspector, ar1Inspector:
+		return true
+	}
+	return false
 }
 
-// usageOf returns the usage of each limit, and whether all of them would allow one more unit.
-func usageOf[L any](limits []L, of func(L) window.Usage, err error) (usage []window.Usage, allowed bool, _ error) {
-	allowed = true
-	for _, l := range limits {
-		u := of(l)
-		usage, allowed = append(usage, u), allowed && u.RetryAfter == 0
+// inspect returns the usage of all of the limiter's limits for the given key. Unlimited and Blocked
+// have no limits.
+func inspect(ctx context.Context, limiter Limiter, key string) (usage []window.Usage, err error) {
+	switch l := limiter.(type) {
+	case adapter.Constant:
+		return nil, nil
+	case windowInspector:
+		s, err := l.Inspect(ctx, key)
+		for _, limit := range s.Limits {
+			usage = append(usage, limit.Usage)
+		}
+		return usage, err
+	case ar1Inspector:
+		s, err := l.Inspect(ctx, key)
+		for _, limit := range s.Limits {
+			usage = append(usage, limit.Usage)
+		}
+		return usage, err
 	}
-	return usage, allowed, err
+	return nil, fmt.Errorf("the quota %w", errNoInspect(limiter))
 }
 
 // quotaStatus is the state of a Quota in the JSON.
@@ -166,12 +166,16 @@ func (s *status) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, problemMethod)
 		return
 	}
-	keys, ok := s.keys(r)
-	if !ok {
-		writeProblem(w, problemNoKey)
-		return
+	keys := make([]string, len(s.quotas))
+	for i := range s.quotas {
+		q := &s.quotas[i]
+		if keys[i] = q.Key(r); keys[i] == "" {
+			q.Key.logKeyless(&s.keyless, q.outages.Log, r)
+			writeProblem(w, problemNoKey)
+			return
+		}
 	}
-	quotas, ok := s.readAll(r, keys, s.choose(r))
+	quotas, ok := s.readAll(r, keys)
 	if !ok {
 		writeProblem(w, problemUnread)
 		return
@@ -181,51 +185,20 @@ func (s *status) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"quotas": quotas}) // the client may be gone
 }
 
-// keys returns the caller's key for each quota, and whether the caller has a key for all of them.
-func (s *status) keys(r *http.Request) (keys []string, ok bool) {
+// readAll reads all quotas concurrently, and reports whether all reads succeeded. It calls the
+// Choose functions one after another before that, because any of them may modify the request.
+func (s *status) readAll(r *http.Request, keys []string) (quotas []quotaStatus, ok bool) {
+	limiters, quotas, errs := make([]Limiter, len(keys)), make([]quotaStatus, len(keys)), make([]error, len(keys))
 	for i := range s.quotas {
 		q := &s.quotas[i]
-		key := q.Key(r)
-		if key == "" {
-			s.keyless.Do(func() {
-				q.log.Warn("slidegate: requests without a key are refused; only the first is logged", "reason", q.Key.explain(r).String())
-			})
-			return nil, false
-		}
-		keys = append(keys, key)
+		limiters[i], errs[i] = (&Config{Limiter: q.Limiter, Choose: q.Choose}).limiter(r)
 	}
-	return keys, true
-}
-
-// choose returns a function for each quota that inspects the quota's limiter. It calls the Choose
-// functions one after another, because any of them may modify the request.
-func (s *status) choose(r *http.Request) []inspect {
-	looks := make([]inspect, len(s.quotas))
-	for i := range s.quotas {
-		looks[i] = s.quotas[i].choose(r)
-	}
-	return looks
-}
-
-// choose returns the function that inspects the limiter for r. If there is no such limiter, or it
-// cannot be inspected, the returned function returns an error.
-func (q *Quota) choose(r *http.Request) inspect {
-	l, err := (&Config{Limiter: q.Limiter, Choose: q.Choose}).limiter(r)
-	look := inspectOf(l)
-	if err == nil && look == nil {
-		err = fmt.Errorf("the quota %w", errNoInspect(l))
-	}
-	if err != nil {
-		return func(context.Context, string) ([]window.Usage, bool, error) { return nil, false, err }
-	}
-	return look
-}
-
-// readAll reads all quotas concurrently, and reports whether all reads succeeded.
-func (s *status) readAll(r *http.Request, keys []string, looks []inspect) (quotas []quotaStatus, ok bool) {
-	quotas, errs := make([]quotaStatus, len(keys)), make([]error, len(keys))
 	inMemory := func(int) bool { return false } // limiters in memory are quick, so they need no special treatment
-	calls.Concurrently(len(keys), inMemory, func(i int) { quotas[i], errs[i] = s.quotas[i].read(r.Context(), keys[i], looks[i]) })
+	calls.Concurrently(len(keys), inMemory, func(i int) {
+		if errs[i] == nil {
+			quotas[i], errs[i] = s.quotas[i].status(r.Context(), keys[i], limiters[i])
+		}
+	})
 	if errors.Is(r.Context().Err(), context.Canceled) { // the client has gone, so this is not an outage
 		return nil, false
 	}
@@ -233,20 +206,22 @@ func (s *status) readAll(r *http.Request, keys []string, looks []inspect) (quota
 	for i, err := range errs {
 		q := &s.quotas[i]
 		if err != nil {
-			q.outages.Failed(q.log, string(FailClosed), "request", err)
+			q.outages.Fail(err)
 			ok = false
 		} else if len(quotas[i].Limits) > 0 { // it was read, and is not Unlimited or Blocked
-			q.outages.Note(q.log, string(FailClosed), false, nil)
+			q.outages.Record(false, nil)
 		}
 	}
 	return quotas, ok
 }
 
-// read returns the state of the quota for the given key.
-func (q *Quota) read(ctx context.Context, key string, look inspect) (quotaStatus, error) {
-	usage, allowed, err := look(ctx, key)
-	s := quotaStatus{Name: q.Name, Allowed: allowed, Limits: make([]limitStatus, len(usage))}
+// status returns the state of the quota for the given key. One more unit would be allowed if no
+// limit would make it wait.
+func (q *Quota) status(ctx context.Context, key string, limiter Limiter) (quotaStatus, error) {
+	usage, err := inspect(ctx, limiter, key)
+	s := quotaStatus{Name: q.Name, Allowed: limiter != Limiter(adapter.Blocked), Limits: make([]limitStatus, len(usage))}
 	for i, u := range usage {
+		s.Allowed = s.Allowed && u.RetryAfter == 0
 		s.Limits[i] = limitStatus{
 			Limit: u.Limit.Label(), Max: u.Limit.Max, Window: u.Limit.Per.Seconds(), Used: u.Used, Remaining: u.Remaining,
 			RetryAfter: ceilSeconds(u.RetryAfter), ResetAfter: ceilSeconds(u.ResetAfter),

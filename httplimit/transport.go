@@ -50,8 +50,8 @@ type TransportConfig struct {
 
 // transport is the http.RoundTripper that NewTransport returns.
 type transport struct {
-	cfg   TransportConfig
-	calls *adapter.Outbound
+	cfg      TransportConfig
+	outbound *adapter.Outbound
 }
 
 // NewTransport returns an http.RoundTripper that makes all requests of a fleet share turns and
@@ -75,7 +75,7 @@ type transport struct {
 // NewTransport returns an error if neither Turns nor Places is set, if MaxPause is negative or more
 // than a day, if Outage is neither FailOpen nor FailClosed, or if Base is a nil pointer.
 func NewTransport(cfg TransportConfig) (http.RoundTripper, error) {
-	calls, err := adapter.NewOutbound("httplimit.NewTransport", adapter.OutboundConfig{
+	outbound, err := adapter.NewOutbound("httplimit.NewTransport", adapter.OutboundConfig{
 		Turns: cfg.Turns, Places: cfg.Places, MaxPause: cfg.MaxPause, Outage: string(cfg.Outage), Log: cfg.Log,
 	})
 	if err != nil {
@@ -90,7 +90,7 @@ func NewTransport(cfg TransportConfig) (http.RoundTripper, error) {
 	if cfg.Base == nil {
 		cfg.Base = http.DefaultTransport
 	}
-	return &transport{cfg, calls}, nil
+	return &transport{cfg, outbound}, nil
 }
 
 // host returns the host in the URL of r in lower case, or "" if there is none.
@@ -103,45 +103,37 @@ func host(r *http.Request) string {
 
 // RoundTrip sends r once it has a place and its turn has come.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	event, held, err := t.begin(r)
+	var place *adapter.Place
+	handedOver := false
+	defer func() {
+		switch {
+		case place == nil && r.Body != nil: // Base closes the body of a request that it gets
+			_ = r.Body.Close()
+		case place != nil && !handedOver:
+			place.Release()
+		}
+	}()
+	event := t.cfg.Event(r)
+	place, err := t.outbound.Begin(r.Context(), event)
 	if err != nil {
 		return nil, err
 	}
-	handedOver := false
-	defer func() {
-		if !handedOver {
-			held.Release()
-		}
-	}()
-	response, err := t.cfg.Base.RoundTrip(r.WithContext(held.Context))
+	response, err := t.cfg.Base.RoundTrip(r.WithContext(place.Context))
 	if err == nil && response == nil {
 		err = errNoResponse
 	}
 	if err != nil {
-		return nil, held.Explain(err)
+		return nil, place.Explain(err)
 	}
 	response.Request = r
 	if response.StatusCode == http.StatusTooManyRequests || response.StatusCode == http.StatusServiceUnavailable {
-		t.calls.Pause(r.Context(), event, waitIn(response.Header, time.Now()))
+		t.outbound.Pause(r.Context(), event, waitIn(response.Header, time.Now()))
 	}
-	handedOver = t.cfg.Places == nil || hold(response, held)
+	handedOver = t.cfg.Places == nil || hold(response, place)
 	return response, nil
 }
 
 var errNoResponse = errors.New("slidegate: the Base of httplimit.NewTransport returned neither a response nor an error; it must return one of them")
-
-// begin waits for a place and a turn. If it fails, it closes the request's body, as a RoundTripper
-// must.
-func (t *transport) begin(r *http.Request) (event string, held *adapter.Held, err error) {
-	defer func() {
-		if held == nil && r.Body != nil {
-			_ = r.Body.Close()
-		}
-	}()
-	event = t.cfg.Event(r)
-	held, err = t.calls.Begin(r.Context(), event)
-	return event, held, err
-}
 
 // CloseIdleConnections closes the idle connections of Base. http.Client calls it.
 func (t *transport) CloseIdleConnections() {
@@ -153,33 +145,29 @@ func (t *transport) CloseIdleConnections() {
 // hold makes the response body hold the place until the body ends, and reports whether there is a
 // body. If the caller neither reads the body to its end nor closes it, the place is released when
 // the request's context is done, which also makes Base abort the body.
-func hold(response *http.Response, held *adapter.Held) bool {
+func hold(response *http.Response, place *adapter.Place) bool {
 	if conn, ok := response.Body.(io.ReadWriteCloser); ok && response.StatusCode == http.StatusSwitchingProtocols {
-		held.OnLost(func(error) { _ = conn.Close() }) // Base does not close the connection when the context is canceled
-		response.Body = &upgradedBody{conn, held}
+		place.OnLost(func(error) { _ = conn.Close() }) // Base does not close the connection when the context is canceled
+		response.Body = &upgradedBody{conn, place}
 		return true
 	}
-	if isEmpty(response) {
+	// Over HTTP/2, a response without a body can have a Body other than http.NoBody.
+	isEmpty := response.Body == nil || response.Body == http.NoBody || response.Request.Method == http.MethodHead ||
+		response.StatusCode == http.StatusNoContent || response.StatusCode == http.StatusNotModified ||
+		response.ContentLength == 0 && response.ProtoMajor > 0 // stubs may leave ContentLength at 0
+	if isEmpty {
 		return false
 	}
-	stop := context.AfterFunc(response.Request.Context(), held.Release)
-	response.Body = &heldBody{response.Body, held, stop}
+	stop := context.AfterFunc(response.Request.Context(), place.Release)
+	response.Body = &heldBody{response.Body, place, stop}
 	return true
-}
-
-// isEmpty reports whether a response has no body. Over HTTP/2, such a response can have a Body
-// other than http.NoBody, which contains no bytes.
-func isEmpty(r *http.Response) bool {
-	return r.Body == nil || r.Body == http.NoBody || r.Request.Method == http.MethodHead ||
-		r.StatusCode == http.StatusNoContent || r.StatusCode == http.StatusNotModified ||
-		r.ContentLength == 0 && r.ProtoMajor > 0 // stubs may leave ContentLength at 0
 }
 
 // heldBody is a response body that holds a place.
 type heldBody struct {
 	io.ReadCloser
-	held *adapter.Held
-	stop func() bool
+	place *adapter.Place
+	stop  func() bool
 }
 
 // Read reads from the body. At its end, or after an error, Read releases the place.
@@ -191,7 +179,7 @@ func (b *heldBody) Read(p []byte) (int, error) {
 	if err == io.EOF { // the body is complete, even if the lease has been lost
 		return n, io.EOF
 	}
-	return n, b.held.Explain(err)
+	return n, b.place.Explain(err)
 }
 
 // Close closes the body, and releases the place.
@@ -202,18 +190,18 @@ func (b *heldBody) Close() error {
 
 func (b *heldBody) release() {
 	b.stop()
-	b.held.Release()
+	b.place.Release()
 }
 
 // upgradedBody is the connection of a 101 response. It holds a place until it is closed.
 type upgradedBody struct {
 	io.ReadWriteCloser
-	held *adapter.Held
+	place *adapter.Place
 }
 
 // Close closes the connection, and releases the place.
 func (b *upgradedBody) Close() error {
-	defer b.held.Release()
+	defer b.place.Release()
 	return b.ReadWriteCloser.Close()
 }
 

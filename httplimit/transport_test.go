@@ -28,14 +28,14 @@ import (
 func TestTransportConfig(t *testing.T) {
 	l := turns("1/1ms")
 	for want, cfg := range map[string]httplimit.TransportConfig{
-		"neither Turns nor Places":       {Outage: httplimit.FailOpen},
+		"Places; create them with pace.New and inflight.New": {Outage: httplimit.FailOpen},
 		`Outage ""`:                      {Turns: l},
 		`Outage "maybe"`:                 {Turns: l, Outage: "maybe"},
 		"MaxPause of -1s":                {Turns: l, Outage: httplimit.FailOpen, MaxPause: -time.Second},
 		"MaxPause of 25h0m0s":            {Turns: l, Outage: httplimit.FailOpen, MaxPause: 25 * time.Hour},
 		"uninitialized Limiter as Turns": {Turns: &pace.Limiter{}, Outage: httplimit.FailOpen},
-		"Turns or Places":                {Places: &inflight.Limiter{}, Outage: httplimit.FailOpen},
-		"a nil *http.Transport":          {Turns: l, Outage: httplimit.FailOpen, Base: (*http.Transport)(nil)},
+		"Places; create it with pace.New or inflight.New": {Places: &inflight.Limiter{}, Outage: httplimit.FailOpen},
+		"a nil *http.Transport":                           {Turns: l, Outage: httplimit.FailOpen, Base: (*http.Transport)(nil)},
 	} {
 		if _, err := httplimit.NewTransport(cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, not %s", err, want)
@@ -136,9 +136,9 @@ func TestTransportMistakes(t *testing.T) {
 	}
 }
 
-// TestTransportJournals checks that an outage of the turns is logged once, although the places are
-// available.
-func TestTransportJournals(t *testing.T) {
+// TestTransportLogsOutages checks that an outage of the turns is logged once, although the places
+// are available.
+func TestTransportLogsOutages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
 		client := transport(httplimit.TransportConfig{

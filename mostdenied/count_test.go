@@ -29,7 +29,7 @@ func (r Report) names() (all []string) {
 	return all
 }
 
-// TestFewAreExact checks that all numbers are exact while every event has a place.
+// TestFewAreExact checks that all numbers are exact while all events are listed.
 func TestFewAreExact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, began := New(), time.Now()
@@ -78,10 +78,10 @@ func TestClockOfRedisStandsStill(t *testing.T) {
 	})
 }
 
-// TestFrequentHavePlaces counts streams of denials of far more events than a List has places. Each
-// event that causes more than one in 4,096 of the denials must have a place, and its true
-// number of denials must be between the bounds.
-func TestFrequentHavePlaces(t *testing.T) {
+// TestFrequentAreListed counts streams of denials of far more events than a List holds. Each event
+// that causes more than one in 4,096 of the denials must be listed, and its true number of denials
+// must be between the bounds.
+func TestFrequentAreListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // time stands still, so each denial weighs 1
 		for seed := range uint64(4) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
@@ -97,12 +97,12 @@ func TestFrequentHavePlaces(t *testing.T) {
 			for _, e := range l.events {
 				listed[e.event] = *e
 			}
-			if r := l.Report(); r.Denied != n || r.Events != len(listed) || r.Events > places || len(r.Most) != reported {
+			if r := l.Report(); r.Denied != n || r.Events != len(listed) || r.Events > capacity || len(r.Most) != reported {
 				t.Fatalf("seed %d: %d denials, %d events, %d reported", seed, r.Denied, r.Events, len(r.Most))
 			}
 			for event, denials := range truth {
-				if e, has := listed[event]; !has && denials > n/places {
-					t.Errorf("seed %d: %s with %d of %d denials has no place", seed, event, denials, n)
+				if e, has := listed[event]; !has && denials > n/capacity {
+					t.Errorf("seed %d: %s with %d of %d denials is not listed", seed, event, denials, n)
 				} else if has && (e.denied > denials || int64(e.weight) < denials || int64(e.weight-e.inherited) != e.denied) {
 					t.Errorf("seed %d: %s had %d denials: %+v", seed, event, denials, e)
 				}
@@ -164,7 +164,7 @@ func TestManyOnce(t *testing.T) {
 	}
 	grown := heap() - before
 	r := l.Report()
-	if r.Denied != 1_002_001 || r.Events > places || r.Most[0].Event != "frequent" || r.Most[0].Denied != 2001 || r.Most[1].Denied > 100 {
+	if r.Denied != 1_002_001 || r.Events > capacity || r.Most[0].Event != "frequent" || r.Most[0].Denied != 2001 || r.Most[1].Denied > 100 {
 		t.Errorf("%d denials, %d events; first %+v and %+v", r.Denied, r.Events, r.Most[0], r.Most[1])
 	}
 	if grown > 3<<20 {

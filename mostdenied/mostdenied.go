@@ -42,7 +42,7 @@ import (
 )
 
 const (
-	places   = 4096             // most events in a List
+	capacity = 4096             // most events in a List
 	average  = 15 * time.Minute // the time in which the weight of a denial decays to 1/e
 	listed   = time.Hour        // how long an event is listed after its last denial
 	clockAge = time.Second / 2  // how old the time of a denial can be
@@ -73,11 +73,11 @@ type event struct {
 	limit       window.Limit
 	override    window.OverrideMode
 	retryAfter  time.Duration
-	denied      int64 // since the event got its place
+	denied      int64 // since the event was added
 	since, last time.Time
 	weight      float64
 	inherited   float64 // the part of weight that may belong to other events
-	place       int     // index in List.events
+	index       int     // in List.events
 }
 
 // New returns an empty List.
@@ -130,7 +130,7 @@ func (l *List) event(d window.Denial) *event {
 	if e != nil {
 		return e
 	}
-	if len(l.events) < places {
+	if len(l.events) < capacity {
 		e = &event{}
 		l.add(e)
 	} else {
@@ -143,7 +143,7 @@ func (l *List) event(d window.Denial) *event {
 	return e
 }
 
-// add adds an event without weight to the heap. All events on its way to the first place move down.
+// add adds an event without weight to the heap. All events on its way to the root move down.
 func (l *List) add(e *event) {
 	l.events = append(l.events, e)
 	at := len(l.events) - 1
@@ -155,7 +155,7 @@ func (l *List) add(e *event) {
 
 // sink moves an event, whose weight has grown, down the heap.
 func (l *List) sink(e *event) {
-	at := e.place
+	at := e.index
 	for {
 		child := 2*at + 1
 		if child+1 < len(l.events) && l.events[child+1].weight < l.events[child].weight {
@@ -170,5 +170,5 @@ func (l *List) sink(e *event) {
 	l.put(e, at)
 }
 
-// put sets the place of an event in the heap.
-func (l *List) put(e *event, at int) { l.events[at], e.place = e, at }
+// put sets the index of an event in the heap.
+func (l *List) put(e *event, at int) { l.events[at], e.index = e, at }

@@ -49,9 +49,21 @@ func New(provider metric.MeterProvider) (func(context.Context, window.Observatio
 	if err != nil {
 		return nil, err
 	}
-	o, err := newObserver(meter)
-	if err != nil {
-		return nil, err
+	m := maker{meter: meter}
+	o := &observer{
+		duration: m.histogram("decision.duration", "Duration of decisions, from the call to its return."),
+		redis:    m.histogram("redis.duration", "Time that decisions spent in Redis: from sending the pipeline to its last reply."),
+		batch:    m.sizes("batch.size", "Requests in the pipeline that carried a decision to Redis, recorded for each decision."),
+		merged:   m.counter("decision.merged", "{decision}", "Decisions that shared a script call with others on the same event."),
+		full:     m.counter("decision.full", "{decision}", "Decisions on new event keys for which memory had no room."),
+		outages:  m.counter("outages", "{outage}", "Outages of Redis, or of a part of a cluster, that have started."),
+		active:   m.upDownCounter("active_outages", "{outage}", "Current outages: 1 for a limiter that gets no reply from Redis, or from a part of a cluster."),
+		unread:   m.upDownCounter("overrides.unread", "{limiter}", "Limiters that cannot read their overrides: 1 while reads fail. Changes go unnoticed."),
+		lost:     m.counter("lease.lost", "{lease}", "Leases that ended before their holders released them."),
+	}
+	o.known.Store(&map[series]*options{})
+	if m.err != nil {
+		return nil, m.err
 	}
 	return o.observe, nil
 }
@@ -78,23 +90,6 @@ type observer struct {
 
 	mu    sync.Mutex // held while known is replaced
 	known atomic.Pointer[map[series]*options]
-}
-
-func newObserver(meter metric.Meter) (*observer, error) {
-	m := maker{meter: meter}
-	o := &observer{
-		duration: m.histogram("decision.duration", "Duration of decisions, from the call to its return."),
-		redis:    m.histogram("redis.duration", "Time that decisions spent in Redis: from sending the pipeline to its last reply."),
-		batch:    m.sizes("batch.size", "Requests in the pipeline that carried a decision to Redis, recorded for each decision."),
-		merged:   m.counter("decision.merged", "{decision}", "Decisions that shared a script call with others on the same event."),
-		full:     m.counter("decision.full", "{decision}", "Decisions on new event keys for which memory had no room."),
-		outages:  m.counter("outages", "{outage}", "Outages of Redis, or of a part of a cluster, that have started."),
-		active:   m.upDownCounter("active_outages", "{outage}", "Current outages: 1 for a limiter that gets no reply from Redis, or from a part of a cluster."),
-		unread:   m.upDownCounter("overrides.unread", "{limiter}", "Limiters that cannot read their overrides: 1 while reads fail. Changes go unnoticed."),
-		lost:     m.counter("lease.lost", "{lease}", "Leases that ended before their holders released them."),
-	}
-	o.known.Store(&map[series]*options{})
-	return o, m.err
 }
 
 // observe records one observation. It is the function that New returns.
@@ -133,17 +128,12 @@ func (o *observer) decided(ctx context.Context, seen *window.Observation, s *opt
 	}
 }
 
-// options returns the options for a series. It creates them on first use.
+// options returns the options for a series. It creates them on first use, and for a new limiter it
+// also starts the counters at zero, so that Prometheus sees the first increment.
 func (o *observer) options(ctx context.Context, of series) *options {
 	if s := (*o.known.Load())[of]; s != nil {
 		return s
 	}
-	return o.register(ctx, of)
-}
-
-// register creates the options for a series, unless another goroutine has already created them. For
-// a new limiter it also starts the counters at zero, so that Prometheus sees the first increment.
-func (o *observer) register(ctx context.Context, of series) *options {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	all, isNew := map[series]*options{}, true
@@ -151,26 +141,23 @@ func (o *observer) register(ctx context.Context, of series) *options {
 		all[known] = s
 		isNew = isNew && known.limiter != of.limiter
 	}
-	if all[of] == nil {
-		all[of] = newOptions(of)
+	s := all[of]
+	if s == nil { // otherwise another goroutine was first
+		s = newOptions(of)
+		all[of] = s
 	}
 	if isNew {
-		o.start(ctx, of.limiter, all[of])
+		for _, counter := range []interface {
+			Add(context.Context, int64, ...metric.AddOption)
+		}{o.merged, o.full, o.outages, o.active, o.unread} {
+			counter.Add(ctx, 0, s.add...)
+		}
+		for _, kind := range []window.Kind{inflight.KindLost, inflight.KindOverdue} {
+			o.lost.Add(ctx, 0, lostBy(of.limiter, kind))
+		}
 	}
 	o.known.Store(&all)
-	return all[of]
-}
-
-// start adds zero to each of the limiter's counters.
-func (o *observer) start(ctx context.Context, limiter string, s *options) {
-	for _, counter := range []interface {
-		Add(context.Context, int64, ...metric.AddOption)
-	}{o.merged, o.full, o.outages, o.active, o.unread} {
-		counter.Add(ctx, 0, s.add...)
-	}
-	for _, kind := range []window.Kind{inflight.KindLost, inflight.KindOverdue} {
-		o.lost.Add(ctx, 0, lostBy(limiter, kind))
-	}
+	return s
 }
 
 // lostBy returns the attributes for leases that a limiter has lost. Losses are rare, so the

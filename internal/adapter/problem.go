@@ -5,8 +5,8 @@ import (
 	"net/http"
 )
 
-// Problem holds problem details (RFC 9457): why an HTTP request is refused. If there is no Type, the Title must be the status
-// text.
+// Problem holds problem details (RFC 9457): why an HTTP request is refused. If there is no Type,
+// the Title must be the status text.
 type Problem struct {
 	Type     string   `json:"type,omitempty"`
 	Title    string   `json:"title"`
@@ -15,8 +15,8 @@ type Problem struct {
 	Violated []string `json:"violated-policies,omitempty"` // names of limits, as in RateLimit-Policy
 }
 
-// WriteProblem writes a response with the given status and details, which are a Problem or a struct that
-// has further fields. It removes headers that described another body, and forbids caching.
+// WriteProblem writes a response with the given status and details, which are a Problem or a struct
+// that has further fields. It removes headers that described another body, and forbids caching.
 func WriteProblem(w http.ResponseWriter, status int, details any) {
 	h := w.Header()
 	for _, name := range []string{"Content-Length", "Content-Encoding", "Etag", "Last-Modified"} {

@@ -112,7 +112,7 @@ type Config struct {
 // Create a Handler with New. It is safe for concurrent use.
 type Handler struct {
 	cfg     Config
-	outages adapter.Journal
+	outages adapter.Outages
 }
 
 // New returns a Handler for a login form. The error says what is missing or wrong in cfg.
@@ -128,7 +128,7 @@ func New(cfg Config) (*Handler, error) {
 	}
 	cfg.CrossOrigin = cmp.Or(cfg.CrossOrigin, http.NewCrossOriginProtection())
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
-	return &Handler{cfg: cfg}, nil
+	return &Handler{cfg: cfg, outages: adapter.Outages{Outage: "nobody can log in", Log: cfg.Log}}, nil
 }
 
 // check returns an error if a field is missing, or conflicts with another field.
@@ -202,14 +202,9 @@ func (h *Handler) login(r *http.Request) (account string, refused *Result) {
 		h.cfg.Log.Error("slidegate: login: no client address", "err", err)
 		return "", invalid(http.StatusBadRequest, "The server could not identify your IP address.")
 	}
-	return account, h.attempt(r, account, client)
-}
-
-// attempt returns nil if the password is right. Otherwise it returns the Result to show.
-func (h *Handler) attempt(r *http.Request, account string, client netip.Addr) *Result {
 	device, err := h.device(r, account)
 	if err != nil {
-		return h.unavailable("slidegate: login: cannot look up when a password changed", err)
+		return "", h.unavailable("slidegate: login: cannot look up when a password changed", err)
 	}
 	a, err := h.begin(r, account, client, device)
 	if r.Context().Err() == nil { // otherwise the client may have caused the error
@@ -217,16 +212,16 @@ func (h *Handler) attempt(r *http.Request, account string, client netip.Addr) *R
 		if err == nil {
 			byFallback, cause = a.Degraded, a.Cause
 		}
-		h.outages.Note(h.cfg.Log, "nobody can log in", byFallback, cause)
+		h.outages.Record(byFallback, cause)
 	}
 	switch {
 	case err != nil:
-		return unavailable()
+		return "", unavailable()
 	case !a.Allowed:
 		h.cfg.Log.Warn("slidegate: login denied", "from", client, "budget", a.DeniedBy, "retry_after", a.RetryAfter.Round(time.Second))
-		return denied(a.RetryAfter, a.Challenge && h.cfg.Solved != nil)
+		return "", denied(a.RetryAfter, a.Challenge && h.cfg.Solved != nil)
 	}
-	return h.check(r, a, account, client)
+	return account, h.check(r, a, account, client)
 }
 
 // device returns the ID of the device that sent the request, or "" if the device is unknown.
@@ -250,22 +245,17 @@ func (h *Handler) begin(r *http.Request, account string, client netip.Addr, devi
 	} else {
 		a, err = h.cfg.Guard.BeginKnown(r.Context(), account, client, device)
 	}
-	if err == nil && a.Challenge && h.solved(r, account) {
-		return h.cfg.Guard.BeginChallenged(r.Context(), account, client)
-	}
-	return a, err
-}
-
-// solved reports whether the form contains a correct solution to a challenge.
-func (h *Handler) solved(r *http.Request, account string) bool {
-	if h.cfg.Solved == nil {
-		return false
+	if err != nil || !a.Challenge || h.cfg.Solved == nil {
+		return a, err
 	}
 	ok, err := h.cfg.Solved(r, account)
-	if err != nil {
+	switch {
+	case err != nil:
 		h.cfg.Log.Error("slidegate: login: cannot verify the solution of a challenge", "err", err)
+	case ok:
+		return h.cfg.Guard.BeginChallenged(r.Context(), account, client)
 	}
-	return ok && err == nil
+	return a, nil
 }
 
 // check checks the password after the guard has allowed the attempt. It returns nil if the password

@@ -12,14 +12,22 @@ import (
 
 // show responds to a request that did not log in.
 func (h *Handler) show(w http.ResponseWriter, r *http.Request, result *Result) {
-	if result.RetryAfter > 0 {
-		w.Header().Set("Retry-After", strconv.FormatInt(int64(ceil(result.RetryAfter, time.Second)), 10))
+	wait := int64(ceil(result.RetryAfter, time.Second))
+	if wait > 0 {
+		w.Header().Set("Retry-After", strconv.FormatInt(wait, 10))
 	}
-	if result.Outcome != OutcomeAsked && mediaType(r) == jsonType {
-		writeProblem(w, result)
+	if result.Outcome == OutcomeAsked || mediaType(r) != jsonType {
+		h.cfg.Page(w, r, *result)
 		return
 	}
-	h.cfg.Page(w, r, *result)
+	body := problemBody{
+		Problem: adapter.Problem{Title: http.StatusText(result.Status), Status: result.Status, Detail: result.Message},
+		Outcome: result.Outcome, RetryAfter: wait, Challenge: result.Challenge,
+	}
+	if result.Outcome == OutcomeWrong {
+		body.Remaining = &result.Remaining
+	}
+	adapter.WriteProblem(w, result.Status, body)
 }
 
 //go:embed page.html
@@ -42,16 +50,4 @@ type problemBody struct {
 	RetryAfter int64   `json:"retry_after,omitempty"` // seconds, rounded up
 	Challenge  bool    `json:"challenge,omitempty"`
 	Remaining  *int64  `json:"remaining,omitempty"`
-}
-
-// writeProblem writes the JSON response for a Result.
-func writeProblem(w http.ResponseWriter, result *Result) {
-	d := problemBody{
-		Problem: adapter.Problem{Title: http.StatusText(result.Status), Status: result.Status, Detail: result.Message}, Outcome: result.Outcome,
-		RetryAfter: int64(ceil(result.RetryAfter, time.Second)), Challenge: result.Challenge,
-	}
-	if result.Outcome == OutcomeWrong {
-		d.Remaining = &result.Remaining
-	}
-	adapter.WriteProblem(w, result.Status, d)
 }

@@ -15,7 +15,8 @@ const (
 	jsonType = "application/json"
 )
 
-// read reads the fields of the body. It returns nil, or the Result that rejects the request.
+// read parses the fields of the body into r.PostForm. It ignores the query, whose format may be
+// arbitrary. It returns nil, or the Result that rejects the request.
 func (h *Handler) read(r *http.Request) *Result {
 	if h.cfg.CrossOrigin.Check(r) != nil {
 		return invalid(http.StatusForbidden, "The form came from another site. Open the login page, and try again.")
@@ -24,7 +25,13 @@ func (h *Handler) read(r *http.Request) *Result {
 	if parse == nil {
 		return invalid(http.StatusUnsupportedMediaType, "Send "+formType+" or "+jsonType+".")
 	}
-	err := readFields(r, parse)
+	var err error
+	if len(r.PostForm) == 0 { // otherwise a middleware has already parsed the body
+		var body []byte
+		if body, err = io.ReadAll(r.Body); err == nil {
+			r.PostForm, err = parse(string(body))
+		}
+	}
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
@@ -39,20 +46,6 @@ func (h *Handler) read(r *http.Request) *Result {
 func mediaType(r *http.Request) string {
 	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	return media
-}
-
-// readFields parses the body into r.PostForm, unless a middleware has already done so. It ignores
-// the query, whose format may be arbitrary.
-func readFields(r *http.Request, parse func(string) (url.Values, error)) error {
-	if len(r.PostForm) > 0 {
-		return nil
-	}
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return err
-	}
-	r.PostForm, err = parse(string(body))
-	return err
 }
 
 // parseJSON returns the fields of a JSON object whose values are all strings.
