@@ -22,19 +22,18 @@ package inflight
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/slidegate/slidegate/internal/clock"
 	"github.com/slidegate/slidegate/internal/connection"
-	"github.com/slidegate/slidegate/internal/health"
 	"github.com/slidegate/slidegate/internal/limiter"
 	"github.com/slidegate/slidegate/internal/report"
-	"github.com/slidegate/slidegate/internal/send"
 	"github.com/slidegate/slidegate/lua"
 	"github.com/slidegate/slidegate/window"
 )
@@ -98,40 +97,27 @@ const (
 // use.
 type Limiter struct {
 	*core
-	engine *limiter.Limiter
-	max    int64
+	base *limiter.Limiter
+	max  int64
 }
 
-// core is the state that limiters derived from one another with With share.
+// core is what limiters derived from one another with With share. Their leases are in held from
+// keep until end. In between, round renews them.
 type core struct {
+	// These never change.
 	store    store
 	ttl      time.Duration
 	maxHold  time.Duration
 	holder   string
 	fallback *Limiter
 	report   report.To
-	keeper   keeper
-	lines    lines
-}
 
-// A Decision is the answer to TryAcquire.
-type Decision struct {
-	Used       int64         // units that are held, including those of the new lease
-	Max        int64         // the most units that can be held
-	RetryAfter time.Duration // if denied, how long until the units fit, provided that no lease is released, which shortens it, or renewed, which lengthens it
-	At         time.Time     // time of the decision, in UTC, on the Redis clock
+	closed atomic.Bool // set while mu is locked
 
-	// Degraded reports whether the Fallback decided. Cause says why Redis did not, as in
-	// window.Decision.
-	Degraded bool
-	Cause    error `json:"-"`
-}
-
-// decided is a Decision and the trace of its Redis call.
-type decided struct {
-	Decision
-
-	trace send.Trace
+	mu    sync.Mutex          // guards the fields below, all leases, and the waiters of each line; no call runs under it
+	held  map[*Lease]struct{} // leases that are not over
+	timer *time.Timer         // calls round, while there are leases; nil before the first lease
+	lines map[string]*line    // callers that wait, by event
 }
 
 // These errors can be distinguished with errors.Is.
@@ -166,7 +152,7 @@ const (
 // Create conn with window.Dial, window.On or package goredisgate. New sends nothing, so an error
 // always concerns conn or cfg, and says what to do. The circuit breaker works as in window.
 func New(conn *window.Connection, cfg Config) (*Limiter, error) {
-	e, err := limiter.New((*connection.Connection)(conn), cfg.engine(), limits(cfg.Max, cfg.ttl()))
+	e, err := limiter.New((*connection.Connection)(conn), cfg.base(), limits(cfg.Max, cfg.ttl()))
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +166,7 @@ func NewLocal(cfg Config) (*Limiter, error) {
 	if cfg.Fallback != nil {
 		return nil, limiter.NeedlessFallback(cfg.Name)
 	}
-	e, err := limiter.NewLocal(cfg.engine(), limits(cfg.Max, cfg.ttl()), nil)
+	e, err := limiter.NewLocal(cfg.base(), limits(cfg.Max, cfg.ttl()), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -192,19 +178,18 @@ func newLimiter(e *limiter.Limiter, s store, cfg Config) (*Limiter, error) {
 		return nil, fmt.Errorf("slidegate: limiter %q has %w", cfg.Name, err)
 	}
 	if f := cfg.Fallback; f != nil {
-		if err := limiter.UseFallback(cfg.Name, f.engine, f.core != nil && f.fallback != nil); err != nil {
+		if err := limiter.UseFallback(cfg.Name, f.base, f.core != nil && f.fallback != nil); err != nil {
 			return nil, err
 		}
-		if !f.engine.InMemory() {
-			return nil, fmt.Errorf("slidegate: limiter %q has a Fallback %q on Redis; create it with NewLocal", cfg.Name, f.engine.Name)
+		if !f.base.InMemory() {
+			return nil, fmt.Errorf("slidegate: limiter %q has a Fallback %q on Redis; create it with NewLocal", cfg.Name, f.base.Name)
 		}
 	}
 	c := &core{
 		store: s, ttl: cfg.ttl(), maxHold: cmp.Or(cfg.MaxHold, defaultHold), holder: cfg.Holder,
 		fallback: cfg.Fallback, report: cfg.report(),
-		lines: lines{of: map[string]*line{}},
+		held: map[*Lease]struct{}{}, lines: map[string]*line{},
 	}
-	c.keeper = keeper{held: map[*Lease]struct{}{}, ttl: c.ttl}
 	return &Limiter{c, e, cfg.Max}, nil
 }
 
@@ -233,8 +218,8 @@ func (cfg *Config) check() error {
 	return nil
 }
 
-// engine converts the configuration into the form that all kinds of limiters share.
-func (cfg *Config) engine() limiter.Config {
+// base converts the configuration into the form that all kinds of limiters share.
+func (cfg *Config) base() limiter.Config {
 	return limiter.Config{
 		Kind: "l", Script: func(string) *lua.Script { return lua.Inflight }, File: "inflight.lua", MaxUnits: mostUnits,
 		Name: cfg.Name, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, MaxEvents: cfg.MaxEvents,
@@ -250,13 +235,13 @@ func limits(most int64, ttl time.Duration) []limiter.Limit {
 	return []limiter.Limit{{Max: most, Per: ttl.Milliseconds(), Fine: 1, Coarse: 1}}
 }
 
-// made returns the limiter's engine. It panics if the limiter was not created by New, NewLocal or
+// made returns the base of l. It panics if the limiter was not created by New, NewLocal or
 // With, which is a programming error.
 func (l *Limiter) made() *limiter.Limiter {
-	if l == nil || l.engine == nil {
+	if l == nil || l.base == nil {
 		limiter.Unmade("inflight")
 	}
-	return l.engine
+	return l.base
 }
 
 // With returns a limiter that is like l but has the given Max: for plans, for example. Both
@@ -264,100 +249,12 @@ func (l *Limiter) made() *limiter.Limiter {
 func (l *Limiter) With(most int64) (*Limiter, error) {
 	e, err := l.made().With(limits(most, l.ttl))
 	if err == nil && (most < 1 || most > mostUnits) {
-		err = fmt.Errorf("slidegate: With for limiter %q has "+badMax, l.engine.Name, most)
+		err = fmt.Errorf("slidegate: With for limiter %q has "+badMax, l.base.Name, most)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return &Limiter{l.core, &e, most}, nil
-}
-
-// TryAcquire calls TryAcquireN with one unit.
-func (l *Limiter) TryAcquire(ctx context.Context, event string) (*Lease, Decision, error) {
-	return l.TryAcquireN(ctx, event, 1)
-}
-
-// TryAcquireN takes n units of the event if they are free. If they are not, the Lease and the error
-// are nil. Release the Lease when the work is done.
-//
-// The errors are ErrEmptyEvent, ErrInvalidCost, ErrExceedsLimit, ErrOutage, ErrUncertain,
-// ErrClosed, ctx.Err, and ErrLost if the process was suspended for so long that the new lease has
-// already ended. Any other error names the key: its value is not a record of this library.
-func (l *Limiter) TryAcquireN(ctx context.Context, event string, n int64) (lease *Lease, d Decision, err error) {
-	if err := l.made().Check(ctx, limiter.Allow, event, n); err != nil {
-		return nil, d, err
-	}
-	began := time.Now()
-	lease, found, err := l.try(ctx, event, n)
-	l.observe(ctx, n, lease, found, err, began)
-	if lease == nil && err == nil {
-		l.denied(ctx, event, found.Decision)
-	}
-	return lease, found.Decision, err
-}
-
-// try takes n units if they are free. In an outage, it takes them from the Fallback.
-func (l *Limiter) try(ctx context.Context, event string, n int64) (*Lease, decided, error) {
-	if l.keeper.isClosed() {
-		return nil, decided{}, l.engine.Wrap(ErrClosed)
-	}
-	lease := &Lease{limiter: l, event: event, ref: ref{id: newID(), n: n, max: l.max}, since: time.Now()}
-	d, err := lease.enter(ctx, l)
-	if err != nil {
-		cause, trace := err, d.trace
-		err = limiter.AskFallback(ctx, err, l.fallback, func(ctx context.Context, f *Limiter) (err error) {
-			if err = f.engine.Check(ctx, limiter.Allow, event, n); err != nil {
-				return err
-			}
-			lease.degraded, lease.failure = true, health.FailureIn(cause)
-			d, err = lease.enter(ctx, f)
-			d.Degraded, d.Cause, d.trace = true, health.FailureIn(cause).Err(), trace
-			return err
-		})
-		if health.IsOutage(cause) { // the reply may be lost, or the call still in flight
-			lease.giveUp(lease.ref)
-		}
-	}
-	if err != nil || lease.end.IsZero() {
-		return nil, d, err
-	}
-	switch {
-	case !l.keeper.add(lease):
-		err = ErrClosed
-	case lease.Left() == 0: // the process was suspended during the call
-		err = ErrLost
-	default:
-		return lease, d, nil
-	}
-	return nil, d, errors.Join(l.engine.Wrap(err), lease.Release(ctx))
-}
-
-func newID() string {
-	var id [8]byte
-	_, _ = rand.Read(id[:]) // never fails
-	return string(id[:])
-}
-
-// Acquire calls AcquireN with one unit.
-func (l *Limiter) Acquire(ctx context.Context, event string) (*Lease, error) {
-	return l.AcquireN(ctx, event, 1)
-}
-
-// AcquireN waits until n units of the event are free, and takes them. Callers in one process are
-// served in order. There is no order across processes, and TryAcquire does not wait in line.
-// Release the Lease when the work is done. AcquireN returns the same errors as TryAcquireN, and
-// ErrFull.
-func (l *Limiter) AcquireN(ctx context.Context, event string, n int64) (*Lease, error) {
-	if err := l.made().Check(ctx, limiter.Allow, event, n); err != nil {
-		return nil, err
-	}
-	began := time.Now()
-	lease, d, err := l.lines.wait(ctx, l, event, n)
-	l.observe(ctx, n, lease, d, err, began)
-	if errors.Is(err, errLeft) {
-		l.denied(ctx, event, d.Decision)
-	}
-	return lease, err
 }
 
 // Reset forgets the event, in the Fallback too. A lease that is still held takes its units again
@@ -372,34 +269,23 @@ func (l *Limiter) Reset(ctx context.Context, event string) error {
 // stay taken until their TTL ends.
 func (l *Limiter) Close(ctx context.Context) error {
 	l.made()
-	ctx = context.WithoutCancel(ctx)
+	l.mu.Lock()
+	l.closed.Store(true)
+	parts := inParts(slices.Collect(maps.Keys(l.held)))
+	l.mu.Unlock()
 	var mu sync.Mutex
 	var last error
 	failed := 0
-	inParts(l.keeper.close(), func(g group, all []*Lease) {
-		err := g.release(ctx, all)
-		mu.Lock()
-		defer mu.Unlock()
-		if err != nil {
+	concurrently(parts, func(part []*Lease) {
+		if err := l.release(context.WithoutCancel(ctx), part); err != nil {
+			mu.Lock()
+			defer mu.Unlock()
 			last = err
-			failed += len(all)
+			failed += len(part)
 		}
-	})()
+	})
 	if failed > 1 {
 		last = fmt.Errorf("%w (%d leases)", last, failed)
 	}
 	return last
-}
-
-// observe calls Observe after a TryAcquire or Acquire.
-func (l *Limiter) observe(ctx context.Context, n int64, lease *Lease, d decided, err error, began time.Time) {
-	as := window.Decision{Allowed: lease != nil, RetryAfter: d.RetryAfter, At: d.At, Degraded: d.Degraded, Cause: d.Cause}
-	l.report.Attempt(ctx, l.engine, limiter.Allow, window.Observation{Units: n, Decision: as}, d.trace, err, began)
-}
-
-// denied calls OnDenied after an attempt that got no units. found is zero if the caller gave up
-// before it asked.
-func (l *Limiter) denied(ctx context.Context, event string, found Decision) {
-	limit := window.Limit{Max: cmp.Or(found.Max, l.max)}
-	l.report.Denied(ctx, l.engine, event, "", window.Denial{Limit: limit, Decision: window.Decision{RetryAfter: found.RetryAfter, At: time.Now().UTC()}})
 }

@@ -36,6 +36,6 @@ func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
 	if err != nil {
 		return Snapshot{}, err
 	}
-	s.Key, s.Max = l.engine.Key(event), l.max
+	s.Key, s.Max = l.base.Key(event), l.max
 	return s, nil
 }

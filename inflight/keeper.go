@@ -2,235 +2,194 @@ package inflight
 
 import (
 	"context"
-	"errors"
-	"maps"
+	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/slidegate/slidegate/internal/health"
+	"github.com/slidegate/slidegate/window"
 )
 
-// A keeper renews the leases of a limiter in time. It uses one timer, which runs while there are
-// leases.
-type keeper struct {
-	ttl time.Duration
-
-	mu     sync.Mutex
-	held   map[*Lease]struct{}
-	timer  *time.Timer // calls renew; nil before the first lease
-	closed bool
-}
-
-// mostCalls is the maximum number of calls that a keeper makes at the same time.
+// mostCalls is the maximum number of calls that a limiter makes at the same time for leases that it
+// renews or closes.
 const mostCalls = 64
 
-// add makes the keeper renew l. It returns false if the limiter is closed.
-func (k *keeper) add(l *Lease) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.closed {
+// keep makes round renew a new lease. It returns false if the limiter is closed.
+func (c *core) keep(l *Lease) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed.Load() {
 		return false
 	}
-	if k.held[l] = struct{}{}; len(k.held) == 1 {
-		k.timer = time.AfterFunc(k.ttl/3, k.renew)
+	c.held[l] = struct{}{}
+	switch {
+	case c.timer == nil:
+		c.timer = time.AfterFunc(c.ttl/3, c.round)
+	case len(c.held) == 1:
+		c.timer.Reset(c.ttl / 3)
 	}
 	return true
 }
 
-// remove makes the keeper forget l. If no lease is left, it stops the timer.
-func (k *keeper) remove(l *Lease) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if delete(k.held, l); len(k.held) == 0 && k.timer != nil {
-		k.timer.Stop()
-	}
-}
-
-// close returns all leases, and makes all later calls of add return false.
-func (k *keeper) close() []*Lease {
-	k.mu.Lock()
-	k.closed = true
-	k.mu.Unlock()
-	return k.all()
-}
-
-func (k *keeper) isClosed() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.closed
-}
-
-// renew renews the leases that are due, ends leases that are over, and sets the timer.
-func (k *keeper) renew() {
+// round takes a step of each lease, and sets the timer for the next round. It starts the calls for
+// leases that are due, and does not wait for them.
+func (c *core) round() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	now := time.Now()
-	next := now.Add(k.ttl / 3)
+	next := now.Add(c.ttl / 3)
 	var due []*Lease
-	for _, l := range k.all() {
-		do, again := l.step(now)
+	for l := range c.held {
+		do, again := l.state.step(now)
 		next = earlier(next, again)
-		switch do {
-		case stepRenew:
+		if c.perform(do, l); do == renew {
 			due = append(due, l)
-		case stepCarry:
-			l.carry(now)
-		case stepLose:
-			l.lose(KindLost)
-		case stepOverdue:
-			l.lose(KindOverdue)
 		}
 	}
-	go inParts(due, group.renew)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if len(k.held) > 0 {
-		k.timer.Reset(time.Until(next))
+	go func() { concurrently(inParts(due), c.ask) }() // only ask changes the tokens of leases that are due
+	if len(c.held) > 0 {
+		c.timer.Reset(time.Until(next))
 	}
 }
 
-func (k *keeper) all() []*Lease {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return slices.Collect(maps.Keys(k.held))
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
+// perform does with l what its state requires, except to renew it. It calls Redis only in the
+// background. c.mu is locked.
+func (c *core) perform(do action, l *Lease) {
+	switch do {
+	case carry:
+		c.fallback.store.(*local).carry(l.event, l.state.ref, c.ttl)
+	case land:
+		_ = c.fallback.store.release(context.Background(), l.event, []ref{l.state.ref})
+	case giveUp:
+		c.giveUp(l.event, l.state.ref)
+	case lose:
+		cause := fmt.Errorf("%w: it was not renewed within its TTL of %v", ErrLost, c.ttl)
+		if f := l.state.failure; f != nil {
+			cause = fmt.Errorf("%w: %w: %v", cause, f.Counted, f.Cause) //nolint:errorlint // a timeout of Redis must not match a timeout of the caller
+		}
+		c.lost(l, KindLost, cause)
+	case overdue:
+		c.lost(l, KindOverdue, fmt.Errorf("%w: it was held for MaxHold, which is %v", ErrLost, c.maxHold))
 	}
-	return a
 }
 
-// A group identifies leases of one event.
-type group struct {
-	*core
-	event string
+// lost reports that a lease is lost, and gives its units back. c.mu is locked.
+func (c *core) lost(l *Lease, kind window.Kind, cause error) {
+	cause = l.limiter.base.Wrap(cause)
+	c.end(l, cause)
+	c.giveUp(l.event, l.state.ref)
+	c.released(l.event)
+	go func() {
+		l.cancel()
+		if c.report.Observe != nil {
+			c.report.Observe(context.Background(), window.Observation{Limiter: l.limiter.base.Name, Kind: kind, Units: l.state.n, Err: cause})
+		}
+	}()
 }
 
-// inParts calls do in the background for the leases of each group, with as many leases as fit into
-// one call. At most mostCalls calls run at the same time. inParts returns a function that waits
-// until all calls are done.
-func inParts(leases []*Lease, do func(g group, all []*Lease)) (wait func()) {
-	groups := map[group][]*Lease{}
+// end forgets a lease that is over. Its contexts must then be canceled. c.mu is locked.
+func (c *core) end(l *Lease, cause error) {
+	l.cause = cause
+	if l.state.degraded {
+		_ = c.fallback.store.release(context.Background(), l.event, []ref{l.state.ref})
+	}
+	if delete(c.held, l); len(c.held) == 0 && c.timer != nil {
+		c.timer.Stop()
+	}
+}
+
+// giveUp releases in the background what Redis may hold under r.
+func (c *core) giveUp(event string, r ref) {
+	go func() { _ = c.store.release(context.Background(), event, []ref{r}) }()
+}
+
+// concurrently calls do for each part, at most mostCalls at the same time.
+func concurrently(parts [][]*Lease, do func(part []*Lease)) {
+	var calls errgroup.Group
+	calls.SetLimit(mostCalls)
+	for _, part := range parts {
+		calls.Go(func() error { do(part); return nil })
+	}
+	_ = calls.Wait() // each call returns nil
+}
+
+// inParts divides leases into parts. A part has leases of one event, as many as fit into one call. A
+// lease that only the Fallback holds is a part of its own.
+func inParts(leases []*Lease) (parts [][]*Lease) {
+	type room struct {
+		part  int
+		units int64
+	}
+	last := map[string]room{} // the last part of each event, and the room in it
 	for _, l := range leases {
-		g := group{l.limiter.core, l.event}
-		groups[g] = append(groups[g], l)
-	}
-	var workers errgroup.Group
-	workers.SetLimit(mostCalls)
-	for g, all := range groups {
-		for len(all) > 0 {
-			some := all[:g.fits(all)]
-			all = all[len(some):]
-			workers.Go(func() error { do(g, some); return nil })
+		in := last[l.event]
+		if l.state.token == 0 || in.units < l.state.n {
+			in = room{len(parts), mostUnits}
+			parts = append(parts, nil)
+		}
+		parts[in.part] = append(parts[in.part], l)
+		if in.units -= l.state.n; l.state.token > 0 {
+			last[l.event] = in
 		}
 	}
-	return func() { _ = workers.Wait() }
+	return parts
 }
 
-// fits returns how many of the leases in all one call can renew.
-func (g group) fits(all []*Lease) int {
-	units := int64(0)
-	for i, l := range all {
-		if units += l.n; units > mostUnits {
-			return i
-		}
-	}
-	return len(all)
-}
-
-// renew renews leases in Redis or, in an outage, in the Fallback.
-func (g group) renew(all []*Lease) {
-	ctx := context.Background() // each call has the limiter's Timeout
-	var known, unknown []*Lease
+// ask renews the leases of a part in Redis, and lets their states hear the reply.
+func (c *core) ask(part []*Lease) {
 	var refs []ref
-	for _, l := range all {
-		defer l.renewed()
-		switch r, _ := l.state(); {
-		case l.Left() == 0: // the lease has been released since, or is about to be lost
-		case r.token > 0:
-			known, refs = append(known, l), append(refs, r)
-		default:
-			unknown = append(unknown, l)
-		}
+	c.mu.Lock()
+	part = slices.DeleteFunc(part, func(l *Lease) bool { return l.state.phase == over }) // released since the round
+	for _, l := range part {
+		refs = append(refs, l.state.ref)
 	}
-	unknown = append(unknown, g.renewKnown(ctx, known, refs)...)
-	var workers errgroup.Group
-	workers.SetLimit(mostCalls)
-	for _, l := range unknown {
-		workers.Go(func() error { l.again(ctx); return nil })
-	}
-	_ = workers.Wait()
-}
-
-// renewKnown renews leases that Redis has granted. It returns those that have ended in Redis but
-// that the Fallback keeps alive.
-func (g group) renewKnown(ctx context.Context, known []*Lease, refs []ref) (ended []*Lease) {
-	if len(known) == 0 {
-		return nil
+	c.mu.Unlock()
+	if len(part) == 0 {
+		return
 	}
 	began := time.Now()
-	held, err := g.store.renew(ctx, g.event, refs, g.ttl, g.holder)
-	for i, l := range known {
-		_, carried := l.state()
-		switch {
-		case err == nil && held[i]:
-			if !l.keep(began, refs[i]) { // the lease was released during the call
-				l.giveUp(refs[i])
-			}
-		case err == nil && carried:
-			ended = append(ended, l)
-		case err == nil:
-			l.lose(KindLost)
-		case health.IsOutage(err) && g.fallback != nil:
-			l.fail(err)
-			l.carry(began)
-		default:
-			l.fail(err)
-		}
+	tokens, err := c.store.renew(context.Background(), part[0].event, refs, c.ttl, c.holder) // within the limiter's Timeout
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, l := range part {
+		c.perform(l.state.heard(began, tokens[i], err), l)
 	}
-	return ended
 }
 
-// renewed records that no renewal is in flight.
-func (l *Lease) renewed() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.renewing = false
-}
-
-// release releases leases. If Redis does not answer, it tries once more.
-func (g group) release(ctx context.Context, all []*Lease) error {
-	var refs, carried []ref
-	for _, l := range all {
-		if !l.finish(context.Canceled) {
+// release releases the leases of a part. If Redis does not answer, it tries once more. It does not
+// wait for Redis if only the Fallback holds them.
+func (c *core) release(ctx context.Context, part []*Lease) (err error) {
+	event, ended := part[0].event, false
+	var refs []ref
+	c.mu.Lock()
+	for _, l := range part {
+		if !l.state.finish() {
 			continue
 		}
-		r, degraded := l.state()
-		if degraded {
-			carried = append(carried, r)
-		}
-		if r.token > 0 {
-			refs = append(refs, r)
-		} else { // Redis never confirmed the lease
-			l.giveUp(r)
+		ended = true
+		if c.end(l, context.Canceled); l.state.token > 0 {
+			refs = append(refs, l.state.ref)
+		} else {
+			c.giveUp(event, l.state.ref)
 		}
 	}
-	if len(refs)+len(carried) == 0 {
+	c.mu.Unlock()
+	for _, l := range part {
+		l.cancel()
+	}
+	if !ended {
 		return nil
 	}
-	var err error
 	if len(refs) > 0 {
-		err = g.store.release(ctx, g.event, refs)
+		err = c.store.release(ctx, event, refs)
 	}
 	if health.IsOutage(err) {
-		err = g.store.release(ctx, g.event, refs)
+		err = c.store.release(ctx, event, refs)
 	}
-	if len(carried) > 0 {
-		err = errors.Join(err, g.fallback.store.release(ctx, g.event, carried))
-	}
-	g.lines.released(g.event)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.released(event)
 	return err
 }

@@ -13,7 +13,7 @@ import (
 // local keeps leases in memory.
 type local struct {
 	*memory.Store[record]
-	engine *limiter.Limiter
+	base *limiter.Limiter
 }
 
 // record is the state of one event. Times are in µs.
@@ -57,7 +57,7 @@ func (m *local) change(event string, adds bool, do func(r *record, now int64)) e
 		return nil
 	}
 	if e.Record == nil && !e.Add() {
-		return m.engine.Wrap(limiter.ErrFull)
+		return m.base.Wrap(limiter.ErrFull)
 	}
 	r := e.Record
 	r.held = slices.DeleteFunc(r.held, func(p place) bool { return p.end <= e.Now })
@@ -106,19 +106,19 @@ func (r *record) wait(now, units int64) time.Duration {
 	return 0
 }
 
-func (m *local) renew(_ context.Context, event string, all []ref, ttl time.Duration, holder string) ([]bool, error) {
-	held := make([]bool, len(all))
+func (m *local) renew(_ context.Context, event string, all []ref, ttl time.Duration, holder string) ([]int64, error) {
+	tokens := make([]int64, len(all))
 	err := m.change(event, true, func(r *record, now int64) {
 		for i, of := range all {
 			end := now + ttl.Microseconds()
 			if p := r.find(of.id); p != nil {
-				p.end, held[i] = end, true
+				p.end, tokens[i] = end, of.token
 			} else if (of.token < r.birth || of.token > r.token) && r.used()+of.n <= of.max { // there was a Reset after the lease was taken
-				r.held, held[i] = append(r.held, place{of.id, of.n, of.token, end, holder}), true
+				r.held, tokens[i] = append(r.held, place{of.id, of.n, of.token, end, holder}), of.token
 			}
 		}
 	})
-	return held, err
+	return tokens, err
 }
 
 // carry holds a lease that was granted by Redis, even if all places are taken.
@@ -147,7 +147,7 @@ func (m *local) inspect(_ context.Context, event string) (s Snapshot, err error)
 		return s, err
 	}
 	defer e.Close()
-	s.At = m.engine.Clock.Known(e.Now)
+	s.At = m.base.Clock.Known(e.Now)
 	if e.Record == nil {
 		return s, nil
 	}
@@ -155,7 +155,7 @@ func (m *local) inspect(_ context.Context, event string) (s Snapshot, err error)
 	for _, p := range e.Record.held {
 		if p.end > e.Now {
 			s.Used += p.n
-			s.Leases = append(s.Leases, Held{p.holder, p.n, p.token, m.engine.Clock.Known(p.token), m.engine.Clock.Known(p.end)})
+			s.Leases = append(s.Leases, Held{p.holder, p.n, p.token, m.base.Clock.Known(p.token), m.base.Clock.Known(p.end)})
 		}
 	}
 	slices.SortStableFunc(s.Leases, func(a, b Held) int { return a.Until.Compare(b.Until) })

@@ -12,12 +12,15 @@ type Stats struct {
 // not ask Redis. Package otelgate exports these numbers as metrics.
 func (l *Limiter) Stats() Stats {
 	s := Stats{Limiter: l.made().Name}
-	s.Waiting = l.lines.waiting()
-	for _, lease := range l.keeper.all() {
-		r, degraded := lease.state()
-		if s.Held += r.n; degraded {
-			s.Degraded += r.n
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for lease := range l.held {
+		if s.Held += lease.state.n; lease.state.degraded {
+			s.Degraded += lease.state.n
 		}
+	}
+	for _, on := range l.lines {
+		s.Waiting += on.waiters
 	}
 	return s
 }

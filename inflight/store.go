@@ -12,8 +12,9 @@ import (
 type store interface {
 	// acquire takes the units of the lease r, if they are free or r already holds them.
 	acquire(ctx context.Context, event string, r ref, ttl time.Duration, holder string) (answer, error)
-	// renew extends leases, and reports for each of them whether it is held.
-	renew(ctx context.Context, event string, all []ref, ttl time.Duration, holder string) ([]bool, error)
+	// renew extends leases, and returns for each of them the token, or 0 if it is not held. In
+	// Redis, a lease that only the Fallback holds is acquired; it is then the only one of the call.
+	renew(ctx context.Context, event string, all []ref, ttl time.Duration, holder string) ([]int64, error)
 	// release ends leases.
 	release(ctx context.Context, event string, all []ref) error
 	// inspect returns the leases.
@@ -53,20 +54,23 @@ func named(rest []string, holder string) []string {
 	return rest
 }
 
-func (s *onRedis) renew(ctx context.Context, event string, all []ref, ttl time.Duration, holder string) ([]bool, error) {
+func (s *onRedis) renew(ctx context.Context, event string, all []ref, ttl time.Duration, holder string) ([]int64, error) {
+	if all[0].token == 0 {
+		a, err := s.acquire(ctx, event, all[0], ttl, holder)
+		return []int64{a.token}, err
+	}
 	rest := []string{limiter.Integer(ttl.Milliseconds())}
 	for _, r := range all {
 		rest = append(rest, r.id, limiter.Integer(r.n), limiter.Integer(r.max), limiter.Integer(r.token))
 	}
 	reply, err := s.Call(ctx, limiter.Call{Verb: "renew", Event: event, Rest: named(rest, holder), Reads: true, Least: 3 + len(all)})
-	if err != nil {
-		return nil, err
+	tokens := make([]int64, len(all))
+	for i, r := range all {
+		if err == nil && reply.Integers[3+i] > 0 {
+			tokens[i] = r.token
+		}
 	}
-	held := make([]bool, len(all))
-	for i := range held {
-		held[i] = reply.Integers[3+i] > 0
-	}
-	return held, nil
+	return tokens, err
 }
 
 func (s *onRedis) release(ctx context.Context, event string, all []ref) error {
