@@ -72,14 +72,9 @@ func (p *Pipeline) Joins(other *Pipeline) bool {
 		return false
 	case p.office.conn.Cluster() != nil:
 		return true
-	case p.name == other.name:
-		return p.use().proof.holds()
 	}
-	holds := true
-	for _, proof := range p.office.proofs.about(p.name, other.name) { // without a break, since holds starts the proofs that are due
-		holds = proof.holds() && holds
-	}
-	return holds
+	holds := p.use().proof.holds()
+	return other.use().proof.holds() && holds // in this order, so that both proofs start if they are due
 }
 
 // SharesClient reports whether p and other use the same Connection, and it has a client.
@@ -116,42 +111,6 @@ func (r *Request) IsApart() bool {
 func (r *Request) mayWait(now time.Duration) bool {
 	return !r.IsApart() || connection.Replied(r.cause, "TRYAGAIN") && (r.timeout < 0 || now-r.began <= r.timeout/4)
 }
-
-// proofs maps each pair of limiter names to the proofs that one server has the keys of both
-// limiters: one proof for the pair or, if they exist, two proofs that link each of the limiters to
-// a third one.
-type proofs struct {
-	office *office
-	mu     sync.Mutex
-	of     map[[2]string][]*proof
-}
-
-// about returns the proofs for the limiters a and b. It always returns the same proofs for a pair.
-func (s *proofs) about(a, b string) []*proof {
-	pair := pairOf(a, b)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.of[pair] == nil {
-		s.of[pair] = s.find(a, b)
-	}
-	return s.of[pair]
-}
-
-func (s *proofs) find(a, b string) []*proof {
-	for pair, of := range s.of {
-		if third := pair[0]; len(of) == 1 && (third == a || pair[1] == a) {
-			if third == a {
-				third = pair[1]
-			}
-			if others := s.of[pairOf(third, b)]; len(others) == 1 {
-				return []*proof{of[0], others[0]}
-			}
-		}
-	}
-	return []*proof{{office: s.office, names: []string{a, b}}}
-}
-
-func pairOf(a, b string) [2]string { return [2]string{min(a, b), max(a, b)} }
 
 // uses counts, for each key, the callers that are using it in a request for several keys.
 type uses struct {

@@ -11,8 +11,8 @@ import (
 type office struct {
 	conn     *connection.Connection
 	masters  masters
-	losses   atomic.Int64 // number of script calls that got no reply
-	proofs   proofs
+	losses   atomic.Int64           // number of script calls that got no reply
+	first    atomic.Pointer[string] // name of the first limiter in use
 	uses     uses
 	requests sync.Pool // of unused *Request
 	batches  sync.Pool // of unused *batch
@@ -22,9 +22,9 @@ type office struct {
 func officeOf(conn *connection.Connection) *office {
 	return conn.Office(func() any {
 		o := &office{conn: conn}
-		o.masters.office, o.proofs.office = o, o
+		o.masters.office = o
 		o.masters.unknown.queue = o.masters.newQueue()
-		o.proofs.of, o.uses.of = map[[2]string][]*proof{}, map[string]int{}
+		o.uses.of = map[string]int{}
 		return o
 	}).(*office)
 }

@@ -12,17 +12,14 @@ import (
 	"github.com/slidegate/slidegate/lua"
 )
 
-// A proof shows that one server has all keys of a limiter. Only then does a script call for several
-// keys count each key where a call for that key alone would count it. A proxy can distribute keys
-// over several servers and still send a call for several keys to the server of the first key,
-// without an error. It can even do so for limiters of some names only. So nothing is assumed: see
-// probe.lua.
-//
-// A proof with two names shows that one server has the keys of both limiters. Script calls for keys
-// of several limiters need such proofs.
+// A proof shows that one server has all keys of a limiter, and those of the first limiter on the
+// Connection. Only then does a script call for several keys count each key where a call for that key
+// alone would count it. Two limiters with a proof can also share a call. A proxy can distribute keys
+// over several servers and still send a call for several keys to the server of the first key, without
+// an error. It can even do so for limiters of some names only. So nothing is assumed: see probe.lua.
 type proof struct {
 	office *office
-	names  []string // of limiters
+	names  []string // of the limiter and, unless it is the same, of the first limiter
 
 	mu      sync.Mutex
 	found   bool          // the last attempt succeeded
@@ -43,6 +40,15 @@ const (
 	firstProbes   = 256
 	renewalProbes = 64
 )
+
+// newProof returns the proof for the limiter with the given name.
+func (o *office) newProof(name string) proof {
+	o.first.CompareAndSwap(nil, &name)
+	if first := *o.first.Load(); first != name {
+		return proof{office: o, names: []string{name, first}}
+	}
+	return proof{office: o, names: []string{name}}
+}
 
 // holds reports whether it is currently proved that one server has all keys. If an attempt is due,
 // holds starts it in the background.
