@@ -17,8 +17,8 @@
 -- ARGV[2]  now, in ms since 1970 (below 2^47), or empty to use the clock of this server
 -- ARGV[3]  for book: k, 1 to 4096. Otherwise: n, in units, 1 to 2^53. For inspect it is at most the
 --          smallest Max. For pause, due and reset it is 1
--- ARGV[4 + 2i], [5 + 2i]  limit i = 0, 1, ... 30: Per in ms (1 to 2^44) and Max in units (1 to 2^53).
---          No two limits have the same Per. Only book and cancel need a limit
+-- ARGV[4 + 2i], [5 + 2i]  limit i = 0, 1, ... 30: Per in ms (1 to 2^44, except 2^32 - 1) and Max in
+--          units (1 to 2^53). No two limits have the same Per. Only book and cancel need a limit
 -- The last ARGV:
 --   book     the horizon: how far after now a turn may be, in ms (0 to 2^44); and n, 1 to the smallest Max
 --   cancel   the turn as in the reply to book, in ms since 1970; and the shift in that reply
@@ -45,7 +45,7 @@
 -- Cancel then gives nothing back.
 --
 -- A limit whose Max is at most 256 is exact. A larger limit counts in buckets of Per/240, rounded up:
--- its turns are never early, and at most one bucket late. A pause moves buckets along with their
+-- its turns, and those of all limits with the same Per, are never early, and at most one bucket late. A pause moves buckets along with their
 -- boundaries. It moves the current bucket as a whole, so turns in that bucket that have already come
 -- count longer by the length of the pause.
 --
@@ -53,8 +53,14 @@
 -- then. Turns later than now + (floor - clock of the last write), or than now if that is later, are moved
 -- to that time. The end of the pause keeps its distance to the clock in the same way.
 --
+-- After that, a new turn can get the time of a turn that was booked before the clock stepped back. So
+-- cancel gives nothing back for turns that are not after stepped: the newest turn before the step, or
+-- the end of the pause if that was later, plus the delays that pauses have added since. Such a turn
+-- stays empty.
+--
 -- Writes: one SET with PX, or one DEL, for book, cancel and pause if anything changes; one DEL for
--- reset. If book books nothing, it writes only if it had to move times because the clock stepped back.
+-- reset. If callers give the time, only reset deletes, because their clock may step back. If book books
+-- nothing, it writes only if it had to move times because the clock stepped back.
 -- Errors, before anything is written: WRONGTYPE or SLIDEGATE, and a sentence that names the key. If an
 -- argument is not a number, the error is Lua's.
 --
@@ -62,13 +68,15 @@
 -- Per after it, because it can then no longer delay a turn. A record therefore never holds more than
 -- Max units of a limit. Numbers are big endian.
 --   byte      the format: 248, or 249 after a pause
---   byte      the number of sections, 0 to 31
+--   byte      the number of sections, 0 to 31, and one more if it holds stepped
 --   6 bytes   the floor
 --   6 bytes   the clock at the last write
 --   6 bytes   the end of the last pause (249)
 --   6 bytes   the shift (249)
 --   then for each limit a section, as in a record of window.lua. T is the floor, and flag 4 means
 --   Per/240, rounded up. There is no other Resolution (flag 8)
+-- While stepped matters, a section of Per 2^32 - 1 without closed buckets holds it as the units of a
+-- turn at 0. To versions that do not know stepped, this section is forgotten, and they drop it.
 
 local struct = rawget(_G, 'struct')
 if not struct then
@@ -168,7 +176,7 @@ end
 local maxes = {}
 for i = 4, count, 2 do
   local per, max = A[i] + 0, A[i + 1] + 0
-  if not (per >= 1 and per <= 17592186044416 and most <= max and max <= 9007199254740992 and
+  if not (per >= 1 and per <= 17592186044416 and per ~= 4294967295 and most <= max and max <= 9007199254740992 and
     per % 1 + max % 1 == 0) then
     return redis.error_reply(string.format(
       'SLIDEGATE key %s: limit %d or the units are invalid (see the header of pace.lua)', key, i / 2 - 1))
@@ -205,6 +213,7 @@ if v then
 end
 if op == 'reset' and unread >= 0 then return {redis.call('DEL', key), now, 0, 0} end
 
+-- stepped is the newest turn that was booked before the clock last stepped back, or 0.
 -- The sections of the record, and then sections for limits that have none in the record. Each section is
 -- a table in sections:
 --   per, max          the Per, and the Max of the caller's limit; max is nil if the caller has no such limit
@@ -214,7 +223,7 @@ if op == 'reset' and unread >= 0 then return {redis.call('DEL', key), now, 0, 0}
 --   v, at, fin        the closed buckets start at at in v, and end before fin; the newest comes first
 --   w, u, pair, wrap  how many bytes the time and the units of a closed bucket take, the format that
 --                     reads both, and 256^w
-local sections, taken = {nil, nil, nil, nil}, 0
+local sections, taken, stepped = {nil, nil, nil, nil}, 0, 0
 do
   local T, i = floor, 4
   local last, total, open, w, pair, wrap, res
@@ -285,9 +294,13 @@ do
       break
     end
     maxes[per] = true
-    taken = taken + 1
-    sections[taken] = {per = per, max = max, last = last, open = open, coarse = flags > 3, total = total,
-      closed = closed, v = v, at = at, fin = pos, w = w, u = u, pair = pair, wrap = wrap}
+    if per == 4294967295 then
+      stepped = open
+    else
+      taken = taken + 1
+      sections[taken] = {per = per, max = max, last = last, open = open, coarse = flags > 3, total = total,
+        closed = closed, v = v, at = at, fin = pos, w = w, u = u, pair = pair, wrap = wrap}
+    end
   end
 end
 if unread ~= 0 and not failure then
@@ -339,6 +352,11 @@ end
 
 local changed = false
 if now < clock then
+  -- From now on, a turn can get a time that was given to another turn before. No turn that was booked
+  -- before, even if a pause has moved its time, is later than stepped.
+  local newest = math.max(floor, pauseEnd)
+  if newest >= now and newest > stepped then stepped = newest end
+
   -- The clock stepped back. No turn stays further in the future than it was at the last write.
   local latest = now + math.max(floor - clock, 0)
   for _, s in ipairs(sections) do
@@ -418,12 +436,12 @@ if op == 'book' then
   end
   reply[1], changed = booked, changed or booked > 0
 elseif op == 'cancel' then
-  -- t is when the turn is due. A turn that came before the last pause, or that was booked under a larger
-  -- shift, gives nothing back.
+  -- t is when the turn is due. A turn that came before the last pause, that was booked under a larger
+  -- shift, or that may have been booked before the clock stepped back, gives nothing back.
   local t = turn + shift - oldShift
   for _, s in ipairs(sections) do
     forget(s, date)
-    if s.max and s.total > 0 and t <= s.last and t + s.per > date and t >= pauseEnd and oldShift <= shift then
+    if s.max and s.total > 0 and t <= s.last and t + s.per > date and t >= pauseEnd and t > stepped and oldShift <= shift then
       -- The units are in the first bucket that is not before t.
       local p, step, at, units = s.fin, s.w + s.u, s.last, s.open
       local width = s.max > 256 and math.ceil(s.per / 240) or 1
@@ -472,6 +490,7 @@ elseif op == 'pause' then
       end
     end
     if floor >= now then floor = floor + added end
+    if stepped > 0 then stepped = stepped + added end
     pauseEnd, shift, changed = now + length, shift + added, true
     if shift > 281474976710655 then
       return redis.error_reply('SLIDEGATE key ' .. key .. ' has been paused for longer than it can count; reset it')
@@ -537,7 +556,7 @@ end
 
 if changed and op ~= 'due' then
   date = now < floor and floor or now
-  local out, outs, expiry = '', 0, pauseEnd > date and pauseEnd or date
+  local out, outs, expiry, longest = '', 0, pauseEnd > date and pauseEnd or date, 0
   for i = 1, taken do
     local s = sections[i]
     if not (turns and s.max) then forget(s, date) end -- book forgets them itself
@@ -563,12 +582,17 @@ if changed and op ~= 'due' then
       end
       out, outs = out .. body, outs + 1
       if last + per > expiry then expiry = last + per end
+      if per > longest then longest = per end
     end
   end
   if outs > 31 then
     failure = 'SLIDEGATE key ' .. key .. ' would count for more than 31 limits; wait until some are forgotten, or reset it'
   end
-  if not failure and expiry > now then
+  if stepped > 0 and stepped + longest >= date then -- a turn at this time or before it may still count
+    out, outs = out .. write('>BBI4I6I7I7', 19, 0, 4294967295, 0, stepped, stepped), outs + 1
+    if stepped >= expiry then expiry = stepped + 1 end
+  end
+  if not failure and (expiry > now or grace) then -- the callers' clock may step back, so their record stays
     local head = pauseEnd > 0 and write('>BBI6I6I6I6', 249, outs, floor, now, pauseEnd, shift) or
       write('>BBI6I6', 248, outs, floor, now)
     failure = redis.pcall('SET', key, head .. out, 'PX', string.format('%.0f', expiry - now + (grace or 0))).err

@@ -38,7 +38,7 @@ func TestPaceBadArguments(t *testing.T) {
 	bad := maps.Clone(pace.badCalls())
 	delete(bad, "32 limits")
 	for _, i := range []int{3, 5} {
-		for name, value := range map[string]string{"Per 0": "0", "a fraction of Per": "1.5", "Per above 2^44": "17592186044417", "Per not a number": "nan"} {
+		for name, value := range map[string]string{"Per 0": "0", "a fraction of Per": "1.5", "Per above 2^44": "17592186044417", "the reserved Per": "4294967295", "Per not a number": "nan"} {
 			bad[fmt.Sprint(name, i)] = change(i, value)
 		}
 		for name, value := range map[string]string{"Max 0": "0", "a fraction of Max": "5.5", "a Max above 2^53": "9007199254740994", "Max without end": "inf"} {

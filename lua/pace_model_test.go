@@ -13,6 +13,7 @@ import (
 // search can backtrack.
 type paceRecord struct {
 	floor, clock, pauseEnd, shift int64
+	stepped                       int64 // the newest turn before the clock stepped back
 	sections                      []paceSection
 }
 
@@ -54,6 +55,10 @@ type paceDesign struct {
 	cancelFreesNothing bool
 	cancelForgetsShift bool // cancel looks for the time that was booked
 	cancelFindsPast    bool // cancel also looks for a turn that came before a pause
+	cancelForgetsSteps bool // cancel also looks for a turn that was booked before the clock stepped back
+	stepForgetsPause   bool // stepped is before the time of a turn that a pause has moved
+	pauseKeepsStepped  bool // stepped does not move
+	emptyIsForgotten   bool // a record without turns is deleted at once
 	noRepair           bool // times stay when the clock steps back
 	repairByHorizon    bool // the caller's horizon decides how far in the future a turn stays
 	repairToNow        bool // no turn stays in the future
@@ -84,6 +89,13 @@ func (d paceDesign) seen(r paceRecord, now, horizon int64) (paceRecord, bool) {
 		end = r.pauseEnd
 	}
 	changed := r.floor > latest || r.pauseEnd > end
+	newest := max(r.floor, r.pauseEnd)
+	if d.stepForgetsPause {
+		newest = r.floor
+	}
+	if newest >= now && !d.cancelForgetsSteps {
+		r.stepped = max(r.stepped, newest)
+	}
 	r.floor, r.pauseEnd = min(r.floor, latest), min(r.pauseEnd, end)
 	sections := r.sections
 	r.sections = nil
@@ -105,9 +117,16 @@ func (d paceDesign) seen(r paceRecord, now, horizon int64) (paceRecord, bool) {
 }
 
 // written returns the record as a write at the time now leaves it.
-func (r paceRecord) written(now int64) paceRecord {
-	r = r.forget(max(now, r.floor))
-	if r.clock = now; len(r.sections) == 0 && r.floor <= now && r.pauseEnd <= now {
+func (d paceDesign) written(r paceRecord, now int64) paceRecord {
+	date, longest := max(now, r.floor), int64(0)
+	r = r.forget(date)
+	for _, s := range r.sections {
+		longest = max(longest, s.per)
+	}
+	if r.stepped+longest < date {
+		r.stepped = 0
+	}
+	if r.clock = now; d.emptyIsForgotten && len(r.sections) == 0 && r.floor <= now && r.pauseEnd <= now {
 		return paceRecord{}
 	}
 	return r
@@ -209,7 +228,7 @@ func (d paceDesign) book(r paceRecord, now, n, k, horizon int64, limits []paceLi
 	if reply.first == 0 && (!changed || d.denialDropsRepair) {
 		return before, reply
 	}
-	return r.written(now), reply
+	return d.written(r, now), reply
 }
 
 // cancel frees n units of a turn that was booked for the time at under the given shift.
@@ -220,7 +239,7 @@ func (d paceDesign) cancel(r paceRecord, now, n, at, shift int64, limits []paceL
 	if !d.cancelForgetsShift {
 		at += r.shift - shift
 	}
-	if (at >= r.pauseEnd || d.cancelFindsPast) && shift <= r.shift && !d.cancelFreesNothing {
+	if (at >= r.pauseEnd || d.cancelFindsPast) && at > r.stepped && shift <= r.shift && !d.cancelFreesNothing {
 		for _, l := range limits {
 			all := slices.Clone(r.buckets(l.per))
 			i := slices.IndexFunc(all, func(b paceBucket) bool { return b.at >= at })
@@ -248,7 +267,7 @@ func (d paceDesign) cancel(r paceRecord, now, n, at, shift int64, limits []paceL
 	if reply.first == 0 && !changed {
 		return before, reply
 	}
-	return r.written(now), reply
+	return d.written(r, now), reply
 }
 
 // pause ensures that no turn comes before now + length.
@@ -266,7 +285,7 @@ func (d paceDesign) pause(r paceRecord, now, length int64) (paceRecord, paceRepl
 		if !changed {
 			return before, paceReply{shift: r.shift, pauseEnd: r.pauseEnd}
 		}
-		return r.written(now), paceReply{shift: r.shift, pauseEnd: r.pauseEnd}
+		return d.written(r, now), paceReply{shift: r.shift, pauseEnd: r.pauseEnd}
 	}
 	from := now
 	if d.pauseSparesNow {
@@ -286,8 +305,11 @@ func (d paceDesign) pause(r paceRecord, now, length int64) (paceRecord, paceRepl
 	if r.floor >= from && !d.pauseMovesNothing && !d.pauseKeepsFloor {
 		r.floor += added
 	}
+	if r.stepped > 0 && !d.pauseKeepsStepped {
+		r.stepped += added
+	}
 	r.pauseEnd, r.shift = now+length, r.shift+added
-	return r.written(now), paceReply{first: 1, shift: r.shift, pauseEnd: r.pauseEnd}
+	return d.written(r, now), paceReply{first: 1, shift: r.shift, pauseEnd: r.pauseEnd}
 }
 
 // A paceWorld holds a key, the clock of its server, and an exact log of what its callers know. The
@@ -314,8 +336,9 @@ type pacedTurn struct {
 	late      int64 // a bucket counts it at most Per/240 after this
 	limits    []paceLimit
 	gone      bool // the turn came before a pause
-	stepped   bool // the clock has stepped back since, so a cancel may free units of others
-	canceled  bool // cancelled by its caller, without freeing units for others
+	stepped   bool // the clock has stepped back since
+	canceled  bool // cancelled by its caller
+	kept      bool // cancelled, but its units still count
 }
 
 // A paceAction is something that can happen next: bookings, the cancellation of a turn, a pause, or
@@ -446,10 +469,11 @@ func (w paceWorld) timely(time, ahead int64, a paceAction) string {
 	if earliest := w.earliest(a); time < earliest {
 		return fmt.Sprintf("a turn in %d, although the earliest is in %d", time-w.time, earliest-w.time)
 	}
-	if width > 1 {
-		w.turns = slices.Clone(w.turns)
-		for i := range w.turns {
-			w.turns[i].time = w.turns[i].late
+	w.turns = slices.Clone(w.turns)
+	for i := range w.turns {
+		t := &w.turns[i]
+		if t.canceled = t.canceled && !t.kept; width > 1 {
+			t.time = t.late
 		}
 	}
 	if latest := w.earliest(a); time >= latest+width && !w.stepped && !w.mixed {
@@ -513,16 +537,13 @@ func (w paceWorld) bounded() string {
 	return ""
 }
 
-// cancel cancels a turn. If it came before a pause, it leaves a gap.
+// cancel cancels a turn. If it came before a pause, or was booked before the clock stepped back, it
+// leaves a gap.
 func (w paceWorld) cancel(i int) (paceWorld, paceReply) {
 	t := w.turns[i]
 	after, reply := w.paceDesign.cancel(w.record, w.now, t.units, t.at, t.shift, t.limits)
 	w.record, w.turns = after, slices.Clone(w.turns)
-	if t.gone {
-		w.turns[i].stepped = true // this turn is never cancelled again
-	} else {
-		w.turns[i].canceled = true
-	}
+	w.turns[i].canceled, w.turns[i].kept = true, t.gone
 	return w, reply
 }
 
@@ -582,7 +603,7 @@ func (w paceWorld) dues() string {
 func (w paceWorld) search(depth int, actions []paceAction) string {
 	all := slices.Clip(actions)
 	for i, t := range w.turns {
-		if !t.canceled && !t.stepped {
+		if !t.canceled {
 			all = append(all, paceAction{cancel: i + 1})
 		}
 	}
@@ -638,12 +659,20 @@ var pauseActions = []paceAction{
 	{k: 1, n: 1, horizon: 50, limits: []paceLimit{{3, 1}}}, {step: 1}, {pause: 2}, {step: 3}, {pause: 1},
 }
 
+// stepActions leaves room for histories in which the clock steps back before a cancellation.
+var stepActions = []paceAction{
+	{k: 1, n: 1, horizon: 50, limits: []paceLimit{{3, 1}}}, {step: 3}, {step: -3}, {pause: 3},
+}
+
 // TestPaceModel searches all histories of bookings, cancellations, pauses and steps of the clock.
 func TestPaceModel(t *testing.T) {
 	if found := searchPace(paceDesign{}, redistest.UnlessShort(6, 5), paceActions); found != "" {
 		t.Error(found)
 	}
 	if found := searchPace(paceDesign{}, redistest.UnlessShort(8, 7), pauseActions); found != "" {
+		t.Error(found)
+	}
+	if found := searchPace(paceDesign{}, redistest.UnlessShort(8, 7), stepActions); found != "" {
 		t.Error(found)
 	}
 }
@@ -658,6 +687,10 @@ func TestPaceModelNeedsItsRules(t *testing.T) {
 		"cancel frees nothing":                  {cancelFreesNothing: true},
 		"cancel forgets the shift":              {cancelForgetsShift: true},
 		"cancel of a past turn":                 {cancelFindsPast: true},
+		"cancel forgets steps of the clock":     {cancelForgetsSteps: true},
+		"a step forgets the pause":              {stepForgetsPause: true},
+		"a pause keeps the step":                {pauseKeepsStepped: true},
+		"an empty record is forgotten":          {emptyIsForgotten: true},
 		"no repair of dates":                    {noRepair: true},
 		"repair by the horizon":                 {repairByHorizon: true},
 		"repair to now":                         {repairToNow: true},
@@ -674,6 +707,9 @@ func TestPaceModelNeedsItsRules(t *testing.T) {
 			found := searchPace(d, 5, paceActions)
 			if found == "" {
 				found = searchPace(d, 8, pauseActions)
+			}
+			if found == "" {
+				found = searchPace(d, 8, stepActions)
 			}
 			if found == "" {
 				t.Error("the search finds no history that breaks a promise")

@@ -37,8 +37,12 @@ func readPace(record string) (r paceRecord) {
 	}
 	for range sections {
 		_, n := take(rest, widths(rest))
-		r.sections = append(r.sections, readPaceSection(rest[:n], r.floor))
-		rest = rest[n:]
+		s := readPaceSection(rest[:n], r.floor)
+		if rest = rest[n:]; s.per == 1<<32-1 {
+			r.stepped = s.total
+		} else {
+			r.sections = append(r.sections, s)
+		}
 	}
 	if len(rest) > 0 {
 		panic("more than the sections")
@@ -102,7 +106,10 @@ func (r paceRecord) stored() paceRecord {
 
 // life returns how long the key of the record is kept.
 func (r paceRecord) life() int64 {
-	until := max(r.floor, r.pauseEnd)
+	until := max(r.clock, r.floor, r.pauseEnd)
+	if r.stepped > 0 {
+		until = max(until, r.stepped+1)
+	}
 	for _, s := range r.sections {
 		until = max(until, s.buckets[len(s.buckets)-1].at+s.per)
 	}
@@ -194,7 +201,7 @@ func (e *pacedEvent) next(back bool) paceAction {
 				break
 			}
 			i := len(e.turns) - 1 - e.IntN(min(len(e.turns), 40))
-			if t := e.turns[i]; !t.stepped && !t.canceled {
+			if t := e.turns[i]; !t.canceled {
 				return paceAction{cancel: i + 1}
 			}
 		}
@@ -227,8 +234,6 @@ func (e *pacedEvent) does(t *testing.T, a paceAction) {
 	record := after.record.stored()
 	if was := before.record.stored(); cmp.Equal(was, record, paceTypes) {
 		// Nothing is written.
-	} else if len(record.sections) == 0 && record.clock == 0 {
-		want.wrote = "DEL"
 	} else {
 		want.wrote, want.px = "SET", strconv.FormatInt(record.life(), 10)
 	}

@@ -31,17 +31,49 @@ func Shift(l *Limiter, event string) int64 {
 
 // Oversleep holds up all turns of an event for the given time, as if the process were suspended.
 func Oversleep(l *Limiter, event string, d time.Duration) {
-	on := l.lines.of[event]
-	on.mu.Lock()
-	on.timer.Stop()
-	on.mu.Unlock()
+	postpone := func(by time.Duration) {
+		l.lines.on(event, func(q *line) {
+			for _, w := range q.waiters {
+				w.turn.due = w.turn.due.Add(by)
+				w.wake()
+			}
+		})
+	}
+	postpone(d)
 	<-time.After(d)
-	on.tick()
+	postpone(-d)
 }
 
 // Sharing returns a limiter that shares its turns with l, but has another MaxAhead.
 func Sharing(l *Limiter, ahead time.Duration) *Limiter {
-	return &Limiter{engine: l.engine, store: l.store, limits: l.limits, maxAhead: ahead.Milliseconds(), lines: lines{of: map[string]*line{}}}
+	return &Limiter{base: l.base, store: l.store, limits: l.limits, maxAhead: ahead.Milliseconds(), lines: lines{of: map[string]*line{}}}
+}
+
+// Record calls booked after each booking of the limiter, with the number of turns that it asked for and
+// the turns that it got, and cancelled before each cancellation.
+func Record(l *Limiter, booked func(want int64, turns []time.Time), cancelled func(turn time.Time)) {
+	l.store = recorder{l.store, booked, cancelled}
+}
+
+type recorder struct {
+	store
+	booked    func(want int64, turns []time.Time)
+	cancelled func(turn time.Time)
+}
+
+func (r recorder) book(ctx context.Context, event string, k, n, ahead int64) (booking, error) {
+	b, err := r.store.book(ctx, event, k, n, ahead)
+	var turns []time.Time
+	for _, at := range b.turns {
+		turns = append(turns, time.UnixMilli(at).UTC())
+	}
+	r.booked(k, turns)
+	return b, err
+}
+
+func (r recorder) cancel(ctx context.Context, v Reservation) error {
+	r.cancelled(v.At)
+	return r.store.cancel(ctx, v)
 }
 
 // Slow delays the reply to each booking of the limiter.

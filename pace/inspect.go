@@ -42,7 +42,7 @@ func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	s, err := l.snapshot(reply)
-	s.Key = l.engine.Key(event)
+	s.Key = l.base.Key(event)
 	return s, err
 }
 
@@ -50,18 +50,18 @@ func (l *Limiter) Inspect(ctx context.Context, event string) (Snapshot, error) {
 func (l *Limiter) snapshot(reply []int64) (Snapshot, error) {
 	rows, ok := limiter.Rows(reply[6:])
 	if !ok || len(rows) < len(l.limits) {
-		return Snapshot{}, l.engine.Malformed()
+		return Snapshot{}, l.base.Malformed()
 	}
-	utc := l.engine.Clock.Known
+	utc := l.base.Clock.Known
 	s := Snapshot{At: utc(reply[1]), PausedUntil: utc(reply[3]), Newest: utc(reply[4]), Next: utc(reply[5])}
 	for i, limit := range l.limits {
 		u := window.Usage{Limit: limit, Used: rows[i][0], Remaining: max(0, limit.Max-rows[i][0])}
 		u.RetryAfter, u.ResetAfter = clock.Milliseconds(rows[i][1]), clock.Milliseconds(rows[i][2])
-		s.Limits = append(s.Limits, window.LimitState{Usage: u, Buckets: limiter.Buckets[window.Bucket](l.engine.Clock, rows[i])})
+		s.Limits = append(s.Limits, window.LimitState{Usage: u, Buckets: limiter.Buckets[window.Bucket](l.base.Clock, rows[i])})
 	}
 	for _, row := range rows[len(l.limits):] {
 		u := window.Usage{Limit: window.Limit{Per: clock.Milliseconds(row[0])}, Used: row[1], ResetAfter: clock.Milliseconds(row[2])}
-		s.Others = append(s.Others, window.LimitState{Usage: u, Buckets: limiter.Buckets[window.Bucket](l.engine.Clock, row)})
+		s.Others = append(s.Others, window.LimitState{Usage: u, Buckets: limiter.Buckets[window.Bucket](l.base.Clock, row)})
 	}
 	slices.SortFunc(s.Others, func(a, b window.LimitState) int { return cmp.Compare(a.Limit.Per, b.Limit.Per) })
 	return s, nil

@@ -11,7 +11,7 @@ import (
 // local keeps the turns of events in memory.
 type local struct {
 	*memory.Store[record]
-	engine *limiter.Limiter
+	base   *limiter.Limiter
 	limits []limiter.Limit
 }
 
@@ -22,6 +22,10 @@ type record struct {
 
 	// The end of the last pause, and by how much all pauses together have shifted turns.
 	end, shift int64
+
+	// The newest turn, or end of a pause, before the clock last stepped back. A turn up to then gives
+	// nothing back, because others may have got its time since. Pauses postpone it. 0 if there is none.
+	stepped int64
 
 	sections []section // one for each limit
 }
@@ -43,7 +47,7 @@ func newLocal(e *limiter.Limiter) *local {
 
 // forgotten reports whether the record no longer has any effect on new turns.
 func (r *record) forgotten(now int64) bool {
-	return r.floor <= now && r.end <= now && !slices.ContainsFunc(r.sections, func(s section) bool {
+	return r.floor <= now && r.end <= now && r.stepped < now && !slices.ContainsFunc(r.sections, func(s section) bool {
 		return len(s.buckets) > 0 && s.buckets[len(s.buckets)-1].last+s.per > now
 	})
 }
@@ -53,7 +57,7 @@ func (r *record) forgotten(now int64) bool {
 func (m *local) change(event string, do func(r *record, now int64) bool) error {
 	var e memory.Event[record]
 	if err := m.Open(&e, event); err != nil {
-		return m.engine.Wrap(err)
+		return m.base.Wrap(err)
 	}
 	defer e.Close()
 	r := record{}
@@ -66,7 +70,7 @@ func (m *local) change(event string, do func(r *record, now int64) bool) error {
 	}
 	r.clock = e.Now
 	if e.Record == nil && !e.Add() {
-		return m.engine.Wrap(limiter.ErrFull)
+		return m.base.Wrap(limiter.ErrFull)
 	}
 	*e.Record = r
 	return nil
@@ -78,6 +82,9 @@ func (m *local) change(event string, do func(r *record, now int64) bool) error {
 func (r *record) repair(now int64) (repaired bool) {
 	if now >= r.clock {
 		return false
+	}
+	if newest := max(r.floor, r.end); newest >= now {
+		r.stepped = max(r.stepped, newest)
 	}
 	most := now + max(0, r.floor-r.clock)
 	r.end = min(r.end, now+max(0, r.end-r.clock))
@@ -172,7 +179,9 @@ func (r *record) section(per int64) *section {
 func (m *local) cancel(_ context.Context, v Reservation) error {
 	return m.change(v.Event, func(r *record, _ int64) (changed bool) {
 		turn := v.At.UnixMilli() + r.shift - v.Shift
-		if v.Shift != r.shift && turn < r.end { // the turn may have come before the last pause
+		// The turn is from before a Reset, may have come before the last pause, or may be older than the
+		// last step of the clock.
+		if v.Shift > r.shift || v.Shift < r.shift && turn < r.end || turn <= r.stepped {
 			return false
 		}
 		for _, l := range m.limits {
@@ -213,12 +222,15 @@ func (r *record) stop(now, more int64) {
 	r.redate(later)
 	r.floor = later(r.floor)
 	r.end, r.shift = max(now, r.end)+more, r.shift+more
+	if r.stepped > 0 {
+		r.stepped += more
+	}
 }
 
 func (m *local) ask(_ context.Context, event string) (s state, err error) {
 	var e memory.Event[record]
 	if err := m.Open(&e, event); err != nil {
-		return s, m.engine.Wrap(err)
+		return s, m.base.Wrap(err)
 	}
 	defer e.Close()
 	if s.now = e.Now; e.Record != nil {

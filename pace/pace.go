@@ -47,9 +47,9 @@ type Config struct {
 
 	// Limits holds the 1 to 31 limits of the called service. window.Every(20 * time.Millisecond)
 	// spaces calls evenly; window.PerSecond(50) allows 50 at once. If Max is at most 256, turns are
-	// exact to the millisecond. Above that, a turn can come up to Per/240 later than the limit
-	// requires, but never earlier. Limit.Resolution has no effect: leave it as window.PerSecond and
-	// similar functions set it.
+	// exact to the millisecond. Above that, or if a limiter with the same Name has a larger Max for
+	// the same Per, a turn can come up to Per/240 later than the limit requires, but never earlier.
+	// Limit.Resolution has no effect: leave it as window.PerSecond and similar functions set it.
 	Limits []window.Limit
 
 	// MaxAhead is how far in the future a turn may be booked, at most a day; 0 means 10 s. A caller
@@ -89,7 +89,7 @@ type Config struct {
 // Limiter books turns. New and NewLocal each return a Limiter. It is safe for concurrent use and
 // needs no Close.
 type Limiter struct {
-	engine   *limiter.Limiter
+	base     *limiter.Limiter
 	store    store
 	limits   []window.Limit
 	maxAhead int64 // ms
@@ -132,13 +132,14 @@ const (
 	mostAhead    = 24 * time.Hour
 	exactMax     = 256     // the largest Max whose turns are exact to the millisecond
 	maxUnits     = 1 << 53 // as in the script
+	reservedPer  = (1<<32 - 1) * time.Millisecond
 )
 
 // New returns a limiter that keeps its turns in the Redis or Redis Cluster that conn connects to.
 // Create conn with window.Dial, window.On or package goredisgate. New sends nothing, so an error
 // always concerns conn or cfg, and says what to do. The circuit breaker works as in window.
 func New(conn *window.Connection, cfg Config) (*Limiter, error) {
-	e, err := limiter.New((*connection.Connection)(conn), cfg.engine(), engineLimits(cfg.Limits))
+	e, err := limiter.New((*connection.Connection)(conn), cfg.base(), baseLimits(cfg.Limits))
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +154,7 @@ func NewLocal(cfg Config) (*Limiter, error) {
 	if cfg.Fallback != nil {
 		return nil, limiter.NeedlessFallback(cfg.Name)
 	}
-	e, err := limiter.NewLocal(cfg.engine(), engineLimits(cfg.Limits), nil)
+	e, err := limiter.NewLocal(cfg.base(), baseLimits(cfg.Limits), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -165,18 +166,18 @@ func newLimiter(e *limiter.Limiter, s store, cfg Config) (*Limiter, error) {
 		return nil, fmt.Errorf("slidegate: limiter %q has a MaxAhead of %v; choose whole milliseconds up to a day, or 0 for 10 s", cfg.Name, cfg.MaxAhead)
 	}
 	if f := cfg.Fallback; f != nil {
-		if err := limiter.UseFallback(cfg.Name, f.engine, f.fallback != nil); err != nil {
+		if err := limiter.UseFallback(cfg.Name, f.base, f.fallback != nil); err != nil {
 			return nil, err
 		}
 	}
 	return &Limiter{
-		engine: e, store: s, limits: slices.Clone(cfg.Limits), maxAhead: cmp.Or(cfg.MaxAhead, defaultAhead).Milliseconds(),
+		base: e, store: s, limits: slices.Clone(cfg.Limits), maxAhead: cmp.Or(cfg.MaxAhead, defaultAhead).Milliseconds(),
 		fallback: cfg.Fallback, report: cfg.report(), lines: lines{of: map[string]*line{}},
 	}, nil
 }
 
-// engine converts the configuration into the form that all kinds of limiters share.
-func (cfg Config) engine() limiter.Config {
+// base converts the configuration into the form that all kinds of limiters share.
+func (cfg Config) base() limiter.Config {
 	return limiter.Config{
 		Kind: "r", Script: func(string) *lua.Script { return lua.Pace }, File: "pace.lua", MaxUnits: maxUnits,
 		Name: cfg.Name, Secret: slices.Clone(cfg.Secret), Timeout: cfg.Timeout, MaxEvents: cfg.MaxEvents,
@@ -186,8 +187,8 @@ func (cfg Config) engine() limiter.Config {
 
 func (cfg Config) report() report.To { return report.To{Observe: cfg.Observe, OnDenied: cfg.OnDenied} }
 
-// engineLimits converts limits into the form that all kinds of limiters share.
-func engineLimits(limits []window.Limit) (all []limiter.Limit) {
+// baseLimits converts limits into the form that all kinds of limiters share.
+func baseLimits(limits []window.Limit) (all []limiter.Limit) {
 	for _, l := range limits {
 		width, fault := time.Millisecond, limiter.CheckRange(l.Max, maxUnits, "2^53", l.Per)
 		if l.Max > exactMax {
@@ -196,18 +197,21 @@ func engineLimits(limits []window.Limit) (all []limiter.Limit) {
 		if made := clock.Milliseconds((l.Per.Milliseconds() + 59) / 60); fault == nil && l.Resolution != 0 && l.Resolution != made {
 			fault = fmt.Errorf("a Resolution of %v; leave it at 0, because turns have their own bucket width", l.Resolution)
 		}
+		if l.Per == reservedPer && fault == nil {
+			fault = fmt.Errorf("a Per of %v, which the stored record uses for itself; choose another", l.Per)
+		}
 		all = append(all, limiter.Limit{Max: l.Max, Per: l.Per.Milliseconds(), Fine: width.Milliseconds(), Coarse: width.Milliseconds(), Fault: fault})
 	}
 	return all
 }
 
-// made returns the limiter's engine. It panics if the limiter was not created by New or NewLocal,
+// made returns the base of l. It panics if the limiter was not created by New or NewLocal,
 // which is a programming error.
 func (l *Limiter) made() *limiter.Limiter {
-	if l == nil || l.engine == nil {
+	if l == nil || l.base == nil {
 		limiter.Unmade("pace")
 	}
-	return l.engine
+	return l.base
 }
 
 func (l *Limiter) ahead() time.Duration { return clock.Milliseconds(l.maxAhead) }
@@ -231,31 +235,13 @@ func (l *Limiter) WaitN(ctx context.Context, event string, n int64) (err error) 
 		return err
 	}
 	began := time.Now()
-	w, err := l.await(ctx, event, n)
-	l.observe(ctx, n, w.turn.Reservation, w.turn.trace, err, began)
+	t, err := l.await(ctx, event, n)
+	l.observe(ctx, n, t.Reservation, t.trace, err, began)
 	var late *lateError
 	if errors.As(err, &late) {
 		l.denied(ctx, event, late.after)
 	}
 	return err
-}
-
-// await waits for a turn. If it wakes too late to use the turn, it waits for another.
-func (l *Limiter) await(ctx context.Context, event string, n int64) (w *waiter, err error) {
-	for {
-		w = &waiter{n: n, done: make(chan error, 1)}
-		w.deadline, _ = ctx.Deadline()
-		on := l.lines.join(l, event, w)
-		select {
-		case err = <-w.done:
-		case <-ctx.Done():
-			on.leave(w)
-			err = l.engine.Wrap(fmt.Errorf("the caller left before its turn, which goes to others: %w", ctx.Err()))
-		}
-		if err != nil || time.Since(w.turn.due) <= maxLate {
-			return w, err
-		}
-	}
 }
 
 // Reserve calls ReserveN with one unit.
@@ -294,7 +280,7 @@ func (l *Limiter) book(ctx context.Context, event string, k, n, ahead int64) (b 
 	if err != nil {
 		cause, trace := health.FailureIn(err).Err(), b.trace
 		err = limiter.AskFallback(ctx, err, l.fallback, func(ctx context.Context, f *Limiter) (err error) {
-			if err = f.engine.Check(ctx, limiter.Allow, event, n); err != nil {
+			if err = f.base.Check(ctx, limiter.Allow, event, n); err != nil {
 				return err
 			}
 			b, err = f.store.book(ctx, event, k, n, ahead)
@@ -323,7 +309,7 @@ func (l *Limiter) Due(ctx context.Context, r Reservation) (time.Duration, error)
 		return 0, err
 	}
 	due, err := s.due(r)
-	return due, of.engine.Wrap(err)
+	return due, of.base.Wrap(err)
 }
 
 // of returns the limiter that made the Reservation: the Fallback or l.
@@ -338,7 +324,8 @@ func (l *Limiter) of(r Reservation) *Limiter {
 // used: a second call could give back the units of another caller that has since booked the same
 // turn. The turns of other callers do not move. The next caller to book can get the cancelled turn
 // if it was the newest, but never a turn before the newest. If the turn came and was followed by a
-// Pause, nothing happens. Cancel returns the same errors as WaitN.
+// Pause, or may have been booked before the clock stepped back, nothing is given back. Cancel returns
+// the same errors as WaitN.
 func (l *Limiter) Cancel(ctx context.Context, r Reservation) error {
 	if !r.OK {
 		return nil
@@ -348,14 +335,14 @@ func (l *Limiter) Cancel(ctx context.Context, r Reservation) error {
 		return err
 	}
 	if r.N < 1 || r.Shift < 0 {
-		return of.engine.Wrap(fmt.Errorf("a reservation of %d units under a shift of %d; pass it as Reserve returned it", r.N, r.Shift))
+		return of.base.Wrap(fmt.Errorf("a reservation of %d units under a shift of %d; pass it as Reserve returned it", r.N, r.Shift))
 	}
 	defer l.lines.retry(r.Event)
 	return of.cancel(ctx, r)
 }
 
 func (l *Limiter) cancel(ctx context.Context, r Reservation) error {
-	ctx, cancel := l.engine.Finishing(ctx)
+	ctx, cancel := l.base.Finishing(ctx)
 	defer cancel()
 	return l.of(r).store.cancel(ctx, r)
 }
@@ -373,7 +360,7 @@ func (l *Limiter) Pause(ctx context.Context, event string, d time.Duration) erro
 		return err
 	}
 	if d > mostAhead {
-		return l.engine.Wrap(fmt.Errorf("a pause of %v; choose one of up to a day", d))
+		return l.base.Wrap(fmt.Errorf("a pause of %v; choose one of up to a day", d))
 	}
 	if d <= 0 {
 		return nil
@@ -381,12 +368,12 @@ func (l *Limiter) Pause(ctx context.Context, event string, d time.Duration) erro
 	ms := (d + time.Millisecond - 1).Milliseconds()
 	s, err := l.store.pause(ctx, event, ms)
 	if err == nil {
-		l.lines.hear(event, s, false)
+		l.lines.on(event, func(q *line) { q.hear(s, time.Now(), false) })
 	}
 	if l.fallback != nil {
 		s, failed := l.fallback.store.pause(ctx, event, ms)
 		if failed == nil {
-			l.lines.hear(event, s, true)
+			l.lines.on(event, func(q *line) { q.hear(s, time.Now(), true) })
 		}
 		if health.IsOutage(err) {
 			err = nil
@@ -408,13 +395,13 @@ func (l *Limiter) Reset(ctx context.Context, event string) error {
 // observe calls Observe after a Wait or Reserve.
 func (l *Limiter) observe(ctx context.Context, n int64, r Reservation, trace send.Trace, err error, began time.Time) {
 	d := window.Decision{Allowed: r.OK && err == nil, RetryAfter: r.Delay, At: r.At, Degraded: r.Degraded, Cause: r.Cause}
-	l.report.Attempt(ctx, l.engine, limiter.Allow, window.Observation{Units: n, Decision: d}, trace, err, began)
+	l.report.Attempt(ctx, l.base, limiter.Allow, window.Observation{Units: n, Decision: d}, trace, err, began)
 }
 
 // denied calls OnDenied after an attempt that got no turn.
 func (l *Limiter) denied(ctx context.Context, event string, retryAfter time.Duration) {
 	slowest := slices.MinFunc(l.limits, func(a, b window.Limit) int { return cmp.Compare(rate(a), rate(b)) })
-	l.report.Denied(ctx, l.engine, event, "", window.Denial{Limit: slowest, Decision: window.Decision{RetryAfter: retryAfter, At: time.Now().UTC()}})
+	l.report.Denied(ctx, l.base, event, "", window.Denial{Limit: slowest, Decision: window.Decision{RetryAfter: retryAfter, At: time.Now().UTC()}})
 }
 
 func rate(l window.Limit) float64 { return float64(l.Max) / float64(l.Per) }

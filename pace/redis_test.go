@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -92,7 +93,10 @@ func TestOutage(t *testing.T) {
 	if err := safe.Pause(t.Context(), "paused", time.Second); err != nil {
 		t.Errorf("the Fallback pauses: %v", err)
 	}
-	if err := safe.Cancel(t.Context(), second); err != nil || must(safe.Due(t.Context(), first)) != 0 {
+	if due, err := safe.Due(t.Context(), second); err != nil || due > 5*time.Second {
+		t.Errorf("the second turn is due in %v: %v", due, err)
+	}
+	if err := safe.Cancel(t.Context(), second); err != nil {
 		t.Error(err)
 	}
 	if n := len(must(fallback.Inspect(t.Context(), "e")).Limits[0].Buckets); n != 0 { // the first turn does not matter: no new turn comes before the second
@@ -104,6 +108,50 @@ func TestOutage(t *testing.T) {
 		t.Error(err)
 	}
 	server.Resume(t)
+}
+
+// TestLeaverThenNext checks that a caller that comes right after another one has given up can book
+// that caller's turn, even for another number of units: the turn is given back first.
+func TestLeaverThenNext(t *testing.T) {
+	t.Parallel()
+	cfg := pace.Config{Name: redistest.Key(t), Limits: parsed("3/1m"), MaxAhead: time.Hour, Timeout: time.Minute}
+	for store, l := range map[string]*pace.Limiter{
+		"memory": must(pace.NewLocal(cfg)), "Redis": must(pace.New(window.On(redistest.Client(t)), cfg)),
+	} {
+		t.Run(store, func(t *testing.T) {
+			for round := range 30 {
+				event := fmt.Sprint("e", round)
+				first := must(l.ReserveN(t.Context(), event, 3)).At
+				leaver, leave := context.WithCancel(t.Context())
+				next, end := context.WithCancel(t.Context())
+				var group sync.WaitGroup
+				group.Go(func() {
+					_ = l.WaitN(leaver, event, 3)
+					_ = l.WaitN(next, event, 2)
+				})
+				equal(t, "the turn of the leaver", booked(t, l, event, 3, first).Sub(first), time.Minute)
+				leave()
+				if after := booked(t, l, event, 2, first).Sub(first); after != time.Minute {
+					t.Fatalf("round %d: the next caller's turn is %v after the first one", round, after)
+				}
+				end()
+				group.Wait()
+			}
+		})
+	}
+}
+
+// booked waits until there is a turn of n units after the given time, and returns its time.
+func booked(t *testing.T, l *pace.Limiter, event string, n int64, after time.Time) time.Time {
+	t.Helper()
+	for {
+		for _, b := range must(l.Inspect(t.Context(), event)).Limits[0].Buckets {
+			if b.Units == n && b.Last.After(after) {
+				return b.Last
+			}
+		}
+		<-time.After(time.Millisecond)
+	}
 }
 
 // TestForeignValue checks that no method touches a value that is not a record, and that each error
@@ -174,6 +222,7 @@ func TestMistakes(t *testing.T) {
 		{change(func(cfg *pace.Config) { cfg.Limits = nil }), "give at least one"},
 		{change(func(cfg *pace.Config) { cfg.Limits[0].Max = 0 }), "choose 1 to 2^53 units"},
 		{change(func(cfg *pace.Config) { cfg.Limits[0].Resolution = 7 * time.Millisecond }), "a Resolution of 7ms; leave it at 0"},
+		{change(func(cfg *pace.Config) { cfg.Limits[0].Per = (1<<32 - 1) * time.Millisecond }), "a Per of 1193h2m47.295s, which the stored record uses"},
 		{change(func(cfg *pace.Config) { cfg.MaxAhead = -1 }), "a MaxAhead of -1ns; choose whole milliseconds up to a day"},
 		{change(func(cfg *pace.Config) { cfg.MaxAhead = 25 * time.Hour }), "a MaxAhead of 25h0m0s"},
 		{change(func(cfg *pace.Config) { cfg.Secret = []byte("short") }), "at least 16"},

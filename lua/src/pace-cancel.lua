@@ -1,11 +1,11 @@
---- Needs sections, n, turn and oldShift. Gives back the units of the turn: changes sections, reply
+--- Needs sections, stepped, n, turn and oldShift. Gives back the units of the turn: changes sections, reply
 --- and changed.
--- t is when the turn is due. A turn that came before the last pause, or that was booked under a larger
--- shift, gives nothing back.
+-- t is when the turn is due. A turn that came before the last pause, that was booked under a larger
+-- shift, or that may have been booked before the clock stepped back, gives nothing back.
 local t = turn + shift - oldShift
 for _, s in ipairs(sections) do
   forget(s, date)
-  if s.max and s.total > 0 and t <= s.last and t + s.per > date and t >= pauseEnd and oldShift <= shift then
+  if s.max and s.total > 0 and t <= s.last and t + s.per > date and t >= pauseEnd and t > stepped and oldShift <= shift then
     -- The units are in the first bucket that is not before t.
     local p, step, at, units = s.fin, s.w + s.u, s.last, s.open
     local width = s.max > 256 and math.ceil(s.per / 240) or 1

@@ -17,8 +17,8 @@
 -- ARGV[2]  now, in ms since 1970 (below 2^47), or empty to use the clock of this server
 -- ARGV[3]  for book: k, 1 to 4096. Otherwise: n, in units, 1 to 2^53. For inspect it is at most the
 --          smallest Max. For pause, due and reset it is 1
--- ARGV[4 + 2i], [5 + 2i]  limit i = 0, 1, ... 30: Per in ms (1 to 2^44) and Max in units (1 to 2^53).
---          No two limits have the same Per. Only book and cancel need a limit
+-- ARGV[4 + 2i], [5 + 2i]  limit i = 0, 1, ... 30: Per in ms (1 to 2^44, except 2^32 - 1) and Max in
+--          units (1 to 2^53). No two limits have the same Per. Only book and cancel need a limit
 -- The last ARGV:
 --   book     the horizon: how far after now a turn may be, in ms (0 to 2^44); and n, 1 to the smallest Max
 --   cancel   the turn as in the reply to book, in ms since 1970; and the shift in that reply
@@ -45,7 +45,7 @@
 -- Cancel then gives nothing back.
 --
 -- A limit whose Max is at most 256 is exact. A larger limit counts in buckets of Per/240, rounded up:
--- its turns are never early, and at most one bucket late. A pause moves buckets along with their
+-- its turns, and those of all limits with the same Per, are never early, and at most one bucket late. A pause moves buckets along with their
 -- boundaries. It moves the current bucket as a whole, so turns in that bucket that have already come
 -- count longer by the length of the pause.
 --
@@ -53,8 +53,14 @@
 -- then. Turns later than now + (floor - clock of the last write), or than now if that is later, are moved
 -- to that time. The end of the pause keeps its distance to the clock in the same way.
 --
+-- After that, a new turn can get the time of a turn that was booked before the clock stepped back. So
+-- cancel gives nothing back for turns that are not after stepped: the newest turn before the step, or
+-- the end of the pause if that was later, plus the delays that pauses have added since. Such a turn
+-- stays empty.
+--
 -- Writes: one SET with PX, or one DEL, for book, cancel and pause if anything changes; one DEL for
--- reset. If book books nothing, it writes only if it had to move times because the clock stepped back.
+-- reset. If callers give the time, only reset deletes, because their clock may step back. If book books
+-- nothing, it writes only if it had to move times because the clock stepped back.
 -- Errors, before anything is written: WRONGTYPE or SLIDEGATE, and a sentence that names the key. If an
 -- argument is not a number, the error is Lua's.
 --
@@ -62,10 +68,12 @@
 -- Per after it, because it can then no longer delay a turn. A record therefore never holds more than
 -- Max units of a limit. Numbers are big endian.
 --   byte      the format: 248, or 249 after a pause
---   byte      the number of sections, 0 to 31
+--   byte      the number of sections, 0 to 31, and one more if it holds stepped
 --   6 bytes   the floor
 --   6 bytes   the clock at the last write
 --   6 bytes   the end of the last pause (249)
 --   6 bytes   the shift (249)
 --   then for each limit a section, as in a record of window.lua. T is the floor, and flag 4 means
 --   Per/240, rounded up. There is no other Resolution (flag 8)
+-- While stepped matters, a section of Per 2^32 - 1 without closed buckets holds it as the units of a
+-- turn at 0. To versions that do not know stepped, this section is forgotten, and they drop it.

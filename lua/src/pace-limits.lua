@@ -8,7 +8,7 @@ end
 local maxes = {}
 for i = 4, count, 2 do
   local per, max = A[i] + 0, A[i + 1] + 0
-  if not (per >= 1 and per <= 17592186044416 and most <= max and max <= 9007199254740992 and
+  if not (per >= 1 and per <= 17592186044416 and per ~= 4294967295 and most <= max and max <= 9007199254740992 and
     per % 1 + max % 1 == 0) then
     return redis.error_reply(string.format(
       'SLIDEGATE key %s: limit %d or the units are invalid (see the header of pace.lua)', key, i / 2 - 1))

@@ -1,4 +1,4 @@
---- Needs sections and length. Moves the turns from now on: changes sections, floor, pauseEnd, shift, reply and changed.
+--- Needs sections and length. Moves the turns from now on: changes sections, floor, pauseEnd, stepped, shift, reply and changed.
 -- added is by how much the pause is longer than what is left of an earlier one.
 local added = now + length - math.max(now, pauseEnd)
 if added > 0 then
@@ -19,6 +19,7 @@ if added > 0 then
     end
   end
   if floor >= now then floor = floor + added end
+  if stepped > 0 then stepped = stepped + added end
   pauseEnd, shift, changed = now + length, shift + added, true
   if shift > 281474976710655 then
     return redis.error_reply('SLIDEGATE key ' .. key .. ' has been paused for longer than it can count; reset it')

@@ -1,5 +1,6 @@
---- Needs the record, A, count and maxes. Gives sections, and taken, how many there are; unread is
---- then 0, unless the record was not all read.
+--- Needs the record, A, count and maxes. Gives sections, taken, how many there are, and stepped;
+--- unread is then 0, unless the record was not all read.
+-- stepped is the newest turn that was booked before the clock last stepped back, or 0.
 -- The sections of the record, and then sections for limits that have none in the record. Each section is
 -- a table in sections:
 --   per, max          the Per, and the Max of the caller's limit; max is nil if the caller has no such limit
@@ -9,7 +10,7 @@
 --   v, at, fin        the closed buckets start at at in v, and end before fin; the newest comes first
 --   w, u, pair, wrap  how many bytes the time and the units of a closed bucket take, the format that
 --                     reads both, and 256^w
-local sections, taken = {nil, nil, nil, nil}, 0
+local sections, taken, stepped = {nil, nil, nil, nil}, 0, 0
 do
   local T, i = floor, 4
   local last, total, open, w, pair, wrap, res
@@ -37,8 +38,12 @@ do
       break
     end
     maxes[per] = true
-    taken = taken + 1
-    sections[taken] = {per = per, max = max, last = last, open = open, coarse = flags > 3, total = total,
-      closed = closed, v = v, at = at, fin = pos, w = w, u = u, pair = pair, wrap = wrap}
+    if per == 4294967295 then
+      stepped = open
+    else
+      taken = taken + 1
+      sections[taken] = {per = per, max = max, last = last, open = open, coarse = flags > 3, total = total,
+        closed = closed, v = v, at = at, fin = pos, w = w, u = u, pair = pair, wrap = wrap}
+    end
   end
 end

@@ -1,6 +1,7 @@
---- Needs sections, floor, pauseEnd, shift and grace. Writes the record, or deletes it if nothing is left.
+--- Needs sections, floor, pauseEnd, shift, stepped and grace. Writes the record, or deletes it if
+--- nothing is left.
 date = now < floor and floor or now
-local out, outs, expiry = '', 0, pauseEnd > date and pauseEnd or date
+local out, outs, expiry, longest = '', 0, pauseEnd > date and pauseEnd or date, 0
 for i = 1, taken do
   local s = sections[i]
   if not (turns and s.max) then forget(s, date) end -- book forgets them itself
@@ -15,10 +16,15 @@ for i = 1, taken do
     -- include compose
     out, outs = out .. body, outs + 1
     if last + per > expiry then expiry = last + per end
+    if per > longest then longest = per end
   end
 end
 -- include full
-if not failure and expiry > now then
+if stepped > 0 and stepped + longest >= date then -- a turn at this time or before it may still count
+  out, outs = out .. write('>BBI4I6I7I7', 19, 0, 4294967295, 0, stepped, stepped), outs + 1
+  if stepped >= expiry then expiry = stepped + 1 end
+end
+if not failure and (expiry > now or grace) then -- the callers' clock may step back, so their record stays
   local head = pauseEnd > 0 and write('>BBI6I6I6I6', 249, outs, floor, now, pauseEnd, shift) or
     write('>BBI6I6', 248, outs, floor, now)
   failure = redis.pcall('SET', key, head .. out, 'PX', string.format('%.0f', expiry - now + (grace or 0))).err

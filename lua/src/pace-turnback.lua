@@ -1,5 +1,10 @@
 --- Needs the sections, now before clock, floor and pauseEnd. Moves times that are too far in the
---- future; changes the sections, floor, pauseEnd, broken and changed.
+--- future; changes the sections, floor, pauseEnd, stepped, broken and changed.
+-- From now on, a turn can get a time that was given to another turn before. No turn that was booked
+-- before, even if a pause has moved its time, is later than stepped.
+local newest = math.max(floor, pauseEnd)
+if newest >= now and newest > stepped then stepped = newest end
+
 -- The clock stepped back. No turn stays further in the future than it was at the last write.
 local latest = now + math.max(floor - clock, 0)
 for _, s in ipairs(sections) do

@@ -110,13 +110,18 @@ func (b *buffer) pace(now int64) Record {
 		b.number(6) // the end of the pause
 		b.number(6) // the shift
 	}
-	b.foreign = b.foreign || sections > maxSections
 	r := Record{Last: time.UnixMilli(floor).UTC()}
 	for range max(0, sections) {
-		r.add(b.section(floor, func(int64) int64 { return max(now, floor) }), b)
+		if u := b.section(floor, func(int64) int64 { return max(now, floor) }); u.Per != steppedPer {
+			r.add(u, b)
+		}
 	}
+	b.foreign = b.foreign || len(r.Usages) > maxSections
 	return r
 }
+
+// steppedPer marks the section that holds a time, not a limit: see lua/pace.lua.
+const steppedPer = (1<<32 - 1) * time.Millisecond
 
 // add adds a usage, unless the buffer turned out not to be a record.
 func (r *Record) add(u Usage, b *buffer) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -130,6 +131,11 @@ func checkUsages(t *testing.T, kind records.Kind, got, want []records.Usage) {
 	for _, u := range want {
 		if math.Abs(counted[u.Per]-u.Used) > 1e-6*max(1, u.Used) {
 			t.Errorf("%v: %v in %v, not %v", kind, counted[u.Per], u.Per, u.Used)
+		}
+	}
+	for per := range counted {
+		if !slices.ContainsFunc(want, func(u records.Usage) bool { return u.Per == per }) {
+			t.Errorf("%v: %v in %v, of which the script knows nothing", kind, counted[per], per)
 		}
 	}
 }
