@@ -68,7 +68,7 @@ func cut(hashes map[string]string) (library string, families map[string]*Script)
 var AR1 = &Script{ar1, "2b8a67417d6f97404beddfa8d0272425356d754d"}
 
 // Pace books turns in advance.
-var Pace = &Script{pace, "01f8db5f0bd041e55c31d12942106a0f5ccf85d8"}
+var Pace = &Script{pace, "495af0cdc8f50442eb30491944af9d30ab839f18"}
 
 // Inflight bounds how many units are held at once.
 var Inflight = &Script{library + inflight, "4194e266b4cbcfab7df6fff35d08e3fc61c1661a"}

@@ -45,9 +45,9 @@
 -- Cancel then gives nothing back.
 --
 -- A limit whose Max is at most 256 is exact. A larger limit counts in buckets of Per/240, rounded up:
--- its turns, and those of all limits with the same Per, are never early, and at most one bucket late. A pause moves buckets along with their
--- boundaries. It moves the current bucket as a whole, so turns in that bucket that have already come
--- count longer by the length of the pause.
+-- its turns, and those of all limits with the same Per, are never early, and at most one bucket late.
+-- A pause moves buckets along with their boundaries. It moves the current bucket as a whole, so turns in
+-- that bucket that have already come count longer by the length of the pause.
 --
 -- If the clock is behind the last write, turns and pauses may be no further in the future than they were
 -- then. Turns later than now + (floor - clock of the last write), or than now if that is later, are moved
