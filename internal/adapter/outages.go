@@ -29,7 +29,7 @@ func checkOutage(name, outage string) error {
 }
 
 // A state is what decides requests. Higher states are worse. The log follows from a state to a
-// worse one immediately, and to a better one after recoveryDelay.
+// worse one immediately, and to a better one after logDelay.
 type state = int32
 
 const (
@@ -38,10 +38,10 @@ const (
 	failing               // nothing decides
 )
 
-// recoveryDelay is the time for which a state must not have occurred before a better state is
+// logDelay is the time for which a state must not have occurred before a better state is
 // logged. While one shard of a cluster is down and the others are up, both states alternate in
 // quick succession.
-const recoveryDelay = 5 * time.Second
+const logDelay = 5 * time.Second
 
 // Outages decides what happens to requests while their limiter does not answer, and logs once that
 // an outage starts or ends. It is safe for concurrent use.
@@ -100,7 +100,7 @@ func (o *Outages) change(now state, failure *health.Failure) (changed bool, limi
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	logged := o.logged.Load()
-	if now < logged && time.Since(o.seen) < recoveryDelay {
+	if now < logged && time.Since(o.seen) < logDelay {
 		return false, ""
 	}
 	if now != normal {

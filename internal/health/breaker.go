@@ -13,9 +13,13 @@ import (
 
 // A circuit breaker is closed, open or probing.
 //
-//   - From closed to open: after three consecutive failures. For a second, nothing is sent.
-//   - From open to probing: Allows lets the first request after that second through.
-//   - From probing to closed: that request succeeds. To open: it fails, or a second passes.
+//   - From closed to open: Failed, at the third consecutive failure. For a second, Allows lets no
+//     request through, unless ProbeSoon ends the second early.
+//   - From open to probing: Allows, with the first request after that second.
+//   - From probing to open: Failed, or when another second has passed.
+//   - To closed: Succeeded, at any success.
+//
+// Requests that were sent earlier count, too: their failures prolong the second.
 const (
 	failuresInARow = 3
 
@@ -141,7 +145,7 @@ func (b *Breaker) Failed(ctx context.Context, began, now time.Duration, err erro
 	}
 }
 
-// stays reports that a probe has failed.
+// stays reports a failure while the breaker is open.
 func (b *Breaker) stays(ctx context.Context) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

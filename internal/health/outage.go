@@ -9,8 +9,8 @@ import (
 )
 
 // A Report is called when an outage of a limiter starts or ends. An outage starts when a first part
-// of the servers goes out, and ends when no part has been out for a second. The failure says why the
-// outage started; it is nil if the outage ended.
+// of the servers goes out. It ends when no part has been out for a second, or immediately when there is
+// a client again. The failure says why the outage started; it is nil if the outage ended.
 type Report func(ctx context.Context, kind string, failure *Failure)
 
 // The kinds of a Report.

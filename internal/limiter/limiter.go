@@ -1,9 +1,9 @@
 // Package limiter implements what all kinds of limiters share. It decides requests in Redis, with
 // the script of the limiter, or in memory. Like the scripts, it computes with integers. The
-// packages window and ar1 convert its replies to decisions.
+// packages window and ar1 convert its replies to decisions; pace and inflight make calls of their own.
 //
 // A request passes through Limiter.Decide (limiter.go) to the Store. The Store for Redis (store.go)
-// turns requests into script calls, which package pipeline sends, and decodes the replies
+// turns requests into script calls, which package send sends, and decodes the replies
 // (reply.go).
 package limiter
 

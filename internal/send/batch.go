@@ -38,12 +38,12 @@ type batch struct {
 	keys     []string                 // of all calls
 	units    []string                 // of all calls
 	pending  []*scriptCall            // calls to send next
-	unknown  []*scriptCall            // calls to send after the pending ones, which load the scripts
+	unloaded []*scriptCall            // calls to send after the pending ones, which load the scripts
 	sending  []*connection.ScriptCall // the pending calls, as the Client gets them
 
 	// Callers that leave share these fields with the sender.
 
-	settled  atomic.Int32 // number of callers that have received their replies, or have left
+	gone     atomic.Int32 // number of callers that have received their replies, or have left
 	replaced atomic.Bool  // another sender has replaced this one
 	loads    atomic.Bool  // the batch contains the source of a script
 }
@@ -66,7 +66,7 @@ func (o *office) newBatch(q *queue) *batch {
 // Err returns an error once no caller waits for the batch any more. But a script is loaded even
 // then: callers that never wait long enough must not keep it unknown for everybody.
 func (b *batch) Err() error {
-	if int(b.settled.Load()) == len(b.requests) && !b.loads.Load() {
+	if int(b.gone.Load()) == len(b.requests) && !b.loads.Load() {
 		return context.Canceled
 	}
 	return nil
@@ -199,11 +199,11 @@ func (b *batch) send() {
 // and after that the other calls with its hash. They can reach another server, which does not know
 // the script either: then each of them is sent with the source.
 func (b *batch) repeat() bool {
-	if len(b.unknown) == 0 && !slices.ContainsFunc(b.pending, (*scriptCall).repeats) {
+	if len(b.unloaded) == 0 && !slices.ContainsFunc(b.pending, (*scriptCall).repeats) {
 		return false
 	}
 	before := b.pending
-	b.pending, b.unknown = append(b.divide(), b.unknown...), nil
+	b.pending, b.unloaded = append(b.divide(), b.unloaded...), nil
 	for _, c := range before {
 		if !c.repeats() || connection.RefusesKeys(c.Err) {
 			continue
@@ -211,7 +211,7 @@ func (b *batch) repeat() bool {
 		again := c.repeated
 		c.repeated, c.again = true, true
 		if !again && slices.ContainsFunc(b.pending, func(other *scriptCall) bool { return other.brings(c.script) }) {
-			b.unknown = append(b.unknown, c)
+			b.unloaded = append(b.unloaded, c)
 		} else {
 			b.pending = append(b.pending, c)
 			c.Command, c.Script = "EVAL", c.script.Source
@@ -262,14 +262,14 @@ func (b *batch) reset() {
 	clear(b.keys)
 	clear(b.sending)
 	b.requests, b.parts, b.calls, b.open, b.pending = b.requests[:0], b.parts[:0], b.calls[:0], b.open[:0], b.pending[:0]
-	b.settled.Store(0)
+	b.gone.Store(0)
 	b.loads.Store(false)
 }
 
 // abandon records that a caller has left. When the first caller leaves, another sender replaces the
 // batch's sender, which may be blocked.
 func (b *batch) abandon() {
-	b.settled.Add(1)
+	b.gone.Add(1)
 	if b.replaced.CompareAndSwap(false, true) {
 		b.queue.replace(b)
 	}

@@ -98,8 +98,9 @@ func (m *masters) set(shares []connection.Share) {
 	m.table.Store(&table)
 }
 
-// assign returns the queue of a master. A replica that has taken over gets the queue of the master
-// that it replaced, with its circuit breakers.
+// assign returns the queue of a master. A replica that has taken over gets the queue of the master that
+// it replaced, with its circuit breakers. Another new master gets any free queue: if a breaker of that
+// is open, the first request after at most a second closes it.
 func (m *masters) assign(s connection.Share) *queue {
 	if i := slices.Index(m.ids, s.Master); i >= 0 {
 		return m.queues[i]

@@ -15,10 +15,10 @@ import (
 // limiter that has requests adds one sender, so that simultaneous calls to several limiters take
 // the same round trip.
 const (
-	maxSenders     = 4   // while only one limiter has requests
-	mostSenders    = 16  // regardless of how many limiters have requests
-	yieldThreshold = 3   // a sender yields if at least this many requests are queued or in flight
-	maxBatch       = 128 // the most requests, so that replies come soon and the server can serve other clients
+	maxSenders      = 4   // while only one limiter has requests
+	maxSendersInAll = 16  // regardless of how many limiters have requests
+	yieldThreshold  = 3   // a sender yields if at least this many requests are queued or in flight
+	maxBatch        = 128 // the most requests, so that replies come soon and the server can serve other clients
 )
 
 // If other goroutines use all cores, a sender that yields waits for all of them, and the callers of
@@ -88,7 +88,7 @@ func (q *queue) occupy(l *lane, n int) {
 // startSender starts a sender if requests wait, no sender is about to take them, and there are not
 // too many senders yet.
 func (q *queue) startSender() {
-	if q.waiting > 0 && q.yielding == 0 && q.senders < min(maxSenders-1+q.busy, mostSenders) {
+	if q.waiting > 0 && q.yielding == 0 && q.senders < min(maxSenders-1+q.busy, maxSendersInAll) {
 		q.senders++
 		go q.serve()
 	}

@@ -173,7 +173,7 @@ func TestManyRequestsDelayNoOtherLimiter(t *testing.T) {
 	conn := connection.On(nil)
 	many, few := &line{Pipeline: New(conn, "many", nil)}, &line{Pipeline: New(conn, "few", nil)}
 	q := many.office.masters.unknown.queue
-	q.senders = mostSenders // so that no sender is started
+	q.senders = maxSendersInAll // so that no sender is started
 	for range 16 * maxBatch {
 		q.put(&Request{shard: many.first()})
 	}
@@ -213,7 +213,7 @@ func TestAbandonedRequestsRefuseNoOtherLimiter(t *testing.T) {
 func TestOneRoundTrip(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		lines := []*line{newLine(t, s.Client(t))}
-		for range mostSenders - maxSenders {
+		for range maxSendersInAll - maxSenders {
 			lines = append(lines, beside(lines[0], time.Second))
 		}
 		s.Hold()

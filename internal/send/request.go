@@ -9,22 +9,26 @@ import (
 )
 
 // A Request asks for a script call, waits for it, and holds the answer. Its fields have different
-// owners.
+// owners: the user of NewRequest, the caller in Do, and the sender that takes the request.
 type Request struct {
 	office *office
 
-	Call          // what to send: the user of NewRequest sets it, and nothing changes it after that
-	Answer        // what came back: the caller's in Do, and the user's after Do
-	waiter        // the caller's in Do
+	Call          // what to send: the user sets it before Do, and nothing changes it after that
+	waiter        // the caller's
 	shard  *shard // Do sets it
 	probe  bool   // this request is a probe of an open circuit breaker; Do sets it
 
-	state  atomic.Int32  // one of the states below
-	done   chan bool     // receives true when the batch is done, and false when the time in end has come
-	batch  *batch        // the sender sets it before it moves the request to sent
-	next   *Request      // the sender's from sent to finished: the next request in the same part, in order of arrival
-	doneAt time.Duration // the sender's until done, then the caller's
-	cause  error         // like doneAt: why there is no Reply
+	state atomic.Int32 // one of the states below
+	done  chan bool    // receives true when the request is finished, and false when the time in end has come
+	batch *batch       // the sender sets it before it moves the request to sent
+	next  *Request     // the sender's: the next request in the same part, in order of arrival
+
+	// When it moves the request to finished, the sender sets these fields for the caller. If the caller
+	// leaves first, it sets cause and Err itself. After Do, the Answer belongs to the user.
+
+	Answer // what came back
+	doneAt time.Duration
+	cause  error // why there is no Reply
 }
 
 // newRequest returns an empty request.
@@ -93,8 +97,7 @@ type Trace struct {
 }
 
 // The states of a request. Transitions for which sender and caller compete use compare-and-swap, so
-// that only one of them owns the request. A request that is left belongs to nobody: the sender sets
-// nothing more.
+// that only one of them sets the outcome. A request that is left is never used again.
 //
 //   - From idle to queued, and from finished to idle: the caller.
 //   - From queued to sent, and from sent to finished: the sender.
@@ -103,7 +106,7 @@ const (
 	idle     = iota // neither queued nor in flight
 	queued          // no sender has taken the request
 	sent            // the request is in a batch
-	finished        // the batch is done, and the caller is being notified
+	finished        // the request has its outcome, and the caller is being notified
 	left            // the caller no longer waits for the request
 )
 

@@ -140,7 +140,7 @@ func (p *part) deliver(now time.Duration) (left bool) {
 	for r := p.first; r != nil; {
 		next, units, batch := r.next, r.Units, r.batch // once delivered, r belongs to its caller
 		if r.deliver(answer, err, now) {
-			batch.settled.Add(1)
+			batch.gone.Add(1)
 		} else {
 			left = true
 		}
