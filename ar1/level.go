@@ -59,21 +59,17 @@ func (b bounds) add(x, n float64) float64 { return max(x, min(x, b.highest(n))+n
 // usage returns how many of Max units are not available at the level x, the wait until n units are
 // allowed, and the wait until the level counts as 0. The waits are in whole ms.
 func (b bounds) usage(x, n float64) (used, retry, reset int64) {
-	used = int64(b.max - math.Floor(min(b.max, max(0, (b.highest(n)-x)/(1+b.tolerance)+n))))
+	most := b.highest(n)
+	used = int64(b.max - math.Floor(min(b.max, max(0, (most-x)/(1+b.tolerance)+n))))
+	if x > most {
+		ms := math.Floor(b.per * math.Log(x/most))
+		if ms < 1 || x*math.Exp(-ms/b.per) > most {
+			ms++
+		}
+		retry = int64(ms)
+	}
 	if x > 0 {
 		reset = 1 + int64(b.per*math.Log(x/minLevel))
 	}
-	return used, b.wait(x, b.highest(n)), reset
-}
-
-// wait returns how many whole ms the level takes to decay from x to to.
-func (b bounds) wait(x, to float64) int64 {
-	if x <= to {
-		return 0
-	}
-	ms := math.Floor(b.per * math.Log(x/to))
-	if ms < 1 || x*math.Exp(-ms/b.per) > to {
-		ms++
-	}
-	return int64(ms)
+	return used, retry, reset
 }

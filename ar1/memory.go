@@ -9,7 +9,6 @@ import (
 
 // levels keeps the levels of events in memory.
 type levels struct {
-	of     []limiter.Limit
 	limits []bounds
 	*memory.Store[record]
 }
@@ -21,7 +20,7 @@ type record struct {
 }
 
 func newMemory(cfg limiter.Config, limits []limiter.Limit) *levels {
-	m := &levels{of: limits}
+	m := &levels{}
 	for _, limit := range limits {
 		m.limits = append(m.limits, newBounds(limit))
 	}
@@ -49,7 +48,7 @@ func (m *levels) level(r *record, i int, now int64) float64 {
 
 // Decide answers a request for n units of the event. If the clock has stepped back, Decide moves
 // the record to the time of the clock, even if it denies.
-func (m *levels) Decide(_ context.Context, _ *limiter.Limits, v limiter.Verb, event string, n int64) (limiter.Reply, error) {
+func (m *levels) Decide(_ context.Context, limits *limiter.Limits, v limiter.Verb, event string, n int64) (limiter.Reply, error) {
 	var e memory.Event[record]
 	if err := m.Open(&e, event); err != nil {
 		return limiter.Reply{}, err
@@ -57,16 +56,19 @@ func (m *levels) Decide(_ context.Context, _ *limiter.Limits, v limiter.Verb, ev
 	defer e.Close()
 	r := m.answer(e.Record, v, n, e.Now)
 	if v == limiter.Peek && r.Allowed && e.Record == nil && !e.HasRoom() {
-		return limiter.Full(false, m.of, e.Now, n), nil
+		return limiter.Full(false, limits.All(), e.Now, n), nil
 	}
 	if r.Counted > 0 && e.Record == nil {
 		if !e.Add() {
-			return limiter.Full(false, m.of, e.Now, n), nil
+			return limiter.Full(false, limits.All(), e.Now, n), nil
 		}
 		*e.Record = record{e.Now, make([]float64, len(m.limits))}
 	}
 	if e.Record != nil && (r.Counted > 0 || e.Now < e.Record.at && v != limiter.Peek) {
-		m.store(e.Record, r.Counted, e.Now)
+		for i, b := range m.limits {
+			e.Record.levels[i] = b.add(m.level(e.Record, i, e.Now), float64(r.Counted))
+		}
+		e.Record.at = e.Now
 	}
 	return r, nil
 }
@@ -92,14 +94,6 @@ func (m *levels) answer(rec *record, v limiter.Verb, n, now int64) limiter.Reply
 	return r
 }
 
-// store moves the record to the time now, and counts n units.
-func (m *levels) store(r *record, n, now int64) {
-	for i, b := range m.limits {
-		r.levels[i] = b.add(m.level(r, i, now), float64(n))
-	}
-	r.at = now
-}
-
 // Refund gives back what is left of the units that the decision described by c counted.
 func (m *levels) Refund(_ context.Context, event string, c limiter.Counted) error {
 	var e memory.Event[record]
@@ -107,31 +101,27 @@ func (m *levels) Refund(_ context.Context, event string, c limiter.Counted) erro
 		return err
 	}
 	defer e.Close()
-	if e.Record == nil {
+	r := e.Record
+	if r == nil {
 		return nil
 	}
-	if m.refund(e.Record, c, e.Now) && m.forgotten(e.Record, e.Now) {
+	elapsed, left, changed := max(0, e.Now-c.At, r.at-c.At), make([]float64, len(m.limits)), false
+	for i, b := range m.limits {
+		left[i] = m.level(r, i, e.Now)
+		if left[i] > 0 && c.Of(int64(b.per)) {
+			units := b.after(float64(c.Units), elapsed) // less than 1/4 may have been forgotten
+			changed = changed || units > 0
+			left[i] -= units
+		}
+	}
+	if !changed {
+		return nil
+	}
+	*r = record{e.Now, left}
+	if m.forgotten(r, e.Now) {
 		e.Remove()
 	}
 	return nil
-}
-
-// refund gives back what is left of the units, and reports whether anything was left.
-func (m *levels) refund(r *record, c limiter.Counted, now int64) (changed bool) {
-	elapsed, left := max(0, now-c.At, r.at-c.At), make([]float64, len(m.limits))
-	for i, b := range m.limits {
-		left[i] = m.level(r, i, now)
-		if left[i] == 0 || !c.Of(m.of[i].Per) {
-			continue
-		}
-		units := b.after(float64(c.Units), elapsed) // less than 1/4 may have been forgotten
-		changed = changed || units > 0
-		left[i] -= units
-	}
-	if changed {
-		*r = record{now, left}
-	}
-	return changed
 }
 
 // Inspect returns the state of the event in the same form as the script.

@@ -3,9 +3,7 @@ package goredisgate
 import (
 	"context"
 	"errors"
-	"maps"
 	"net"
-	"slices"
 	"strings"
 	"sync"
 
@@ -35,48 +33,14 @@ func newCluster(client *redis.ClusterClient) *cluster {
 	return &cluster{client: client, readReplicas: options.ReadOnly && options.ClusterSlots == nil}
 }
 
-// node is one node of the cluster.
-type node struct {
-	addr   string
-	client *redis.Client
-	own    bool // this package created the client, because go-redis does not know the node
-
-	prober prober
-	inUse  sync.RWMutex // held for reading while requests are in flight
-}
-
-// send sends commands to the node as one pipeline.
-func (n *node) send(ctx context.Context, commands []redis.Cmder) error {
-	n.inUse.RLock()
-	defer n.inUse.RUnlock()
-	return send(ctx, n.client, commands)
-}
-
-// close closes the node's client if this package created it, as soon as no request is in flight.
-// Requests made after that are not sent.
-func (n *node) close() {
-	if n.own {
-		go func() {
-			n.inUse.Lock()
-			defer n.inUse.Unlock()
-			_ = n.client.Close()
-		}()
-	}
-}
-
-// target specifies where and how to send a script call.
+// target specifies where and how to send script calls.
 type target struct {
 	*node
 	asking bool // the slot is moving to the node, so ASKING precedes each call
 }
 
-// delivery is a pipeline of script calls for one target.
-type delivery struct {
-	target
-	calls    []*connection.ScriptCall
-	commands []*command
-	err      error // why some commands may have no reply; nil if no command failed
-}
+// A round is script calls that are sent at the same time, by their targets.
+type round map[target][]*connection.ScriptCall
 
 // Shares returns the ranges of hash slots, each with its master.
 func (c *cluster) Shares(ctx context.Context) ([]connection.Share, error) {
@@ -105,32 +69,27 @@ func (c *cluster) Send(ctx context.Context, calls []*connection.ScriptCall) {
 		answerAll(calls, &connection.UnsentError{Cause: err})
 		return
 	}
-	round := c.sort(ctx, calls)
-	for left := maxRedirects; len(round) > 0; left-- {
-		c.sendAll(ctx, round)
-		next := map[target]*delivery{}
-		for _, d := range round {
-			c.answer(ctx, d, next, left > 0)
+	all := c.byMaster(ctx, calls)
+	for left := maxRedirects; len(all) > 0; left-- {
+		c.sendAll(ctx, all)
+		if left == 0 {
+			return
 		}
-		round = slices.Collect(maps.Values(next))
+		all = c.redirected(all)
 	}
 }
 
-// sort groups calls by their master. A call whose master is unknown fails.
-func (c *cluster) sort(ctx context.Context, calls []*connection.ScriptCall) []*delivery {
-	var all []*delivery
+// byMaster groups calls by their master. A call whose master is unknown fails.
+func (c *cluster) byMaster(ctx context.Context, calls []*connection.ScriptCall) round {
+	all := round{}
 	for _, call := range calls {
-		to, err := c.master(ctx, call.Keys[0])
+		master, err := c.master(ctx, call.Keys[0])
 		if err != nil {
 			call.Answer(nil, unsent(err))
 			continue
 		}
-		i := slices.IndexFunc(all, func(d *delivery) bool { return d.node == to })
-		if i < 0 {
-			i = len(all)
-			all = append(all, &delivery{target: target{node: to}})
-		}
-		all[i].calls = append(all[i].calls, call)
+		to := target{node: master}
+		all[to] = append(all[to], call)
 	}
 	return all
 }
@@ -145,7 +104,7 @@ func (c *cluster) master(ctx context.Context, key string) (*node, error) {
 	if known, _ := c.nodes.Load(addr); known != nil && known.(*node).client == client {
 		return known.(*node), nil
 	}
-	n := &node{addr: addr, client: client}
+	n := &node{addr: addr, client: client, readReplicas: c.readReplicas}
 	if old, _ := c.nodes.Swap(addr, n); old != nil {
 		old.(*node).close()
 	}
@@ -164,7 +123,7 @@ func (c *cluster) at(addr string, from *node) *node {
 	options.Addr, options.MinIdleConns = addr, 0
 	options.PushNotificationProcessor = all.PushNotificationProcessor // the processor in a node's options works for that node only
 	options.MaintNotificationsConfig = all.MaintNotificationsConfig   // go-redis changes this field in a node's options
-	n := &node{addr: addr, client: all.NewClient(&options), own: true}
+	n := &node{addr: addr, client: all.NewClient(&options), own: true, readReplicas: c.readReplicas}
 	own := n.client.Options() // the options with defaults instead of zeros
 	own.ReadTimeout, own.WriteTimeout = like.ReadTimeout, like.WriteTimeout
 	known, found := c.nodes.LoadOrStore(addr, n)
@@ -174,65 +133,45 @@ func (c *cluster) at(addr string, from *node) *node {
 	return known.(*node)
 }
 
-// sendAll sends the deliveries concurrently.
-func (c *cluster) sendAll(ctx context.Context, all []*delivery) {
+// sendAll sends the calls to all targets concurrently, and sets the outcome of each call. After a
+// failure, it makes go-redis reload the slots.
+func (c *cluster) sendAll(ctx context.Context, all round) {
 	var others sync.WaitGroup
-	for _, d := range all[1:] {
-		others.Go(func() { c.send(ctx, d) })
+	started := 0
+	for to, calls := range all {
+		sendThese := func() {
+			if err := to.send(ctx, calls, to.asking); err != nil {
+				c.refreshSlots(ctx, to.node, err)
+			}
+		}
+		if started++; started < len(all) {
+			others.Go(sendThese)
+		} else {
+			sendThese()
+		}
 	}
-	c.send(ctx, all[0])
 	others.Wait()
 }
 
-// send sends a delivery. On a connection that allows reads on replicas, a master that has become a
-// replica would run the scripts. In this case, READWRITE precedes them, which makes a replica reply
-// MOVED.
-func (c *cluster) send(ctx context.Context, d *delivery) {
-	var together []redis.Cmder
-	if c.readReplicas {
-		together = append(together, redis.NewStatusCmd(ctx, "readwrite"))
-	}
-	for _, call := range d.calls {
-		if d.asking {
-			together = append(together, redis.NewStatusCmd(ctx, "asking"))
+// redirected returns the calls that were redirected, grouped by their new targets.
+func (c *cluster) redirected(all round) round {
+	next := round{}
+	for from, calls := range all {
+		for _, call := range calls {
+			if addr, asking, ok := redirection(call.Err, from.addr); ok {
+				to := target{c.at(addr, from.node), asking}
+				next[to] = append(next[to], call)
+			}
 		}
-		cmd := build(ctx, call)
-		d.commands = append(d.commands, cmd)
-		together = append(together, cmd)
 	}
-	if c.readReplicas {
-		together = append(together, redis.NewStatusCmd(ctx, "readonly"))
-	}
-	d.err = d.send(ctx, together)
-}
-
-// answer sets the outcome of each call in d. If redirect is true, it adds redirected calls to next
-// instead. After a failure, it makes go-redis reload the slots.
-func (c *cluster) answer(ctx context.Context, d *delivery, next map[target]*delivery, redirect bool) {
-	for i, call := range d.calls {
-		reply, err := result(d.commands[i], d.err)
-		if i == 0 && err != nil {
-			c.refreshSlots(ctx, d.node, err)
-		}
-		addr, asking, redirected := redirection(err, d.addr)
-		if !redirected || !redirect {
-			call.Answer(reply, err)
-			continue
-		}
-		to := target{c.at(addr, d.node), asking}
-		if next[to] == nil {
-			next[to] = &delivery{target: to}
-		}
-		next[to].calls = append(next[to].calls, call)
-	}
+	return next
 }
 
 // refreshSlots makes go-redis reload the slots, unless n replied with an error that is unrelated to
 // slots. If go-redis has closed the client of n, refreshSlots forgets n. If a connection broke, it
 // probes the other connections to n.
 func (c *cluster) refreshSlots(ctx context.Context, n *node, err error) {
-	var reply *connection.ReplyError
-	if !errors.As(err, &reply) || redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "READONLY") {
+	if !connection.Replied(err) || redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "READONLY") {
 		c.client.ReloadState(ctx)
 	}
 	switch {
@@ -246,11 +185,10 @@ func (c *cluster) refreshSlots(ctx context.Context, n *node, err error) {
 // redirection returns the address to which a node redirects a call, if err is MOVED or ASK. If the
 // reply names no host, the host is that of from, the node that replied.
 func redirection(err error, from string) (addr string, asking, ok bool) {
-	var reply *connection.ReplyError
-	if !errors.As(err, &reply) {
+	if !connection.Replied(err) {
 		return "", false, false
 	}
-	words := strings.Fields(reply.Error())
+	words := strings.Fields(err.Error())
 	if len(words) != 3 || words[0] != "MOVED" && words[0] != "ASK" {
 		return "", false, false
 	}

@@ -85,7 +85,7 @@ func clientOf(client redis.UniversalClient) (connection.Client, error) {
 	case nil:
 	case *redis.Client:
 		if c != nil {
-			return &single{client: c}, nil
+			return &single{node{client: c}}, nil
 		}
 	case *redis.ClusterClient:
 		if c != nil {

@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"reflect"
-	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -16,10 +13,7 @@ import (
 )
 
 // single is the connection.Client for one server, or for the master that Sentinel names.
-type single struct {
-	client *redis.Client
-	prober prober
-}
+type single struct{ node }
 
 // Close does nothing: the client belongs to the caller of On.
 func (*single) Close() {}
@@ -30,118 +24,9 @@ func (s *single) Send(ctx context.Context, calls []*connection.ScriptCall) {
 		answerAll(calls, &connection.UnsentError{Cause: err})
 		return
 	}
-	commands := make([]*command, len(calls))
-	together := make([]redis.Cmder, len(calls))
-	for i, c := range calls {
-		commands[i] = build(ctx, c)
-		together[i] = commands[i]
+	if err := s.send(ctx, calls, false); isBroken(err) {
+		s.prober.probe(s.client)
 	}
-	failure := send(ctx, s.client, together)
-	for i, c := range calls {
-		reply, err := result(commands[i], failure)
-		if i == 0 && isBroken(err) {
-			s.prober.probe(s.client)
-		}
-		c.Answer(reply, err)
-	}
-}
-
-// isBroken reports whether err means that a connection broke.
-func isBroken(err error) bool {
-	var timeout net.Error
-	return err != nil && !errors.As(err, new(*connection.ReplyError)) && !errors.As(err, new(*connection.UnsentError)) &&
-		(!errors.As(err, &timeout) || !timeout.Timeout())
-}
-
-// prober makes go-redis find the node's other broken connections after one connection broke.
-// Otherwise each of them could fail a request, because go-redis does not check a TLS connection
-// before it sends on it. The requests that fail before the probe is done count as one failure,
-// because all of them started before the first of them ended.
-type prober struct {
-	mu   sync.Mutex
-	done chan struct{} // closed when the current probe ends; nil if there is none
-}
-
-const (
-	probeTimeout = 100 * time.Millisecond // the longest wait for the replies of a node, which may hang
-	reprobeDelay = 5 * time.Millisecond   // time for busy connections to return to the pool
-)
-
-// probe waits until the current probe ends. If no probe is running, it starts one.
-func (p *prober) probe(client *redis.Client) {
-	p.mu.Lock()
-	if p.done == nil {
-		p.done = make(chan struct{})
-		go p.run(client)
-	}
-	done := p.done
-	p.mu.Unlock()
-	<-done
-}
-
-func (p *prober) run(client *redis.Client) {
-	pingIdle(client)
-	<-time.After(reprobeDelay)
-	pingIdle(client)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	close(p.done)
-	p.done = nil
-}
-
-// pingIdle sends a PING on each idle connection, and waits at most probeTimeout for the replies.
-func pingIdle(client *redis.Client) {
-	stats := client.PoolStats()
-	alone, together := int(stats.IdleConns), idlePipelines(stats)
-	probed := make(chan struct{}, alone+together)
-	for i := range alone + together {
-		go func() {
-			ping(client, i < alone)
-			probed <- struct{}{}
-		}()
-	}
-	late := time.After(probeTimeout)
-	for range alone + together {
-		select {
-		case <-probed:
-		case <-late:
-			return
-		}
-	}
-}
-
-// ping sends a PING once: as a single command if alone is true, and otherwise as a pipeline.
-func ping(client *redis.Client, alone bool) {
-	ctx := context.Background()
-	cmd := &unrepeated{redis.NewStatusCmd(ctx, "ping")}
-	if alone {
-		_ = client.Process(ctx, cmd)
-		return
-	}
-	pipe := client.Pipeline()
-	_ = pipe.Process(ctx, cmd) // only queues the command
-	_, _ = pipe.Exec(ctx)
-}
-
-// unrepeated is a command that go-redis sends only once. Otherwise, go-redis would repeat the
-// command on one broken connection after another, and wait in between.
-type unrepeated struct{ redis.Cmder }
-
-// NoRetry returns true, so that go-redis never repeats the command.
-func (*unrepeated) NoRetry() bool { return true }
-
-// idlePipelines returns how many connections in the pipeline pool are idle. Only newer versions of
-// go-redis have such a pool. The oldest supported version lacks the field, so idlePipelines reads
-// it by reflection.
-func idlePipelines(stats *redis.PoolStats) int {
-	pool := reflect.Indirect(reflect.ValueOf(*stats).FieldByName("PipelineStats"))
-	if pool.Kind() != reflect.Struct {
-		return 0
-	}
-	if idle := pool.FieldByName("IdleConns"); idle.CanUint() {
-		return int(idle.Uint())
-	}
-	return 0
 }
 
 func answerAll(calls []*connection.ScriptCall, err error) {
@@ -150,12 +35,12 @@ func answerAll(calls []*connection.ScriptCall, err error) {
 	}
 }
 
-// command is a script call that records whether go-redis has started to write it. go-redis sends a
-// command only once, and also a pipeline that contains a command. By default, go-redis repeats
-// other commands up to three times if the connection breaks, or if the reply is an error such as
-// LOADING.
+// command is a script call that records whether go-redis has started to write it, or a PING.
+// go-redis sends a command only once, and also a pipeline that contains a command. By default,
+// go-redis repeats other commands up to three times if the connection breaks, or if the reply is an
+// error such as LOADING.
 type command struct {
-	redis.Cmder // an IntSliceCmd, or a SliceCmd for several keys
+	redis.Cmder // of a script call: an IntSliceCmd, or a SliceCmd if the reply can contain strings
 	verb        *verb
 	call        *connection.ScriptCall
 }

@@ -85,38 +85,33 @@ func AllowAll(ctx context.Context, checks ...Check) (JointDecision, error) {
 		return JointDecision{}, err
 	}
 	defer a.close()
-	a.askOverrides(ctx)
-	for {
-		if i, stops := a.stop(); stops {
-			return a.stopped(ctx, i)
-		}
+	a.ask(ctx, a.fixed)
+	for a.known == 0 && a.err == nil {
 		if len(a.rest) == 0 {
 			return JointDecision{Allowed: true, Decisions: a.decisions}, nil
 		}
 		if !a.askJointly(ctx) {
-			a.askNext(ctx)
+			a.ask(ctx, a.rest[:1])
+			a.rest, a.apart = a.rest[1:], max(0, a.apart-1)
 		}
 	}
+	return a.stopped(ctx)
 }
 
-// answers holds the answers to the checks of a call, in their order. The checks are asked in parts:
-// first those that an override answers, then some jointly, others one by one.
+// answers holds the answers to the checks of a call, in their order. First the checks that an
+// override answers are asked, then the others: some jointly, some one by one. A denial or an error
+// ends the call.
 type answers struct {
-	checks    []answered
+	checks    []Check // each with the Limiter that decides on the event: see under
 	decisions []Decision
 
-	part    []int // the indices of the checks that were asked last
-	jointly bool  // whether they were asked jointly
-	rest    []int // the indices of the checks that have not been asked yet
+	known int   // after a denial, how many of the decisions to return; before, 0
+	err   error // the first error
 
+	fixed   []int             // the indices of the checks that an override answers
+	rest    []int             // the indices of the other checks that have not been asked yet
+	apart   int               // how many of rest could not be asked jointly
 	bundles []*limiter.Bundle // to close
-	apart   int               // how many of the next checks could not be asked jointly
-}
-
-// answered is a check whose Limiter is the one that decides on the event: see under.
-type answered struct {
-	Check
-	err error // why there is no Decision
 }
 
 // units returns the number of units that the check asks for.
@@ -128,21 +123,21 @@ func prepare(ctx context.Context, checks []Check) (*answers, error) {
 	if len(checks) == 0 {
 		return nil, errors.New("slidegate: AllowAll has no checks; give it at least one")
 	}
-	a := &answers{checks: make([]answered, len(checks)), decisions: make([]Decision, len(checks)), rest: make([]int, 0, len(checks))}
+	a := &answers{checks: make([]Check, len(checks)), decisions: make([]Decision, len(checks)), rest: make([]int, 0, len(checks))}
 	for i, c := range checks {
 		if c.Limiter == nil || !c.Limiter.base.Made() {
 			return nil, fmt.Errorf("slidegate: check %d of AllowAll has no Limiter from New or NewLocal; create one", i+1)
 		}
 		own := c.Limiter
 		c.Limiter = own.under(c.Event, 1)
-		a.checks[i].Check = c
+		a.checks[i] = c
 		n, v := a.total(i), limiter.Allow
 		if c.Limiter != own {
 			c.Limiter.setExcess(n, own.limits)
 		}
 		if c.Limiter.isFixed(limiter.Allow) {
 			v = limiter.Some // no limit applies
-			a.part = append(a.part, i)
+			a.fixed = append(a.fixed, i)
 		} else {
 			a.rest = append(a.rest, i)
 		}
@@ -174,30 +169,19 @@ func (a *answers) close() {
 	}
 }
 
-// ask asks the i-th check by itself.
-func (a *answers) ask(ctx context.Context, i int) {
-	c := &a.checks[i]
-	a.decisions[i], c.err = c.Limiter.AllowN(ctx, c.Event, c.units())
-	if c.err != nil {
-		c.err = ofCheck(i, c.err)
-	}
-}
-
-// askOverrides asks the checks that an override answers, up to the first error.
-func (a *answers) askOverrides(ctx context.Context) {
-	for _, i := range a.part {
-		a.ask(ctx, i)
-		if a.checks[i].err != nil {
+// ask asks the checks with the given indices one by one, up to the first error.
+func (a *answers) ask(ctx context.Context, indices []int) {
+	for _, i := range indices {
+		c := a.checks[i]
+		var err error
+		if a.decisions[i], err = c.Limiter.AllowN(ctx, c.Event, c.units()); err != nil {
+			a.err = ofCheck(i, err)
 			return
 		}
+		if !a.decisions[i].Allowed {
+			a.known = i + 1
+		}
 	}
-}
-
-// askNext asks the next check by itself.
-func (a *answers) askNext(ctx context.Context) {
-	a.part, a.rest = a.rest[:1], a.rest[1:]
-	a.jointly, a.apart = false, max(0, a.apart-1)
-	a.ask(ctx, a.part[0])
 }
 
 // askJointly tries to ask the next checks with one script call, and reports whether it did. In an
@@ -223,15 +207,18 @@ func (a *answers) askJointly(ctx context.Context) bool {
 		return false
 	}
 	asked := a.rest[:b.Len()]
-	a.rest, a.jointly = a.rest[b.Len():], true
+	a.rest = a.rest[b.Len():]
 	for k, i := range asked {
-		a.part = asked[:k+1]
 		if err := a.take(ctx, i, &replies[k], began); health.IsOutage(err) {
-			a.checks[i].err = fmt.Errorf("%w (checks %d to %d of AllowAll)", err, asked[0]+1, asked[len(asked)-1]+1)
+			a.err = fmt.Errorf("%w (checks %d to %d of AllowAll)", err, asked[0]+1, asked[len(asked)-1]+1)
 		} else if err != nil {
-			a.checks[i].err = ofCheck(i, err)
+			a.err = ofCheck(i, err)
 		}
-		if replies[k].Err != nil && !a.allows(i) {
+		denied := !a.decisions[i].Allowed
+		if denied || a.known > 0 { // a denial is followed by the other decisions of its script call
+			a.known = i + 1
+		}
+		if denied && replies[k].Err != nil {
 			break
 		}
 	}
@@ -254,49 +241,28 @@ func (a *answers) take(ctx context.Context, i int, reply *limiter.BundleReply, b
 	return err
 }
 
-// allows reports whether the i-th check was allowed.
-func (a *answers) allows(i int) bool { return a.checks[i].err == nil && a.decisions[i].Allowed }
-
-// stop returns the index of the check of the part whose answer ends the call, if there is one: the
-// first error or, without errors, the last denial.
-func (a *answers) stop() (stop int, stops bool) {
-	for _, i := range a.part {
-		if a.checks[i].err != nil {
-			return i, true
-		}
-		if !a.decisions[i].Allowed {
-			stop, stops = i, true
-		}
-	}
-	return stop, stops
-}
-
-// stopped refunds the units that were counted, and returns the result of a call that the i-th check
-// ended.
-func (a *answers) stopped(ctx context.Context, i int) (JointDecision, error) {
+// stopped refunds the units that were counted, and returns the result of a call that a denial or an
+// error ended.
+func (a *answers) stopped(ctx context.Context) (JointDecision, error) {
 	err := a.giveBack(ctx)
-	if cause := a.checks[i].err; cause != nil {
-		return JointDecision{}, errors.Join(cause, err)
+	if a.err != nil {
+		return JointDecision{}, errors.Join(a.err, err)
 	}
-	known := i + 1
-	if a.jointly {
-		known = a.part[len(a.part)-1] + 1
-	} else if a.inMemory(i) {
-		known = a.peek(ctx, known)
+	if a.inMemory(a.known - 1) {
+		a.peek(ctx)
 	}
-	d := JointDecision{Decisions: a.decisions[:known]}
+	d := JointDecision{Decisions: a.decisions[:a.known]}
 	for _, decided := range d.Decisions {
 		d.RetryAfter = max(d.RetryAfter, decided.RetryAfter)
 	}
 	return d, err
 }
 
-// peek peeks at the next checks, as long as they are decided in memory. It returns the index after
-// the last of them, or known if there are none.
-func (a *answers) peek(ctx context.Context, known int) int {
+// peek peeks at the next checks, as long as they are decided in memory.
+func (a *answers) peek(ctx context.Context) {
 	for _, i := range a.rest {
 		if !a.inMemory(i) {
-			break
+			return
 		}
 		c := a.checks[i]
 		var r limiter.Reply
@@ -304,9 +270,8 @@ func (a *answers) peek(ctx context.Context, known int) int {
 			c.Limiter.fill(&a.decisions[i], c.Limiter, &r, c.units())
 			a.decisions[i].takeBack(c.units())
 		}
-		known = i + 1
+		a.known = i + 1
 	}
-	return known
 }
 
 // inMemory reports whether the i-th check is decided in memory.
@@ -318,19 +283,18 @@ func (a *answers) giveBack(ctx context.Context) error {
 	var undos []Undo
 	var indices []int
 	for i, c := range a.checks {
-		if a.allows(i) {
-			undos, indices = append(undos, Undo{Limiter: c.Limiter, Event: c.Event, Decision: a.decisions[i]}), append(indices, i)
+		if d := a.decisions[i]; d.Allowed {
+			undos, indices = append(undos, Undo{Limiter: c.Limiter, Event: c.Event, Decision: d}), append(indices, i)
 		}
 	}
 	var errs []error
 	for k, err := range UndoAll(ctx, undos...) {
-		i := indices[k]
-		counted := a.decisions[i].Counted
-		if err == nil {
-			a.decisions[i].takeBack(counted)
-			continue
+		d := &a.decisions[indices[k]]
+		if err != nil {
+			errs = append(errs, ofCheck(indices[k], fmt.Errorf("%d units stay counted, because they could not be refunded: %w", d.Counted, err)))
+		} else {
+			d.takeBack(d.Counted)
 		}
-		errs = append(errs, ofCheck(i, fmt.Errorf("%d units stay counted, because they could not be refunded: %w", counted, err)))
 	}
 	return errors.Join(errs...)
 }

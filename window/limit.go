@@ -3,6 +3,7 @@ package window
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -94,38 +95,35 @@ func parseLimit(s string) (Limit, error) {
 // parseDuration parses a duration like time.ParseDuration. It also accepts weeks and days, and a
 // unit without a number, which means one of that unit.
 func parseDuration(s string) (time.Duration, error) {
-	text := s
-	if text != "" && !strings.ContainsRune(".+-0123456789", rune(text[0])) {
-		text = "1" + text
-	}
-	days, rest, valid := cutDays(text)
-	if rest == "" && text != "" {
-		rest = "0s"
-	}
-	d, err := time.ParseDuration(rest)
-	if !valid || err != nil || d < 0 || days > 1<<63-1-d {
+	invalid := func() (time.Duration, error) {
 		return 0, fmt.Errorf("%q is not a duration; write one as 500ms, 5s, 1m30s, 1h, 1d12h or 2w", s)
 	}
-	return days + d, nil
-}
-
-// cutDays returns the weeks and days at the start of text as a duration, and the rest of text.
-func cutDays(text string) (d time.Duration, rest string, valid bool) {
+	rest, days := s, time.Duration(0)
+	if rest != "" && !strings.ContainsRune(".+-0123456789", rune(rest[0])) {
+		rest = "1" + rest
+	}
 	for _, unit := range []struct {
 		name string
 		span time.Duration
 	}{{"w", 7 * day}, {"d", day}} {
-		count, after, found := strings.Cut(text, unit.name)
+		count, after, found := strings.Cut(rest, unit.name)
 		if !found {
 			continue
 		}
 		n, err := strconv.ParseInt(count, 10, 64)
-		if err != nil || n < 0 || n > int64((1<<63-1-d)/unit.span) {
-			return 0, "", false
+		if err != nil || n < 0 || n > int64((math.MaxInt64-days)/unit.span) {
+			return invalid()
 		}
-		d, text = d+time.Duration(n)*unit.span, after
+		days, rest = days+time.Duration(n)*unit.span, after
 	}
-	return d, text, true
+	if rest == "" && s != "" { // there are only weeks and days
+		rest = "0s"
+	}
+	d, err := time.ParseDuration(rest)
+	if err != nil || d < 0 || days > math.MaxInt64-d {
+		return invalid()
+	}
+	return days + d, nil
 }
 
 // String formats the limit so that ParseLimit can read it. It uses days but not weeks: "10/7d". It

@@ -49,7 +49,7 @@ func (m *counts) Decide(_ context.Context, l *limiter.Limits, v limiter.Verb, ev
 	defer e.Close()
 	var few [5]view // avoids an allocation unless there are more limits
 	limits := l.All()
-	views, repaired := e.Record.views(few[:0], limits, e.Now)
+	views := e.Record.views(few[:0], limits, e.Now)
 	answer(&r, views, limits, v, n, e.Now)
 	switch {
 	case r.Counted > 0:
@@ -58,8 +58,13 @@ func (m *counts) Decide(_ context.Context, l *limiter.Limits, v limiter.Verb, ev
 	case v == limiter.Peek && r.Allowed && e.Record == nil && !e.HasRoom():
 		r = limiter.Full(m.allowWhenFull, limits, r.At, n)
 	}
-	if repaired && v != limiter.Peek {
-		e.Record.store(views, e.Now)
+	if v != limiter.Peek && e.Record.ahead(e.Now) {
+		for i := range views {
+			if views[i].section != nil {
+				e.Record.take(&views[i])
+			}
+		}
+		e.Record.carry(views, e.Now)
 	}
 	return r, nil
 }
@@ -68,32 +73,27 @@ func (m *counts) Decide(_ context.Context, l *limiter.Limits, v limiter.Verb, ev
 type view struct {
 	per     int64
 	section *section // nil if there is none; a copy if its timestamps needed repair
-	copied  bool     // section is a copy
 	total   int64    // units in the buckets that count
 	from    int      // index of the first bucket that counts
 }
 
-// views appends the view for each limit to views, and reports whether any timestamp in the record
-// needs repair.
-func (r *record) views(views []view, limits []limiter.Limit, now int64) (_ []view, repaired bool) {
+// views appends the view for each limit to views.
+func (r *record) views(views []view, limits []limiter.Limit, now int64) []view {
 	if r == nil {
 		r = &record{}
 	}
-	found := 0
 	for i := range limits {
 		views = append(views, view{per: limits[i].Per})
 		if k := r.index(limits[i].Per, i); k >= 0 {
 			views[i].read(&r.sections[k], now)
-			repaired = repaired || views[i].copied
-			found++
 		}
 	}
-	return views, repaired || len(r.sections) > found && r.othersAhead(views, now)
+	return views
 }
 
-// othersAhead reports whether a timestamp needs repair in a section that is not among views.
-func (r *record) othersAhead(views []view, now int64) bool {
-	return slices.ContainsFunc(r.sections, func(s section) bool { return s.ahead(now) && !among(views, s.per) })
+// ahead reports whether any timestamp in the record needs repair.
+func (r *record) ahead(now int64) bool {
+	return r != nil && slices.ContainsFunc(r.sections, func(s section) bool { return s.ahead(now) })
 }
 
 // among reports whether any of views has the given Per.
@@ -186,16 +186,6 @@ func (r *record) others(views []view, now int64) (n int) {
 	return n
 }
 
-// store writes the views back to their sections, and repairs the other sections.
-func (r *record) store(views []view, now int64) {
-	for i := range views {
-		if views[i].section != nil {
-			r.take(&views[i])
-		}
-	}
-	r.carry(views, now)
-}
-
 // take updates the section of v from v, and returns it. If there is no such section, take adds one.
 func (r *record) take(v *view) *section {
 	k := r.index(v.per, 0)
@@ -203,13 +193,10 @@ func (r *record) take(v *view) *section {
 		k, r.sections = len(r.sections), append(r.sections, section{per: v.per})
 	}
 	s := &r.sections[k]
-	if v.copied {
-		*s = *v.section
+	if v.section != nil {
+		*s = *v.section // the section itself, or the copy with repaired timestamps
 	}
-	s.total = v.total
-	if v.from > 0 {
-		s.buckets = s.buckets[v.from:]
-	}
+	s.total, s.buckets = v.total, s.buckets[v.from:]
 	return s
 }
 
@@ -229,7 +216,7 @@ func (r *record) carry(views []view, now int64) {
 func (v *view) read(s *section, now int64) {
 	v.section, v.total = s, s.total
 	if s.ahead(now) {
-		v.section, v.copied = s.redated(now+s.per), true
+		v.section = s.redated(now + s.per)
 	}
 	date := v.date(now)
 	for _, b := range v.section.buckets {
@@ -343,7 +330,11 @@ func (m *counts) Refund(_ context.Context, event string, c limiter.Counted) erro
 		given := c.Of(s.per) && c.At+s.per > max(e.Now, s.last()) && s.refund(c.Units, c.At)
 		changed = changed || given
 	}
-	if changed && e.Record.clean(e.Now) {
+	if !changed {
+		return nil
+	}
+	e.Record.sections = slices.DeleteFunc(e.Record.sections, func(s section) bool { return s.forgotten(e.Now) })
+	if len(e.Record.sections) == 0 {
 		e.Remove()
 	}
 	return nil
@@ -368,12 +359,6 @@ func (s *section) refund(n, since int64) bool {
 	return true
 }
 
-// clean drops the sections that no longer count, and reports whether none is left.
-func (r *record) clean(now int64) bool {
-	r.sections = slices.DeleteFunc(r.sections, func(s section) bool { return s.forgotten(now) })
-	return len(r.sections) == 0
-}
-
 // Inspect returns the state of the event in the same form as the script.
 func (m *counts) Inspect(_ context.Context, limits *limiter.Limits, event string) ([]int64, error) {
 	var e memory.Event[record]
@@ -381,7 +366,7 @@ func (m *counts) Inspect(_ context.Context, limits *limiter.Limits, event string
 		return nil, err
 	}
 	defer e.Close()
-	views, _ := e.Record.views(nil, limits.All(), e.Now)
+	views := e.Record.views(nil, limits.All(), e.Now)
 	reply := []int64{0, math.MaxInt64}
 	for i := range views {
 		reply[1] = min(reply[1], views[i].date(e.Now))

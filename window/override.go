@@ -73,8 +73,8 @@ func (l *Limiter) Overrides(ctx context.Context) ([]Override, error) {
 	if err := l.checkOverrides(); err != nil {
 		return nil, err
 	}
-	list, err := l.overrides.list(ctx, 0)
-	return list.all, err
+	_, all, err := l.overrides.list(ctx, 0)
+	return all, err
 }
 
 // changeOverride calls the script to change the override of the event. It makes this limiter's next
@@ -171,11 +171,7 @@ func (l *Limiter) under(event string, n int64) *Limiter {
 	if l.overrides == nil {
 		return l
 	}
-	t := l.overrides.current()
-	if t == nil {
-		return l
-	}
-	o, left := t.of(l.base.Tag(event))
+	o, left := l.overrides.of(event)
 	if left <= 0 {
 		return l
 	}

@@ -35,9 +35,8 @@ type overrides struct {
 type overrideTable struct {
 	version   int64
 	overrides map[string]*override // by tag
-	clock     func() time.Time
-	local     time.Time // when this copy was read or last confirmed to be current, on the local clock
-	server    time.Time // the same moment, on the Redis clock
+	local     time.Time            // when this copy was read or last confirmed to be current, on the local clock
+	server    time.Time            // the same moment, on the Redis clock
 }
 
 // override is an Override in the form that decisions use.
@@ -64,13 +63,23 @@ func newOverrides(conn *Connection, l *limiter.Limiter, observe func(context.Con
 	return o, err
 }
 
-// current returns the copy, or nil if there are no overrides or none have been read yet. If a
-// refresh is due, current starts one without waiting for it.
-func (o *overrides) current() *overrideTable {
+// of returns the override of the event, and how long it stays in force, rounded up to a whole
+// millisecond. That is 0 or less if there is no override in force, or none has been read yet. If a
+// refresh is due, of starts one without waiting for it.
+func (o *overrides) of(event string) (*override, time.Duration) {
 	if o.due.Load() && o.due.CompareAndSwap(true, false) {
 		go o.refresh(0)
 	}
-	return o.table.Load()
+	t := o.table.Load()
+	if t == nil {
+		return nil, 0
+	}
+	found := t.overrides[o.limiter.Tag(event)]
+	if found == nil {
+		return nil, 0
+	}
+	left := found.Until.Sub(t.server) - o.clock().Sub(t.local)
+	return found, (left + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
 // fresh refreshes the copy if it is old enough, and returns how long it then is fresh. If ctx is done
@@ -104,11 +113,11 @@ func (o *overrides) refresh(ago time.Duration) time.Duration {
 // reread reads the overrides from Redis. If there is an error, it keeps the old copy. It calls
 // Observe if it is the first time that there is an error, or the first time without one again.
 func (o *overrides) reread() {
-	local, old := o.clock(), o.table.Load()
+	old := o.table.Load()
 	if old == nil || o.limiter.Clock.Now != nil { // under Config.Now, a version can occur again after an end
 		old = &overrideTable{}
 	}
-	list, err := o.list(context.Background(), old.version)
+	t, all, err := o.list(context.Background(), old.version)
 	unread := err != nil
 	if unread != o.unread && o.observe != nil {
 		kind := KindOverridesRead
@@ -120,58 +129,42 @@ func (o *overrides) reread() {
 	o.unread = unread
 	switch {
 	case unread:
-	case list.version == 0:
+	case t.version == 0:
 		o.table.Store(nil)
-	case list.version == old.version:
-		o.table.Store(&overrideTable{old.version, old.overrides, o.clock, local, list.at})
+	case t.version == old.version:
+		t.overrides = old.overrides
+		o.table.Store(t)
 	default:
-		byTag := make(map[string]*override, len(list.all))
-		for _, from := range list.all {
+		t.overrides = make(map[string]*override, len(all))
+		for _, from := range all {
 			to := &override{Override: from}
 			if to.Mode == OverrideLimits {
 				to.base = o.limiter.Under(appendLimits(nil, from.Limits, o.limiter.CountDenied))
 			}
-			byTag[from.Tag] = to
+			t.overrides[from.Tag] = to
 		}
-		o.table.Store(&overrideTable{list.version, byTag, o.clock, local, list.at})
+		o.table.Store(t)
 	}
 }
 
-// of returns the override with the given tag, and how long it stays in force, rounded up to a whole
-// millisecond. That is 0 or less if there is no such override in force.
-func (t *overrideTable) of(tag string) (*override, time.Duration) {
-	o := t.overrides[tag]
-	if o == nil {
-		return nil, 0
-	}
-	left := o.Until.Sub(t.server) - t.clock().Sub(t.local)
-	return o, (left + time.Millisecond - 1).Truncate(time.Millisecond)
-}
-
-// overrideList is the reply to the verb list.
-type overrideList struct {
-	at      time.Time // on the Redis clock
-	version int64
-	all     []Override
-}
-
-// list reads the overrides from Redis. If their version is still known, it returns no overrides,
-// only their version.
-func (o *overrides) list(ctx context.Context, known int64) (list overrideList, err error) {
+// list reads the overrides from Redis, and returns them in order, with a table that has only their
+// version and the times. If their version is still known, it returns only the table.
+func (o *overrides) list(ctx context.Context, known int64) (t *overrideTable, all []Override, err error) {
+	local := o.clock()
 	reply, err := o.call(ctx, "list", []string{strconv.FormatInt(known, 10)})
 	if err != nil {
-		return list, err
+		return nil, nil, err
 	}
 	utc := o.limiter.Clock.Time
-	list.at, list.version = utc(reply.Integers[1]), reply.Integers[2]
+	t = &overrideTable{version: reply.Integers[2], local: local, server: utc(reply.Integers[1])}
 	for i := 3; i+6 <= len(reply.Integers); i += 6 {
 		from := Override{Tag: reply.Texts[i], Since: utc(reply.Integers[i+1]), Until: utc(reply.Integers[i+2]), Why: reply.Texts[i+4], By: reply.Texts[i+5]}
 		from.Event = keys.Event(from.Tag)
 		if from.setWhat(reply.Texts[i+3]) {
-			list.all = append(list.all, from)
+			all = append(all, from)
 		}
 	}
-	return list, nil
+	return t, all, nil
 }
 
 // call calls overrides.lua.

@@ -105,17 +105,15 @@ func (l *Limiter) report(ctx context.Context, r *request, reply *limiter.Reply, 
 // counted returns the units, time and limits of d, for a refund. If d has no Usage, it may have
 // counted in any limit.
 func (l *Limiter) counted(d Decision) limiter.Counted {
-	all := l.base.Limits()
-	if d.Override == OverrideLimits {
-		var limits []Limit
+	c := limiter.Counted{Units: d.Counted, At: l.base.Clock.Unit(d.At), Limits: l.base.Limits()}
+	switch {
+	case d.Override == OverrideLimits:
+		c.Limits = nil
 		for _, u := range d.Usage {
-			limits = append(limits, u.Limit)
+			c.Limits = appendLimits(c.Limits, []Limit{u.Limit}, l.base.CountDenied)
 		}
-		all = appendLimits(nil, limits, l.base.CountDenied)
-	}
-	c := limiter.Counted{Units: d.Counted, At: l.base.Clock.Unit(d.At), Limits: all}
-	if len(d.Usage) > 0 && !slices.EqualFunc(d.Usage, all, isOf) {
-		c.Limits = slices.DeleteFunc(slices.Clone(all), func(limit limiter.Limit) bool {
+	case len(d.Usage) > 0 && !slices.EqualFunc(d.Usage, c.Limits, isOf):
+		c.Limits = slices.DeleteFunc(slices.Clone(c.Limits), func(limit limiter.Limit) bool {
 			return !slices.ContainsFunc(d.Usage, func(u Usage) bool { return isOf(u, limit) })
 		})
 	}

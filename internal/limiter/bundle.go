@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/slidegate/slidegate/internal/send"
@@ -77,7 +78,7 @@ func (b *Bundle) joins() bool {
 }
 
 // newRequest returns a request for all keys. The first of its last arguments is the number of keys.
-// The caller must set its units.
+// The caller adds to these arguments, and sets the units.
 func (b *Bundle) newRequest(verb string) *send.Request {
 	first := b.stores[0]
 	r := first.pipeline.NewRequest()
@@ -95,6 +96,7 @@ func (b *Bundle) newRequest(verb string) *send.Request {
 // call then changed nothing.
 func (b *Bundle) do(ctx context.Context, timeout time.Duration, r *send.Request) bool {
 	p := b.stores[0].pipeline
+	r.Group = strings.Join(r.Rest, " ")
 	p.Do(ctx, timeout, r)
 	if r.IsApart() {
 		p.SetApart()

@@ -52,14 +52,11 @@ func (c *denialCache) lookup(key string, units int64, limits string, now time.Ti
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	d, found := c.denials[key]
-	if !found || d.units != units || d.limits != limits {
-		return d, false
-	}
-	if !now.Before(d.until) {
+	if found && !now.Before(d.until) {
 		delete(c.denials, key)
-		return d, false
+		found = false
 	}
-	return d, true
+	return d, found && d.units == units && d.limits == limits
 }
 
 // remember stores d, the denial of a request that was sent at the time sent or later. It sets the

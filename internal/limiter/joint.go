@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/slidegate/slidegate/internal/health"
@@ -32,8 +31,14 @@ func (b *Bundle) Decide(ctx context.Context) (replies []BundleReply, decided boo
 		return nil, false
 	}
 	replies = make([]BundleReply, len(b.asks))
-	if b.lookUp(replies) {
-		return replies, true
+	for i, s := range b.stores { // a cached denial of one ask decides all
+		if s.denials == nil {
+			continue
+		}
+		if r, denied := s.cachedDenial(b.asks[i].limits, b.keys[i], b.asks[i].N, time.Now()); denied {
+			replies[i] = BundleReply{Decided: true, Reply: r}
+			return replies, true
+		}
 	}
 	r := b.newRequest(verbJoint)
 	defer r.Free()
@@ -41,7 +46,6 @@ func (b *Bundle) Decide(ctx context.Context) (replies []BundleReply, decided boo
 		r.Joint.Units = append(r.Joint.Units, Integer(a.N))
 		r.Rest = append(append(r.Rest, Integer(int64(len(a.limits.list)))), a.limits.args...)
 	}
-	r.Group = strings.Join(r.Rest, " ")
 	if !b.do(ctx, b.timeout(), r) {
 		return nil, false
 	}
@@ -57,21 +61,6 @@ func (b *Bundle) Decide(ctx context.Context) (replies []BundleReply, decided boo
 
 // Close lets others use the keys of a Bundle that was decided.
 func (b *Bundle) Close() { b.release() }
-
-// lookUp looks for a denial in the limiters' denial caches. If it finds one, it sets the reply to
-// that ask and returns true.
-func (b *Bundle) lookUp(replies []BundleReply) bool {
-	for i, s := range b.stores {
-		if s.denials == nil {
-			continue
-		}
-		if r, denied := s.cachedDenial(b.asks[i].limits, b.keys[i], b.asks[i].N, time.Now()); denied {
-			replies[i] = BundleReply{Decided: true, Reply: r}
-			return true
-		}
-	}
-	return false
-}
 
 // decode sets replies from the script's reply. For each key, that contains the same integers as the
 // reply to allow, or an error string in place of the first integer.

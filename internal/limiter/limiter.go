@@ -20,6 +20,7 @@ import (
 	"github.com/slidegate/slidegate/internal/connection"
 	"github.com/slidegate/slidegate/internal/health"
 	"github.com/slidegate/slidegate/internal/keys"
+	"github.com/slidegate/slidegate/internal/send"
 )
 
 // Limiter decides requests for events under its limits. Create it with New, NewLocal or With.
@@ -127,7 +128,11 @@ func New(conn *connection.Connection, cfg Config, limits []Limit) (*Limiter, err
 		cfg.Timeout = DefaultTimeout
 	}
 	l := newLimiter(cfg, limits)
-	l.store = newOnRedis(conn, l.core)
+	s := &onRedis{core: l.core, pipeline: send.New(conn, cfg.Name, cfg.Notify)}
+	if cfg.DenialCache > 0 {
+		s.denials = newDenialCache(cfg.DenialCache)
+	}
+	l.store = s
 	return l, nil
 }
 

@@ -62,7 +62,8 @@ func scriptArgs(args []string, limits []Limit, coarse bool) (_ []string, text st
 	var few [3 * fewLimits]int
 	all, ends := digits[:0], few[:0]
 	for i := range limits {
-		for _, number := range limits[i].numbers(coarse) {
+		l := &limits[i]
+		for _, number := range [...]int64{l.Per, l.Max, l.Width(coarse)} {
 			if number > 0 {
 				all = strconv.AppendInt(all, number, 10)
 				ends = append(ends, len(all))
@@ -79,16 +80,13 @@ func scriptArgs(args []string, limits []Limit, coarse bool) (_ []string, text st
 	return args, text
 }
 
-// numbers returns Per, Max and the bucket width.
-func (l *Limit) numbers(coarse bool) [3]int64 {
-	if coarse {
-		return [3]int64{l.Per, l.Max, l.Coarse}
-	}
-	return [3]int64{l.Per, l.Max, l.Fine}
-}
-
 // Width returns the Coarse bucket width if coarse is true, and the Fine width otherwise.
-func (l *Limit) Width(coarse bool) int64 { return l.numbers(coarse)[2] }
+func (l *Limit) Width(coarse bool) int64 {
+	if coarse {
+		return l.Coarse
+	}
+	return l.Fine
+}
 
 // checkLimits returns an error if limits are invalid. The error states the remedy.
 func (cfg *Config) checkLimits(limits []Limit) error {

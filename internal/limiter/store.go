@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/slidegate/slidegate/internal/connection"
 	"github.com/slidegate/slidegate/internal/send"
 )
 
@@ -24,15 +23,6 @@ type onRedis struct {
 	*core
 	pipeline *send.Pipeline
 	denials  *denialCache // nil without a denial cache
-}
-
-func newOnRedis(conn *connection.Connection, l *core) *onRedis {
-	s := &onRedis{core: l}
-	s.pipeline = send.New(conn, l.Name, l.Notify)
-	if l.DenialCache > 0 {
-		s.denials = newDenialCache(l.DenialCache)
-	}
-	return s
 }
 
 // Decide decides a request for n units under limits.

@@ -3,7 +3,6 @@ package limiter
 import (
 	"context"
 	"fmt"
-	"strings"
 )
 
 const verbUndo = "undo" // refund or reset each of several events
@@ -25,7 +24,6 @@ func UndoTogether(ctx context.Context, undos []Ask) (errs []error) {
 		r.Rest = append(r.Rest, Integer(int64(len(a.Undo.Limits))))
 		r.Rest, _ = scriptArgs(r.Rest, a.Undo.Limits, a.CountDenied)
 	}
-	r.Group = strings.Join(r.Rest, " ")
 	timeout := b.timeout()
 	ctx, cancel := finishing(ctx, timeout)
 	defer cancel()
