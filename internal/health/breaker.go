@@ -114,7 +114,7 @@ func (b *Breaker) Succeeded(ctx context.Context, now time.Duration) {
 	}
 	if now-time.Duration(b.lastSuccess.Load()) > successResolution {
 		b.lastSuccess.Store(int64(now))
-		b.Outage.forgetIdle(ctx)
+		b.Outage.answered(ctx)
 	}
 	if b.IsOpen() {
 		b.set(ctx, 0, nil)

@@ -33,6 +33,7 @@ const (
 // a master of a cluster, for example.
 type Outage struct {
 	Report Report
+	Serves func(part int) bool // whether a part is still in use; nil means that all are
 
 	mu     sync.Mutex        // held during report, so that observers see reports in order
 	failed map[int]time.Time // when each part that is out last failed, by its index
@@ -69,15 +70,16 @@ func (o *Outage) Connected(ctx context.Context) {
 	}
 }
 
-// forgetIdle ends the outage later if all parts that are out are idle. A part answered just now.
-func (o *Outage) forgetIdle(ctx context.Context) {
-	if !o.lasts.Load() {
+// answered records that a part has answered. It ends the outage later if all parts that are out are
+// idle and no longer in use.
+func (o *Outage) answered(ctx context.Context) {
+	if !o.lasts.Load() || o.Serves == nil {
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	before := len(o.failed)
-	o.dropIdle()
+	before, now := len(o.failed), time.Now()
+	maps.DeleteFunc(o.failed, func(part int, at time.Time) bool { return now.Sub(at) > idleTime && !o.Serves(part) })
 	if before > 0 && len(o.failed) == 0 {
 		o.endLater(context.WithoutCancel(ctx))
 	}
@@ -94,11 +96,6 @@ func (o *Outage) note(part int, failed bool) {
 		return
 	}
 	delete(o.failed, part)
-	o.dropIdle()
-}
-
-// dropIdle forgets parts that are idle.
-func (o *Outage) dropIdle() {
 	now := time.Now()
 	maps.DeleteFunc(o.failed, func(_ int, at time.Time) bool { return now.Sub(at) > idleTime })
 }

@@ -93,3 +93,24 @@ func TestOutageSaysWhy(t *testing.T) {
 	}}
 	o.changed(ctx, 0, &Failure{Counted: ErrOutage, Cause: &connection.UnsentError{Cause: errDown}})
 }
+
+// TestUnusedParts checks that a part that fails rarely prolongs an outage as long as it is in use, even
+// while others answer, and that a part that is no longer in use does not.
+func TestUnusedParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, used := reportLog{made: time.Now()}, true
+		o := Outage{Report: log.record, Serves: func(int) bool { return used }}
+		for range 5 {
+			o.changed(t.Context(), 1, &Failure{Counted: ErrOutage, Cause: errDown})
+			servertest.Pass(2 * idleTime)
+			o.answered(t.Context())
+		}
+		used = false
+		o.answered(t.Context())
+		servertest.Pass(calmTime)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"0s: outage began", "51s: outage ended"}, log.entries); diff != "" {
+			t.Error(diff)
+		}
+	})
+}

@@ -192,7 +192,7 @@ func wantIdle(t *testing.T, l *line) {
 }
 
 // first returns the state for the queue of a server that is not a cluster.
-func (l *line) first() *shard { return l.shard(l.office.masters.unknown.queue) }
+func (l *line) first() *shard { return l.shard(l.office.masters.ranges[0].queue) }
 
 // A reportLog records a line's reports.
 type reportLog struct {

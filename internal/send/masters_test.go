@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,29 +19,30 @@ func share(first, last int, master string) connection.Share {
 }
 
 // TestSetMasters checks that each master has its own queue, that a replica gets the queue of the
-// master that it replaces, that queues of masters that are gone are used again, and that slots
-// without a known master have a queue of their own.
+// master that it replaces, that a master that is back gets its own one, that an empty list changes
+// nothing, and that slots without a known master have queues of their own.
 func TestSetMasters(t *testing.T) {
 	const third = keys.Slots / 3
 	m := &officeOf(connection.On(&shared{})).masters
 	for i, step := range []struct {
 		shares []connection.Share
-		queues [4]int // for the first slot, the last two thirds, and the last slot
+		queues [4]int // for the first slots of the three thirds, and the last slot
 	}{
-		{nil, [4]int{0, 0, 0, 0}},
-		{[]connection.Share{share(third, 2*third-1, "b"), share(0, third-1, "a"), share(2*third, keys.Slots-2, "a")}, [4]int{2, 1, 2, 0}},
-		{[]connection.Share{share(0, third-1, "c"), share(third, 2*third-1, "b"), share(2*third, keys.Slots-1, "c")}, [4]int{2, 1, 2, 2}}, // c replaces a
-		{[]connection.Share{share(0, third-1, "b"), share(third, 2*third-1, "c"), share(2*third, keys.Slots-1, "d")}, [4]int{1, 2, 3, 3}},
-		{[]connection.Share{share(0, third-1, "b"), share(third, keys.Slots-1, "e")}, [4]int{1, 2, 2, 2}}, // e gets the slots of c first
-		{[]connection.Share{share(0, third-1, "f"), share(third, 2*third-1, "b"), share(2*third, keys.Slots-1, "e")}, [4]int{3, 1, 2, 2}},
-		{[]connection.Share{share(0, keys.Slots-1, "")}, [4]int{0, 0, 0, 0}},
+		{nil, [4]int{0, 21, 42, 63}},
+		{[]connection.Share{share(third, 2*third-1, "b"), share(0, third-1, "a"), share(2*third, keys.Slots-2, "a")}, [4]int{65, 64, 65, 63}},
+		{nil, [4]int{65, 64, 65, 63}},
+		{[]connection.Share{share(0, third-1, "c"), share(third, 2*third-1, "b"), share(2*third, keys.Slots-1, "c")}, [4]int{65, 64, 65, 65}}, // c replaces a
+		{[]connection.Share{share(0, third-1, "b"), share(third, 2*third-1, "c"), share(2*third, keys.Slots-1, "d")}, [4]int{64, 65, 66, 66}},
+		{[]connection.Share{share(0, third-1, "b"), share(third, keys.Slots-1, "e")}, [4]int{64, 65, 65, 65}}, // e gets the slots of c first
+		{[]connection.Share{share(0, third-1, "f"), share(third, 2*third-1, "b"), share(2*third, keys.Slots-1, "d")}, [4]int{67, 64, 66, 66}},
+		{[]connection.Share{share(0, 2*third-1, ""), share(2*third, keys.Slots-1, "d")}, [4]int{0, 21, 66, 66}},
 	} {
 		m.set(step.shares)
 		for j, slot := range []int{0, third, 2 * third, keys.Slots - 1} {
 			wantEqual(t, fmt.Sprintf("step %d, queue of slot %d", i, slot), m.ofSlot(slot).queue.index, step.queues[j])
 		}
 	}
-	wantEqual(t, "queues", len(m.queues), 4)
+	wantEqual(t, "queues", len(m.queues), slotRanges+4)
 }
 
 // A shared is a Client and a connection.Cluster that answers all calls.
@@ -79,8 +81,8 @@ func TestMastersAreFollowed(t *testing.T) {
 			{0, func() {}, 1, "all"},
 			{mastersRenewal - 1, func() { client.shares = nil }, 1, "all"},
 			{1, func() { client.err = errors.New("no answer") }, 2, "all"},
-			{mastersRenewal, func() { client.err, client.shares = nil, nil }, 3, ""},
-			{time.Hour, func() {}, 4, ""},
+			{mastersRenewal, func() { client.err = nil }, 3, "all"},
+			{time.Hour, func() { client.shares = []connection.Share{share(0, keys.Slots-1, "next")} }, 4, "next"},
 		} {
 			servertest.Pass(step.after)
 			step.change()
@@ -92,35 +94,45 @@ func TestMastersAreFollowed(t *testing.T) {
 	})
 }
 
-// TestHungMasterDelaysNoOther checks that requests to the same master of a cluster share batches,
-// and that a master that hangs does not delay requests to other masters.
+// TestHungMasterDelaysNoOther checks that a master that hangs does not delay requests to other masters,
+// even while the masters are not known. If they are, requests to the same master share batches.
 func TestHungMasterDelaysNoOther(t *testing.T) {
-	servertest.OnFakeTime(t, func(t *testing.T, _ *servertest.Server) {
-		nodes := servertest.NewCluster(2)
-		l := newLine(t, servertest.ClusterClient(t, nodes))
-		mustCount(t, l, "before")
-		synctest.Wait()
-		var events [2][]string
-		for _, event := range numbered(400) {
-			node := keys.Slot(l.Key(event)) * 2 / keys.Slots
-			events[node] = append(events[node], event)
-		}
-		nodes[0].Hold()
-		var hung, others []*attempt
-		for _, event := range events[0] {
-			hung = append(hung, arrive(t.Context(), l, event))
-		}
-		for _, event := range events[1] {
-			others = append(others, arrive(t.Context(), l, event))
-		}
-		for _, c := range others {
-			wantError(t, "of the other master", c.wait().err, nil)
-			wantEqual(t, "took", c.took, 0)
-		}
+	for _, known := range []bool{true, false} {
+		servertest.OnFakeTime(t, func(t *testing.T, _ *servertest.Server) { testHungMaster(t, known) })
+	}
+}
+
+func testHungMaster(t *testing.T, known bool) {
+	t.Helper()
+	nodes := servertest.NewCluster(2)
+	l := newLine(t, servertest.ClusterClient(t, nodes))
+	if !known {
+		l.office.masters.next.Store(math.MaxInt64) // so that the cluster is never asked
+	}
+	mustCount(t, l, "before")
+	synctest.Wait()
+	var events [2][]string
+	for _, event := range numbered(400) {
+		node := keys.Slot(l.Key(event)) * 2 / keys.Slots
+		events[node] = append(events[node], event)
+	}
+	nodes[0].Hold()
+	var hung, others []*attempt
+	for _, event := range events[0] {
+		hung = append(hung, arrive(t.Context(), l, event))
+	}
+	for _, event := range events[1] {
+		others = append(others, arrive(t.Context(), l, event))
+	}
+	for _, c := range others {
+		wantError(t, "of the other master", c.wait().err, nil)
+		wantEqual(t, "took", c.took, 0)
+	}
+	if known {
 		wantEqual(t, "received by the master that hangs", len(nodes[0].Received()), maxSenders)
-		nodes[0].Release()
-		for _, c := range hung {
-			wantError(t, "of the hung master", c.wait().err, nil)
-		}
-	})
+	}
+	nodes[0].Release()
+	for _, c := range hung {
+		wantError(t, "of the hung master", c.wait().err, nil)
+	}
 }

@@ -23,7 +23,9 @@ func officeOf(conn *connection.Connection) *office {
 	return conn.Office(func() any {
 		o := &office{conn: conn}
 		o.masters.office = o
-		o.masters.unknown.queue = o.masters.newQueue()
+		for i := range o.masters.ranges {
+			o.masters.ranges[i].queue = o.masters.newQueue()
+		}
 		o.uses.of = map[string]int{}
 		return o
 	}).(*office)

@@ -63,7 +63,7 @@ func (p *Pipeline) use() *used {
 	if u := p.used.Load(); u != nil {
 		return u
 	}
-	u := &used{outage: health.Outage{Report: p.report}, proof: p.office.newProof(p.name)}
+	u := &used{outage: health.Outage{Report: p.report, Serves: p.office.masters.serves}, proof: p.office.newProof(p.name)}
 	u.shards.Store(&[]*shard{})
 	p.used.CompareAndSwap(nil, u)
 	return p.used.Load()

@@ -35,7 +35,7 @@ func (q *queue) length() int {
 func TestSlowYieldsAreRare(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const times = 4
-	q, yields := officeOf(connection.On(nil)).masters.unknown.queue, 0
+	q, yields := officeOf(connection.On(nil)).masters.ranges[0].queue, 0
 	q.senders = times
 	for range times {
 		var ran atomic.Int32
@@ -93,7 +93,7 @@ func TestHungSendersAreReplaced(t *testing.T) {
 func TestMemoryIsBoundedWhileRedisHangs(t *testing.T) {
 	servertest.OnFakeTime(t, func(t *testing.T, s *servertest.Server) {
 		l := newLine(t, s.Client(t))
-		q, shard, wave := l.office.masters.unknown.queue, l.first(), 100
+		q, shard, wave := l.office.masters.ranges[0].queue, l.first(), 100
 		mustCount(t, l, "before")
 		s.Hold()
 		full := false
@@ -150,7 +150,7 @@ func TestLeaversMakeRoomInTheQueue(t *testing.T) {
 		stays := arrive(t.Context(), l, "stays")
 		for range 20 {
 			callBriefly(t, l, 200)
-			if n := l.office.masters.unknown.queue.length(); n > 2*maxBatch {
+			if n := l.office.masters.ranges[0].queue.length(); n > 2*maxBatch {
 				t.Fatalf("%d are in the queue", n)
 			}
 		}
@@ -172,7 +172,7 @@ func beside(l *line, timeout time.Duration) *line {
 func TestManyRequestsDelayNoOtherLimiter(t *testing.T) {
 	conn := connection.On(nil)
 	many, few := &line{Pipeline: New(conn, "many", nil)}, &line{Pipeline: New(conn, "few", nil)}
-	q := many.office.masters.unknown.queue
+	q := many.office.masters.ranges[0].queue
 	q.senders = maxSendersInAll // so that no sender is started
 	for range 16 * maxBatch {
 		q.put(&Request{shard: many.first()})
