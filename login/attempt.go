@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -73,8 +73,26 @@ func (g *Guard) begin(ctx context.Context, method methods, who subject) (*Attemp
 	if len(joint.Decisions) == 0 {
 		return nil, g.explain(err)
 	}
-	a := &Attempt{Allowed: joint.Allowed, RetryAfter: joint.RetryAfter, guard: g, method: method, who: who, charges: charges, decisions: joint.Decisions}
-	a.summarize()
+	a := &Attempt{
+		Allowed: joint.Allowed, RetryAfter: joint.RetryAfter, Remaining: math.MaxInt64,
+		guard: g, method: method, who: who, charges: charges, decisions: joint.Decisions,
+	}
+	for i, d := range a.decisions {
+		a.Remaining, a.Degraded = min(a.Remaining, d.Remaining), a.Degraded || d.Degraded
+		if a.Cause == nil {
+			a.Cause = g.explain(d.Cause)
+		}
+		for _, u := range d.Usage {
+			a.NextWait = max(a.NextWait, u.RetryAfter)
+		}
+		if !d.Allowed && a.DeniedBy == "" {
+			a.DeniedBy = charges[i].name
+		}
+	}
+	if !a.Allowed {
+		a.Remaining, a.NextWait = 0, 0
+		a.ended.Store(true)
+	}
 	return a, g.explain(err)
 }
 
@@ -87,25 +105,6 @@ func (g *Guard) detach(ctx context.Context) (context.Context, context.CancelFunc
 		return context.WithDeadline(detached, deadline)
 	}
 	return detached, func() {}
-}
-
-// summarize sets the exported fields from the decisions of the budgets.
-func (a *Attempt) summarize() {
-	a.Remaining = a.decisions[0].Remaining
-	for _, d := range a.decisions {
-		a.Remaining, a.Degraded = min(a.Remaining, d.Remaining), a.Degraded || d.Degraded
-		if a.Cause == nil {
-			a.Cause = a.guard.explain(d.Cause)
-		}
-		for _, u := range d.Usage {
-			a.NextWait = max(a.NextWait, u.RetryAfter)
-		}
-	}
-	if !a.Allowed {
-		denied := slices.IndexFunc(a.decisions, func(d window.Decision) bool { return !d.Allowed })
-		a.DeniedBy, a.Remaining, a.NextWait = a.charges[denied].name, 0, 0
-		a.ended.Store(true)
-	}
 }
 
 // Succeed records that the password was right. It gives back the charges of this attempt. It also
@@ -174,10 +173,12 @@ func (g *Guard) undo(ctx context.Context, undos []undo) error {
 	}
 	errs := window.UndoAll(ctx, all...)
 	for i, u := range undos {
-		if u.Reset {
-			errs[i] = u.failed("forget what is charged to the %s: %w", errs[i])
-		} else {
-			errs[i] = u.failed("give back what is charged to the %s, so it stays until its window is over: %w", errs[i])
+		switch {
+		case errs[i] == nil:
+		case u.Reset:
+			errs[i] = fmt.Errorf("slidegate: login: cannot forget what is charged to the %s: %w", u.name, errs[i])
+		default:
+			errs[i] = fmt.Errorf("slidegate: login: cannot give back what is charged to the %s, so it stays until its window is over: %w", u.name, errs[i])
 		}
 	}
 	return g.explain(errors.Join(errs...))

@@ -160,14 +160,6 @@ func (g *Guard) charges(selects func(*budget) bool, subjects ...subject) []charg
 	return all
 }
 
-// failed returns an error that says what failed and names the budget, or nil if err is nil.
-func (c charge) failed(format string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("slidegate: login: cannot "+format, c.name, err)
-}
-
 // explain returns err. If err says that the ACL user has no permission for the keys of a budget,
 // explain adds the key pattern for the whole guard.
 func (g *Guard) explain(err error) error {

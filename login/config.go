@@ -124,25 +124,6 @@ type Challenged struct {
 	Switched func(Alarm) `json:"-"`
 }
 
-const month = 30 * 24 * time.Hour
-
-var (
-	addressLimits = []window.Limit{window.PerMinute(20), window.PerHour(50), window.PerDay(100)}
-	pairLimits    = []window.Limit{window.PerMinute(5), {Max: 7, Per: 10 * time.Minute}, window.PerHour(10), window.PerDay(20), {Max: 30, Per: month}}
-	accountLimits = []window.Limit{{Max: 10, Per: 10 * time.Minute}, window.PerHour(20), window.PerDay(50)}
-	streakLimits  = []window.Limit{{Max: 80, Per: month}}
-	siteLimit     = window.PerHour(1000)
-	deviceLimits  = []window.Limit{window.PerMinute(5), window.PerHour(10), {Max: 20, Per: month}}
-
-	challengedPairLimits    = []window.Limit{window.PerMinute(5), window.PerHour(10)}
-	challengedAccountLimits = []window.Limit{{Max: 5, Per: 10 * time.Minute}, window.PerHour(10), window.PerDay(20)}
-	challengedStreakLimits  = []window.Limit{{Max: 20, Per: month}}
-
-	// unchallengedStreakLimits is the default of Config.Streak if Config.Challenged is set. It
-	// leaves challenged attempts their share of the 100 failures in a row.
-	unchallengedStreakLimits = []window.Limit{{Max: 60, Per: month}}
-)
-
 const (
 	maxPerHour = 100 // failures on one account: OWASP ASVS 4, 2.2.1
 	maxName    = 45  // bytes, so that the names of the limiters fit into window's limit
@@ -152,40 +133,49 @@ const (
 
 // limits returns the limits of every budget that the guard has.
 func (cfg Config) limits() map[Budget][]window.Limit {
+	perMinute, perHour, perDay := window.PerMinute, window.PerHour, window.PerDay
+	address := []window.Limit{perMinute(20), perHour(50), perDay(100)}
 	all := map[Budget][]window.Limit{
-		BudgetAddress: orDefault(cfg.Address, addressLimits),
-		BudgetPair:    orDefault(cfg.Pair, pairLimits),
-		BudgetAccount: orDefault(cfg.Account, accountLimits),
-		BudgetStreak:  orDefault(cfg.Streak, streakLimits),
-		BudgetTotal:   cfg.total(),
-		BudgetDevice:  orDefault(cfg.Device, deviceLimits),
+		BudgetAddress: orDefault(cfg.Address, address...),
+		BudgetPair:    orDefault(cfg.Pair, perMinute(5), per10Minutes(7), perHour(10), perDay(20), perMonth(30)),
+		BudgetAccount: orDefault(cfg.Account, per10Minutes(10), perHour(20), perDay(50)),
+		BudgetStreak:  orDefault(cfg.Streak, perMonth(80)),
+		BudgetTotal:   cfg.Total,
+		BudgetDevice:  orDefault(cfg.Device, perMinute(5), perHour(10), perMonth(20)),
+	}
+	// Guards that have the same Name but different limits share an hourly count.
+	if !slices.ContainsFunc(cfg.Total, func(l window.Limit) bool { return l.Per == time.Hour }) {
+		all[BudgetTotal] = append(slices.Clone(cfg.Total), perHour(maxPerHour))
 	}
 	if c := cfg.Challenged; c != nil {
-		all[BudgetSite] = suspectLimits(all[BudgetAddress])
-		all[BudgetStreak] = orDefault(cfg.Streak, unchallengedStreakLimits)
-		all[BudgetChallengedAddress] = orDefault(c.Address, addressLimits)
-		all[BudgetChallengedPair] = orDefault(c.Pair, challengedPairLimits)
-		all[BudgetChallengedAccount] = orDefault(c.Account, challengedAccountLimits)
-		all[BudgetChallengedStreak] = orDefault(c.Streak, challengedStreakLimits)
+		// Challenged attempts have a share of the 100 failures in a row.
+		all[BudgetStreak] = orDefault(cfg.Streak, perMonth(60))
+		all[BudgetChallengedAddress] = orDefault(c.Address, address...)
+		all[BudgetChallengedPair] = orDefault(c.Pair, perMinute(5), perHour(10))
+		all[BudgetChallengedAccount] = orDefault(c.Account, per10Minutes(5), perHour(10), perDay(20))
+		all[BudgetChallengedStreak] = orDefault(c.Streak, perMonth(20))
+		for _, l := range all[BudgetAddress] {
+			l.Max = min(suspectMax, l.Max)
+			all[BudgetSite] = append(all[BudgetSite], l)
+		}
 	}
 	return all
 }
 
+func per10Minutes(failures int64) window.Limit {
+	return window.Limit{Max: failures, Per: 10 * time.Minute}
+}
+
+func perMonth(failures int64) window.Limit {
+	return window.Limit{Max: failures, Per: 30 * 24 * time.Hour}
+}
+
 // orDefault returns limits, or defaults if limits is nil.
-func orDefault(limits, defaults []window.Limit) []window.Limit {
+func orDefault(limits []window.Limit, defaults ...window.Limit) []window.Limit {
 	if limits == nil {
 		return defaults
 	}
 	return limits
-}
-
-// total returns Total, with a limit per hour added if it has none. Guards that have the same Name
-// but different limits therefore share an hourly count.
-func (cfg Config) total() []window.Limit {
-	if slices.ContainsFunc(cfg.Total, func(l window.Limit) bool { return l.Per == time.Hour }) {
-		return cfg.Total
-	}
-	return append(slices.Clone(cfg.Total), window.PerHour(maxPerHour))
 }
 
 // limiter returns the configuration of a budget's limiter.
@@ -210,7 +200,7 @@ func (cfg Config) roundTrip() time.Duration {
 
 // siteAlarm creates the alarm for the whole service, whose limiter comes from in.
 func (cfg Config) siteAlarm(in store) (*siteAlarm, error) {
-	limit := cmp.Or(cfg.Challenged.Site, siteLimit)
+	limit := cmp.Or(cfg.Challenged.Site, window.PerHour(1000))
 	shared, err := in.ar1(ar1.Config{
 		Name: cfg.Name + "." + string(BudgetSite), Limits: []window.Limit{limit}, CountDenied: true, Secret: cfg.Secret, // CountDenied keeps a full level full
 		Now: cfg.Now, Timeout: cfg.roundTrip(), Observe: cfg.Observe,
@@ -225,15 +215,6 @@ func (cfg Config) siteAlarm(in store) (*siteAlarm, error) {
 		s.now = cfg.Now
 	}
 	return s, err
-}
-
-// suspectLimits returns the limits of an address while the alarm is on, based on its usual limits.
-func suspectLimits(address []window.Limit) []window.Limit {
-	limits := slices.Clone(address)
-	for i := range limits {
-		limits[i].Max = min(suspectMax, limits[i].Max)
-	}
-	return limits
 }
 
 // check returns an error if Name, Fallback or Challenged is invalid. The limits are checked when
@@ -255,33 +236,23 @@ func (cfg Config) check() error {
 // checkTotal returns an error if Total allows too much, or if the other limits leave too little of
 // it for known devices.
 func (cfg Config) checkTotal(limits map[Budget][]window.Limit) error {
-	total := limits[BudgetTotal]
-	if most := maxIn(time.Hour, total); most > maxPerHour {
+	if most := maxIn(time.Hour, limits[BudgetTotal]); most > maxPerHour {
 		return fmt.Errorf("slidegate: login guard %q has a Total that allows %.0f failures in an hour; choose at most %d/1h (ASVS 4, 2.2.1)", cfg.Name, most, maxPerHour)
 	}
-	for _, l := range total {
-		if err := cfg.checkReserve(l, limits); err != nil {
-			return err
+	for _, total := range limits[BudgetTotal] {
+		account, challenged := maxIn(total.Per, limits[BudgetAccount]), 0.0
+		if cfg.Challenged != nil {
+			challenged = maxIn(total.Per, limits[BudgetChallengedAccount])
 		}
-	}
-	return nil
-}
-
-// checkReserve returns an error if unknown devices can use up more than nine tenths of total, which
-// is one of the limits in Total.
-func (cfg Config) checkReserve(total window.Limit, limits map[Budget][]window.Limit) error {
-	account, challenged := maxIn(total.Per, limits[BudgetAccount]), 0.0
-	if cfg.Challenged != nil {
-		challenged = maxIn(total.Per, limits[BudgetChallengedAccount])
-	}
-	most := float64(total.Max * 9 / 10)
-	switch {
-	case account > most:
-		return fmt.Errorf("slidegate: login guard %q has Account limits that allow %.0f failures in %v, and a Total that allows %d; let Account allow at most %.0f, so that known devices have the rest",
-			cfg.Name, account, total.Per, total.Max, most)
-	case account+challenged > most:
-		return fmt.Errorf("slidegate: login guard %q has Account limits that allow %.0f failures in %v, Challenged.Account limits that allow %.0f, and a Total that allows %d; let both together allow at most %.0f, so that known devices have the rest",
-			cfg.Name, account, total.Per, challenged, total.Max, most)
+		most := float64(total.Max * 9 / 10) // what unknown devices can use up
+		switch {
+		case account > most:
+			return fmt.Errorf("slidegate: login guard %q has Account limits that allow %.0f failures in %v, and a Total that allows %d; let Account allow at most %.0f, so that known devices have the rest",
+				cfg.Name, account, total.Per, total.Max, most)
+		case account+challenged > most:
+			return fmt.Errorf("slidegate: login guard %q has Account limits that allow %.0f failures in %v, Challenged.Account limits that allow %.0f, and a Total that allows %d; let both together allow at most %.0f, so that known devices have the rest",
+				cfg.Name, account, total.Per, challenged, total.Max, most)
+		}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package login
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"time"
 
@@ -50,7 +51,7 @@ func (g *Guard) Inspect(ctx context.Context, account string, from ...netip.Addr)
 	for i, c := range all {
 		s, err := c.limiter.Inspect(ctx, c.event)
 		if err != nil {
-			return nil, g.explain(c.failed("read what is charged to the %s: %w", err))
+			return nil, g.explain(fmt.Errorf("slidegate: login: cannot read what is charged to the %s: %w", c.name, err))
 		}
 		states[i] = BudgetState{c.name, c.event, s}
 	}

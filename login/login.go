@@ -97,23 +97,13 @@ type store struct {
 	inMemory bool
 }
 
-// newGuard returns a guard configured by cfg, whose limiters come from in.
+// newGuard returns a guard configured by cfg, whose limiters come from in. It has the budgets in
+// the table for which cfg has limits.
 func newGuard(cfg Config, in store) (g *Guard, err error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
 	g = &Guard{name: cfg.Name, inMemory: in.inMemory, noTimeout: cfg.Timeout < 0}
-	if err := g.addBudgets(cfg, in); err != nil {
-		return nil, err
-	}
-	if cfg.Challenged != nil {
-		g.alarm, err = cfg.siteAlarm(in)
-	}
-	return g, err
-}
-
-// addBudgets adds the budgets in the table for which cfg has limits, and validates the limits.
-func (g *Guard) addBudgets(cfg Config, in store) (err error) {
 	limits := cfg.limits()
 	for _, b := range table {
 		switch limits := limits[b.name]; {
@@ -125,11 +115,17 @@ func (g *Guard) addBudgets(cfg Config, in store) (err error) {
 			b.limiter, err = in.window(cfg.limiter(b.name, limits))
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		g.budgets = append(g.budgets, &b)
 	}
-	return cfg.checkTotal(limits)
+	if err := cfg.checkTotal(limits); err != nil {
+		return nil, err
+	}
+	if cfg.Challenged != nil {
+		g.alarm, err = cfg.siteAlarm(in)
+	}
+	return g, err
 }
 
 // Limiter returns the limiter of the budget b, or nil if the guard has no such budget. Use it to
@@ -201,7 +197,7 @@ func (g *Guard) BeginKnown(ctx context.Context, account string, ip netip.Addr, d
 // its budget.
 func (g *Guard) beginUnknown(ctx context.Context, who subject) (*Attempt, error) {
 	method := begin
-	if g.alarm.isOn() {
+	if g.Alarm().On {
 		method = beginAlarmed
 	}
 	a, err := g.begin(ctx, method, who)
@@ -271,7 +267,7 @@ func (g *Guard) Forget(ctx context.Context, account string, from ...netip.Addr) 
 	if err != nil {
 		return err
 	}
-	return g.forget(ctx, forget, who...)
+	return g.undo(ctx, resets(g.charges(forget.clears, who...)))
 }
 
 // ForgetAddress resets what is charged to the address or, for IPv6, to its /64. Use it for an
@@ -281,10 +277,5 @@ func (g *Guard) ForgetAddress(ctx context.Context, ip netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	return g.forget(ctx, forgetAddress, who)
-}
-
-// forget resets the budgets that method clears, in one round trip.
-func (g *Guard) forget(ctx context.Context, method methods, who ...subject) error {
-	return g.undo(ctx, resets(g.charges(method.clears, who...)))
+	return g.undo(ctx, resets(g.charges(forgetAddress.clears, who)))
 }

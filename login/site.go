@@ -34,7 +34,9 @@ func (g *Guard) Alarm() Alarm {
 	if g == nil || g.alarm == nil {
 		return Alarm{}
 	}
-	return g.alarm.current()
+	g.alarm.mu.Lock()
+	defer g.alarm.mu.Unlock()
+	return g.alarm.update(g.alarm.now())
 }
 
 // siteAlarm watches the failures across the whole service. All guards with the same Name share the
@@ -67,13 +69,13 @@ const (
 	exchangeEvery = time.Second // the minimum time between exchanges
 )
 
-// isOn reports whether the alarm is on.
-func (s *siteAlarm) isOn() bool { return s != nil && s.current().On }
-
 // count counts an attempt from an unknown device. An allowed attempt counts as a failure until it
 // succeeds. Attempts that the alarm denied count at most twice per Per for each address. The alarm
 // therefore lasts as long as the attack, but a few addresses cannot keep it on. Attempts that other
 // budgets denied do not count, because they are already stopped.
+//
+// If it is time for an exchange with the shared level, count starts it, but does not wait for
+// Redis.
 func (s *siteAlarm) count(ctx context.Context, a *Attempt) {
 	switch {
 	case s == nil || a == nil:
@@ -86,25 +88,18 @@ func (s *siteAlarm) count(ctx context.Context, a *Attempt) {
 			s.failures.Add(1)
 		}
 	}
-	s.share(ctx)
-}
-
-// share starts an exchange with the shared level, if the last exchange began at least a second ago.
-// It does not wait for Redis.
-func (s *siteAlarm) share(ctx context.Context) {
-	since, starts := s.startExchange()
+	since, due := s.startExchange()
 	switch {
-	case !starts:
-	case s.inMemory:
+	case due && s.inMemory:
 		s.exchange(ctx, since)
-	default:
+	case due:
 		go s.exchange(ctx, since)
 	}
 }
 
-// startExchange reports whether it is time for an exchange, and how long ago the last exchange
-// began.
-func (s *siteAlarm) startExchange() (since time.Duration, starts bool) {
+// startExchange reports whether an exchange is due, because the last one has ended and began at
+// least a second ago. It returns how long ago that was.
+func (s *siteAlarm) startExchange() (since time.Duration, due bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
@@ -145,13 +140,6 @@ func (s *siteAlarm) takeFailures(since time.Duration) int64 {
 	whole := math.Ceil(max(0, min(n, full)))
 	s.correction = max(-full, min(0, n-whole))
 	return int64(whole)
-}
-
-// current returns the alarm as it is now.
-func (s *siteAlarm) current() Alarm {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.update(s.now())
 }
 
 // update switches the alarm on or off according to the level that was last read, minus what has
