@@ -51,7 +51,7 @@ func TestOutage(t *testing.T) {
 	server := redistest.Start(t)
 	conn := window.On(server.Client(t))
 	limits := parsed("1/200ms")
-	plain := must(pace.New(conn, pace.Config{Name: "plain", Limits: limits}))
+	plain := must(pace.New(conn, pace.Config{Name: "plain", Limits: limits, Timeout: time.Second}))
 	fallback := must(pace.NewLocal(pace.Config{Name: "local", Limits: parsed("1/5s")}))
 	var degraded []window.Observation
 	observe := func(_ context.Context, o window.Observation) {
@@ -59,7 +59,7 @@ func TestOutage(t *testing.T) {
 			degraded = append(degraded, o)
 		}
 	}
-	safe := must(pace.New(conn, pace.Config{Name: "safe", Limits: limits, Fallback: fallback, Observe: observe}))
+	safe := must(pace.New(conn, pace.Config{Name: "safe", Limits: limits, Timeout: time.Second, Fallback: fallback, Observe: observe}))
 	for _, l := range []*pace.Limiter{plain, safe} {
 		must(l.Reserve(t.Context(), "e"))
 	}

@@ -12,27 +12,23 @@ import (
 // microseconds for ar1.
 type Clock struct {
 	Now  func() time.Time      // nil means the Redis server's clock or, in memory, this process's monotonic clock
-	Tick time.Duration         // one unit
 	Unit func(time.Time) int64 // converts a time to units since 1970
 	Time func(int64) time.Time // the inverse of Unit, in UTC
 	End  int64                 // the first time that the scripts reject, in units
-	Year int                   // the year of End
 }
 
 // Millis returns a Clock in ms, for window and pace, whose scripts reject times from the year 6429
 // on. now is Config.Now, which can be nil.
 func Millis(now func() time.Time) Clock {
 	return Clock{
-		Now: now, Tick: time.Millisecond, Unit: time.Time.UnixMilli, Time: func(ms int64) time.Time { return time.UnixMilli(ms).UTC() },
-		End: 1 << 47, Year: 6429,
+		Now: now, Unit: time.Time.UnixMilli, Time: func(ms int64) time.Time { return time.UnixMilli(ms).UTC() }, End: 1 << 47,
 	}
 }
 
 // Micros is like Millis, but in µs, for ar1 and inflight, whose scripts end in the year 2255.
 func Micros(now func() time.Time) Clock {
 	return Clock{
-		Now: now, Tick: time.Microsecond, Unit: time.Time.UnixMicro, Time: func(us int64) time.Time { return time.UnixMicro(us).UTC() },
-		End: 1 << 53, Year: 2255,
+		Now: now, Unit: time.Time.UnixMicro, Time: func(us int64) time.Time { return time.UnixMicro(us).UTC() }, End: 1 << 53,
 	}
 }
 
@@ -46,12 +42,11 @@ func (c Clock) Known(t int64) time.Time {
 
 // Read returns the time of Now. It returns an error if the scripts would reject that time.
 func (c Clock) Read() (int64, error) {
-	now := c.Now()
-	t, year := c.Unit(now), now.UTC().Year() // Unit overflows for a distant year
-	if t < 0 || t >= c.End || year < 1970 || year > c.Year {
-		return 0, fmt.Errorf("the clock of Config.Now reads %v; it must be between 1970 and %d", now, c.Year)
+	now, end := c.Now(), c.Time(c.End)
+	if now.Unix() < 0 || !now.Before(end) { // Unit overflows for a distant year
+		return 0, fmt.Errorf("the clock of Config.Now reads %v; it must be between 1970 and %d", now, end.Year())
 	}
-	return t, nil
+	return c.Unit(now), nil
 }
 
 // Milliseconds returns a Duration of n ms, but at most 290 years, because a Duration cannot exceed

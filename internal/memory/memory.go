@@ -22,7 +22,6 @@ import (
 type Store[R any] struct {
 	clock     clock.Clock
 	begin     time.Time // when the store was created
-	beginNano int64     // the same time in ns since 1970
 	forgotten func(r *R, now int64) bool
 	seed      maphash.Seed
 	maxEvents atomic.Int64  // 0 means no bound
@@ -54,7 +53,6 @@ type entry[R any] struct {
 // only when the Store is full.
 func New[R any](c clock.Clock, maxEvents int, forgotten func(r *R, now int64) bool) *Store[R] {
 	s := &Store[R]{clock: c, begin: time.Now(), forgotten: forgotten, seed: maphash.MakeSeed()}
-	s.beginNano = s.begin.UnixNano()
 	s.Bound(maxEvents)
 	s.sweepAt.Store(maxSweepAt)
 	for i := range s.shards {
@@ -84,11 +82,14 @@ func (s *Store[R]) Open(e *Event[R], event string) (err error) {
 			return err
 		}
 	}
-	e.name, e.store = storedName(event), s
+	if e.name, e.store = event, s; len(event) > keys.Longest {
+		sum := sha512.Sum512([]byte(event))
+		e.name = "~" + hex.EncodeToString(sum[:]) // longer than any event that stands for itself
+	}
 	e.shard = &s.shards[maphash.String(s.seed, e.name)%uint64(len(s.shards))]
 	e.shard.mu.Lock()
 	if s.clock.Now == nil {
-		e.Now = (s.beginNano + int64(time.Since(s.begin))) / int64(s.clock.Tick)
+		e.Now = s.clock.Unit(s.begin.Add(time.Since(s.begin)))
 	}
 	if e.entry = e.shard.events[e.name]; e.entry != nil {
 		e.Record = &e.entry.record
@@ -96,19 +97,16 @@ func (s *Store[R]) Open(e *Event[R], event string) (err error) {
 	return nil
 }
 
-// storedName returns event, or a hash if event is long.
-func storedName(event string) string {
-	if len(event) <= keys.Longest {
-		return event
-	}
-	sum := sha512.Sum512([]byte(event))
-	return "~" + hex.EncodeToString(sum[:]) // longer than any event that stands for itself
-}
-
 // Add creates a record for the event. It returns false if the Store is full.
 func (e *Event[R]) Add() bool {
-	if !e.store.reserve(e.shard, e.Now) {
-		return false
+	for {
+		if !e.HasRoom() {
+			return false
+		}
+		n, most := e.store.events.Load(), e.store.maxEvents.Load()
+		if (most == 0 || n < most) && e.store.events.CompareAndSwap(n, n+1) {
+			break // otherwise another call was faster
+		}
 	}
 	s := e.shard
 	e.entry = &entry[R]{event: strings.Clone(e.name), index: len(s.order)}
@@ -119,32 +117,20 @@ func (e *Event[R]) Add() bool {
 	return true
 }
 
-// reserve counts one more event. If the Store is full, it first drops expired records. If it finds
-// none, it returns false.
-func (s *Store[R]) reserve(own *shard[R], now int64) bool {
-	for {
-		n, most := s.events.Load(), s.maxEvents.Load()
-		if most > 0 && n >= most {
-			if !s.makeRoom(own, now) {
-				return false
-			}
-		} else if s.events.CompareAndSwap(n, n+1) {
-			return true
-		}
+// HasRoom reports whether Add would succeed. If the Store is full, it sweeps shards until it has
+// dropped a record or checked sweepSize records.
+func (e *Event[R]) HasRoom() bool {
+	s, checked := e.store, uint32(0)
+	if most := s.maxEvents.Load(); most == 0 || s.events.Load() < most {
+		return true
 	}
-}
-
-// makeRoom sweeps shards until it has dropped a record or checked sweepSize records. It reports
-// whether it has dropped any. The caller holds the lock of own.
-func (s *Store[R]) makeRoom(own *shard[R], now int64) bool {
-	checked := uint32(0)
 	for range s.shards {
 		next := &s.shards[s.next.Add(1)%uint32(len(s.shards))]
-		if next != own && !next.mu.TryLock() {
+		if next != e.shard && !next.mu.TryLock() {
 			continue
 		}
-		swept, dropped := s.sweepShard(next, now)
-		if next != own {
+		swept, dropped := s.sweep(next, e.Now)
+		if next != e.shard {
 			next.mu.Unlock()
 		}
 		if checked += swept; dropped > 0 || checked >= sweepSize {
@@ -152,12 +138,6 @@ func (s *Store[R]) makeRoom(own *shard[R], now int64) bool {
 		}
 	}
 	return false
-}
-
-// HasRoom reports whether Add would succeed.
-func (e *Event[R]) HasRoom() bool {
-	most := e.store.maxEvents.Load()
-	return most == 0 || e.store.events.Load() < most || e.store.makeRoom(e.shard, e.Now)
 }
 
 // Remove deletes the record, which must exist.
@@ -193,24 +173,22 @@ const (
 	minSweepAt = 16
 )
 
-// Close unlocks the shard. If the shard's debt is high enough, Close sweeps the next shard.
+// Close unlocks the shard. If the shard's debt is high enough, Close sweeps the next shard, unless
+// another call has locked it.
 func (e *Event[R]) Close() {
+	s := e.store
 	e.shard.debt += callDebt
-	sweeps := e.shard.debt >= e.store.sweepAt.Load() && e.store.clock.Now == nil
+	sweeps := e.shard.debt >= s.sweepAt.Load() && s.clock.Now == nil
 	if sweeps {
 		e.shard.debt = 0
 	}
 	e.shard.mu.Unlock()
-	if sweeps {
-		e.store.sweep(e.Now)
+	if !sweeps {
+		return
 	}
-}
-
-// sweep sweeps the next shard, unless another call has locked it.
-func (s *Store[R]) sweep(now int64) {
 	next := &s.shards[s.next.Add(1)%uint32(len(s.shards))]
 	if next.mu.TryLock() {
-		checked, dropped := s.sweepShard(next, now)
+		checked, dropped := s.sweep(next, e.Now)
 		next.mu.Unlock()
 		if checked > 0 {
 			s.sweepAt.Store(maxSweepAt - (maxSweepAt-minSweepAt)*dropped/checked)
@@ -218,9 +196,9 @@ func (s *Store[R]) sweep(now int64) {
 	}
 }
 
-// sweepShard checks up to sweepSize records in a shard, and drops the expired ones. It returns how
+// sweep checks up to sweepSize records in a shard, and drops the expired ones. It returns how
 // many records it has checked and dropped.
-func (s *Store[R]) sweepShard(of *shard[R], now int64) (checked, dropped uint32) {
+func (s *Store[R]) sweep(of *shard[R], now int64) (checked, dropped uint32) {
 	for most := min(sweepSize, len(of.order)); checked < uint32(most); checked++ {
 		if of.next >= len(of.order) {
 			of.next = 0
@@ -236,20 +214,17 @@ func (s *Store[R]) sweepShard(of *shard[R], now int64) (checked, dropped uint32)
 	return checked, dropped
 }
 
+// remove deletes an entry. When a quarter of the peak is left, it copies the map and the slice,
+// because neither of them releases memory otherwise.
 func (s *shard[R]) remove(e *entry[R]) {
 	last := len(s.order) - 1
 	s.order[e.index], s.order[last].index = s.order[last], e.index
 	s.order[last], s.order = nil, s.order[:last]
 	delete(s.events, e.event)
 	if s.peak > 64 && last < s.peak/4 {
-		s.shrink()
-	}
-}
-
-// shrink copies the map and the slice, because neither of them releases memory otherwise.
-func (s *shard[R]) shrink() {
-	s.events, s.order, s.peak = make(map[string]*entry[R], len(s.order)), slices.Clone(s.order), len(s.order)
-	for _, e := range s.order {
-		s.events[e.event] = e
+		s.events, s.order, s.peak = make(map[string]*entry[R], last), slices.Clone(s.order), last
+		for _, e := range s.order {
+			s.events[e.event] = e
+		}
 	}
 }
