@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -103,5 +105,22 @@ func TestFailureHasNoKey(t *testing.T) {
 	}
 	if !strings.Contains(err.Error(), "key api:{secret}:w: ") || !errors.Is(err, ErrOutage) {
 		t.Error(err)
+	}
+}
+
+// TestReasonsAreDocumented checks that docs/outages.md has a row for each reason.
+func TestReasonsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/outages.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasons := []string{ReasonTimeout, ReasonRefused, ReasonClosed, ReasonOther}
+	for _, r := range replyReasons {
+		reasons = append(reasons, r.reason)
+	}
+	for _, reason := range reasons {
+		if !regexp.MustCompile("(?m)^\\| [^|]*`" + reason + "`[^|]* \\|").Match(page) {
+			t.Errorf("the reason %q is not in the table of docs/outages.md", reason)
+		}
 	}
 }
