@@ -48,7 +48,9 @@ func (c *core) round() {
 			due = append(due, l)
 		}
 	}
-	go func() { concurrently(inParts(due), c.ask) }() // only ask changes the tokens of leases that are due
+	if len(due) > 0 {
+		go func() { concurrently(inParts(due), c.ask) }() // only ask changes the tokens of leases that are due
+	}
 	if len(c.held) > 0 {
 		c.timer.Reset(time.Until(next))
 	}

@@ -1,5 +1,5 @@
 // Package adapter holds what middleware for HTTP and for gRPC have in common. In its comments, a
-// request is an HTTP request or a gRPC call. Each file builds on those before it:
+// request is an HTTP request or a gRPC call. Read its files in this order:
 //
 //   - limiter.go: the limiters Unlimited and Blocked, and checks of a program's limiters
 //   - key.go: how event keys are combined, and why a request has none

@@ -107,15 +107,10 @@ func (c *Connection) Refusal() error {
 	return c.refusal
 }
 
-// Client returns the client, or nil if there is none yet.
-func (c *Connection) Client() Client {
-	if up := c.up.Load(); up != nil {
-		return up.Client
-	}
-	return nil
-}
+// Client returns the client, which must exist.
+func (c *Connection) Client() Client { return c.up.Load().Client }
 
-// Cluster returns the client if it is a Cluster, and nil otherwise. There must be a client.
+// Cluster returns the client, which must exist, if it is a Cluster, and nil otherwise.
 func (c *Connection) Cluster() Cluster { return c.up.Load().cluster }
 
 // IsUp reports whether there is a client.

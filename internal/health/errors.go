@@ -63,12 +63,10 @@ func IsExpired(err error) bool {
 // Explain wraps err, the error of a request for key, to say whether the script may have run. A
 // request that only reads can always be repeated.
 func Explain(err error, key string, reads bool) error {
-	var reply *connection.ReplyError
-	isReply := errors.As(err, &reply)
 	switch {
-	case isReply && reply.FromScript():
+	case IsWell(err): // the script's own error names the key and the remedy
 		return err
-	case isReply || reads || connection.NotRun(err):
+	case connection.Replied(err) || reads || connection.NotRun(err):
 		return FailureOf(key, ErrOutage, err)
 	}
 	return FailureOf(key, ErrUncertain, err)
