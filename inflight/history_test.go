@@ -209,6 +209,7 @@ func (h *history) call(rng *rand.Rand, l *inflight.Limiter) {
 		lease, err = l.AcquireN(h.Context(), name, n)
 		d.At = time.Now() // or earlier
 	}
+	d.At = d.At.Add(time.Microsecond) // it is rounded down, and in memory a place can be released and taken within a microsecond
 	log := &h.events[event]
 	switch e := (held{n: n, began: began, taken: d.At}); {
 	case !h.knows(err): // the lease may be held until it expires
