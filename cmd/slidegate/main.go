@@ -7,7 +7,6 @@
 //   - override temporarily gives an event other limits, and overrides lists these
 //   - proxy is an HTTP reverse proxy that limits requests
 //   - audit attacks a service's rate limit, and reports where it falls short
-//   - completion prints a shell script that completes all of these
 package main
 
 import (
@@ -22,7 +21,6 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/completion"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/inspect"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/proxyserver"
@@ -41,8 +39,6 @@ type commandLine struct {
 	Overrides inspect.Overrides   `cmd:"" help:"List the overrides of a limiter."`
 	Proxy     proxyserver.Command `cmd:"" help:"Run a reverse proxy that limits the requests to a server."`
 	Audit     webaudit.Command    `cmd:"" help:"Test whether the rate limit of a service does what it claims."`
-
-	Completion completion.Command `cmd:"" help:"Print a shell script that completes commands and flags."`
 }
 
 func main() {

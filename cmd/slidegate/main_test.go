@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 }
 
 // TestGolden compares the program's output with the files in testdata. To rewrite them: go test
-// ./cmd/slidegate -update. The archives of a release contain the completion scripts from testdata.
+// ./cmd/slidegate -update.
 func TestGolden(t *testing.T) {
 	t.Setenv("COLUMNS", "") // otherwise help texts would be as wide as the terminal
 	notes := write(t, "time,event,units\n"+
@@ -60,11 +60,6 @@ func TestGolden(t *testing.T) {
 		"overrides-help": {"overrides", "--help"},
 		"proxy-help":     {"proxy", "--help"},
 		"audit-help":     {"audit", "--help"},
-
-		"completion-help": {"completion", "--help"},
-		"completion-bash": {"completion", "bash"},
-		"completion-zsh":  {"completion", "zsh"},
-		"completion-fish": {"completion", "fish"},
 	} {
 		stdout, stderr, status := command(t.Context(), args...)
 		if status != 0 || stderr != "" {
@@ -357,7 +352,7 @@ func TestEmptyArguments(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{""}, `unexpected argument "", did you mean one of "replay", "inspect", "top", "reset", "override", "overrides", "proxy", "audit", "completion"?`},
+		{[]string{""}, `unexpected argument "", did you mean one of "replay", "inspect", "top", "reset", "override", "overrides", "proxy", "audit"?`},
 		{[]string{"inspect", "login", "e", ""}, `unexpected argument ""; slidegate help inspect shows what there is`},
 		{[]string{"replay", ""}, "[<file> ...]: its value is empty; write one, or leave it out"},
 		{[]string{"inspect", "login", ""}, "[<event>]: it is empty; write the one that the service uses"},
