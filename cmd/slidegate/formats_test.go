@@ -120,3 +120,14 @@ func TestStandardInput(t *testing.T) {
 		t.Errorf("status %d, %s (-sample +stdin):\n%s", status, stderr, diff)
 	}
 }
+
+// TestFieldIsNamed checks that the report names the field that is the event in most lines.
+func TestFieldIsNamed(t *testing.T) {
+	log := write(t, `{"ts":1741064767,"address":"localhost:2019"}
+{"ts":1741064768,"request":{"remote_ip":"192.0.2.1"}}
+{"ts":1741064769,"request":{"remote_ip":"192.0.2.1"}}
+`)
+	if stdout, _, status := command(t.Context(), "replay", log); status != 0 || !strings.Contains(stdout, "from 1 event by request.remote_ip\n") {
+		t.Errorf("status %d: %s", status, stdout)
+	}
+}

@@ -83,7 +83,6 @@ func mainUses(t *testing.T) map[string]string {
 		"replay":             "replay",
 		"replay-file":        "replay --limit 5/1h auth.log",
 		"replay-compare":     "replay --compare 5/1h --compare 1/5s,10/1h,20/1d --compare 3/1m,10/1h,20/1d,100/7d",
-		"replay-suggest":     "replay --suggest",
 		"replay-login":       "replay --login",
 		"replay-ar1":         "replay --estimator ar1",
 		"inspect":            "inspect" + redis + "--limit " + login + " login " + address,
@@ -152,14 +151,17 @@ func TestHelpFits(t *testing.T) {
 func TestVerdictIsLast(t *testing.T) {
 	colourful(t)
 	next := regexp.MustCompile(`(?s)\n\x1b\[1m[^\n]+\x1b\[22m\nnext: slidegate (.*)$`)
-	for _, args := range []string{"replay", "replay --compare 5/1h --compare 1/5s,10/1h", "replay --suggest", "replay --login", "replay --estimator ar1"} {
+	t.Chdir(t.TempDir()) // for pictures
+	for _, args := range []string{
+		"replay", "replay --limit 9007199254740992/1d@1h", "replay --compare 5/1h --compare 1/5s,10/1h", "replay --compare 5/1h --compare 6/1h --picture limits.svg",
+		"replay --login", "replay --login --picture logins.svg", "replay --estimator ar1", "replay --estimator ar1 --compare 5/1h --compare 10/1h",
+	} {
 		text := strings.ReplaceAll(onTerminal(t, 24, strings.Fields(args)...), "\r\n", "\n")
 		end := next.FindStringSubmatch(text)
 		if end == nil {
 			t.Errorf("%s: %q", args, text)
 			continue
 		}
-		t.Chdir(t.TempDir()) // for a picture
 		words := strings.Fields(strings.ReplaceAll(end[1], "\\\n", ""))
 		if _, stderr, status := command(t.Context(), words...); status != 0 {
 			t.Errorf("%s proposes %q: status %d, %s", args, words, status, stderr)

@@ -1,10 +1,7 @@
 package flags
 
 import (
-	"fmt"
 	"regexp"
-	"strconv"
-	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -44,31 +41,4 @@ func (r *TimeRegex) Decode(c *kong.DecodeContext) (err error) {
 		r.Regexp, err = logs.ParseTimeRegex(string(text))
 	}
 	return err
-}
-
-// Share is the value of the flag --delay-honest.
-type Share struct {
-	Of   float64 // from 0 to 1
-	Text string  // empty if the flag is not given
-}
-
-// DefaultShare is the share used if --delay-honest is not given.
-var DefaultShare = Share{Of: 0.001, Text: "0.1%"}
-
-// Decode parses the flag.
-func (s *Share) Decode(c *kong.DecodeContext) error {
-	var text Text
-	if s.Text != "" {
-		return errTwice
-	}
-	if err := text.Decode(c); err != nil {
-		return err
-	}
-	number, isPercent := strings.CutSuffix(string(text), "%")
-	of, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-	if err != nil || !isPercent || !(of >= 0 && of <= 100) {
-		return fmt.Errorf("%q is not a share; write one from 0%% to 100%%, as in %s", text, DefaultShare.Text)
-	}
-	s.Of, s.Text = of/100, string(text)
-	return nil
 }

@@ -5,23 +5,34 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
+	"github.com/slidegate/slidegate/window"
 )
 
 // end returns the verdict, and the words of a command to try next.
 func (p *Report) end() (verdict string, next []string) {
 	if len(p.Sets) > 1 {
-		return p.best(), p.more()
+		best := p.best()
+		return p.verdict(best), p.more(best)
 	}
-	verdict = p.denied(p.Sets[0])
+	s := p.Sets[0]
+	given := strings.Join(s.limitTexts(), ",")
 	if p.Estimator == "window" {
-		return verdict, p.again("--suggest")
+		return p.denied(s), p.again("--compare "+given, "--compare "+twice(s.set))
 	}
-	return verdict, p.again("--limit " + strings.Join(p.Sets[0].limitTexts(), ","))
+	return p.denied(s), p.again("--limit " + given)
+}
+
+// twice returns limits with twice the Max, as a value of --compare.
+func twice(limits flags.Limits) string {
+	const most = 1 << 53 // the largest Max
+	var doubled []string
+	for _, l := range limits {
+		doubled = append(doubled, window.Limit{Max: min(2*l.Max, most), Per: l.Per}.Label())
+	}
+	return strings.Join(doubled, ",")
 }
 
 // denied returns how many attempts a set denies and, if the log has results, how many users it
@@ -45,24 +56,31 @@ func (p *logReport) byMistake(events []Event, more int) string {
 }
 
 // best returns the set that denies the most attempts among those that deny the fewest by mistake.
-func (p *Report) best() string {
-	s := slices.MaxFunc(p.Sets, func(a, b *result) int {
+func (p *Report) best() *result {
+	return slices.MaxFunc(p.Sets, func(a, b *result) int {
 		return cmp.Or(cmp.Compare(b.DeniedSucceeded, a.DeniedSucceeded), cmp.Compare(a.Denied, b.Denied))
 	})
+}
+
+// verdict returns what the best of several sets denies.
+func (p *Report) verdict(best *result) string {
 	which := "most denied"
 	if p.WithResult > 0 {
 		which = "fewest mistakes"
 	}
-	return fmt.Sprintf("%s under %s: %s", which, s.limits(), p.denied(s))
+	return fmt.Sprintf("%s under %s: %s", which, best.limits(), p.denied(best))
 }
 
 // more returns the words of a command: the same comparison with a chart or, if it already had one,
-// a search for limits.
-func (p *Report) more() []string {
-	if p.Picture != "" {
-		return p.again("--suggest")
-	}
+// a replay under the best set, which shows who is denied.
+func (p *Report) more(best *result) []string {
 	var words []string
+	if p.Estimator != "window" {
+		words = []string{"--estimator " + p.Estimator}
+	}
+	if p.Picture != "" {
+		return p.again(append(words, "--limit "+strings.Join(best.limitTexts(), ","))...)
+	}
 	for _, s := range p.Sets {
 		words = append(words, "--compare "+strings.Join(s.limitTexts(), ","))
 	}
@@ -96,35 +114,16 @@ func (c *Command) reading() (words []string) {
 	return words
 }
 
+// next returns the words of a command: the same replay with a chart or, if it already had one, one
+// under limits.
+func (p *LoginReport) next() []string {
+	if p.Picture != "" {
+		return p.again()
+	}
+	return p.again("--login", "--picture logins.svg")
+}
+
 // verdict returns how many attempts the guard delays, and how many users it delays by mistake.
 func (p *LoginReport) verdict() string {
 	return fmt.Sprintf("%d of %d delayed", p.Denied, p.Allowed+p.Denied) + p.byMistake(p.ByMistake, p.MoreByMistake)
 }
-
-// end returns the verdict on the tightest proposal, and the words of a command that compares all
-// proposals.
-func (p *SuggestReport) end() (verdict string, next []string) {
-	if len(p.Sets) == 0 {
-		return "no limits are proposed: " + p.nothing(), p.again()
-	}
-	for _, s := range p.Sets {
-		next = append(next, "--compare "+strings.Join(s.Limits.Texts(), ","))
-	}
-	s := p.Sets[len(p.Sets)-1]
-	return fmt.Sprintf("%d of %s stopped by %s; %d of %d honest delayed",
-		s.Stopped, output.Count(p.Attempts, "attempt"), strings.Join(s.Limits.Texts(), ", "), s.Delayed, p.Honest), p.again(next...)
-}
-
-// nothing explains why no limits are proposed.
-func (p *SuggestReport) nothing() string {
-	switch {
-	case p.isShort():
-		return "the log is too short; the shortest window that is tried is 1s"
-	case !p.Attack:
-		return "no attack is visible in this log"
-	}
-	return "none stops the attack without delaying more honest attempts"
-}
-
-// isShort reports whether the log is too short for any window.
-func (p *SuggestReport) isShort() bool { return p.Period <= time.Second.Milliseconds() }

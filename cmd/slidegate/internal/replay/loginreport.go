@@ -105,7 +105,7 @@ func (p *LoginReport) text(screen output.Screen, rows int) string {
 		}
 	}
 	printPicture(&b, screen, p.Picture)
-	screen.End(&b, p.verdict(), p.again("--suggest")...)
+	screen.End(&b, p.verdict(), p.next()...)
 	return b.String()
 }
 

@@ -1,10 +1,7 @@
 package replay
 
 import (
-	"fmt"
 	"io"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -39,45 +36,4 @@ func (p *delayedWriter) Write(b []byte) (int, error) {
 		return len(b), nil
 	}
 	return p.Writer.Write(b)
-}
-
-// progressEvery is the time between two progress lines.
-const progressEvery = 10 * time.Second
-
-// reportProgress writes a progress line every progressEvery until stop is called.
-func reportProgress(to io.Writer, progress func() string) (stop func()) {
-	ticker, ending := time.NewTicker(progressEvery), make(chan struct{})
-	var reporter sync.WaitGroup
-	reporter.Go(func() {
-		for {
-			select {
-			case <-ticker.C:
-				_, _ = fmt.Fprintf(to, "slidegate: %s\n", progress())
-			case <-ending:
-				return
-			}
-		}
-	})
-	return func() {
-		ticker.Stop()
-		close(ending)
-		reporter.Wait()
-	}
-}
-
-// bytesRead counts the bytes read from files.
-type bytesRead struct{ atomic.Int64 }
-
-func (n *bytesRead) Write(b []byte) (int, error) {
-	n.Add(int64(len(b)))
-	return len(b), nil
-}
-
-// of says how much of the given total has been read. A negative total means that it is unknown.
-func (n *bytesRead) of(total int64) string {
-	text := fmt.Sprintf("%.1f MB read", float64(n.Load())/1e6)
-	if total < 0 {
-		return text
-	}
-	return text + fmt.Sprintf(" of %.1f", float64(total)/1e6)
 }

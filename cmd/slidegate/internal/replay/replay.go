@@ -1,5 +1,4 @@
-// Package replay shows what limits or the login guard would have done to the attempts in a log. It
-// can also propose limits.
+// Package replay shows what limits or the login guard would have done to the attempts in a log.
 package replay
 
 import (
@@ -22,22 +21,20 @@ var sample string
 
 // Command represents "slidegate replay" and its flags.
 type Command struct {
-	Limits      flags.Limits     `name:"limit" placeholder:"MAX/PER" help:"At most MAX units in any window of length PER, such as 1/5s, 5/1h, 20/1d or 50/2w. For several limits, which all apply, repeat the flag or write 1/5s,5/1h. Default: 1/5s, 5/1h and 20/1d."`
-	Compare     flags.Sets       `placeholder:"MAX/PER,..." help:"A set of limits to compare side by side with those in other --compare flags, instead of --limit."`
-	Estimator   flags.Estimator  `placeholder:"NAME" help:"How limits count. window allows at most MAX in any window of length PER. ar1 keeps one decaying level per limit: it allows MAX at once, and up to 2 x MAX in one PER. Default: window."`
-	By          flags.By         `placeholder:"FIELD" help:"What to limit by: address, user, path or another field of the log; ip/64 to group IPv6 addresses by their /64; or a regular expression with one group. Default: the address, or the field event."`
-	Login       bool             `help:"Replay an sshd log through the login guard of package login, with its default limits: by address, by account, and by both."`
-	Suggest     bool             `help:"Propose limits: the tightest sets of one, two and three limits that would have delayed hardly any honest attempts."`
-	DelayHonest flags.Share      `placeholder:"SHARE" help:"The largest share of honest attempts, in percent, that the limits of --suggest may delay. Honest attempts are those that succeeded. If the log has no results, they are those of the events below the 99th percentile by attempts. Default: 0.1%."`
-	TimeField   flags.Text       `placeholder:"FIELD" help:"The field that holds the time, in formats with named fields: JSON, logfmt, CSV with a header. Default: the first field with a usual name, such as time or ts."`
-	TimeRegex   flags.TimeRegex  `placeholder:"REGEX" help:"A regular expression with one group around the time, for lines of any format. --by must then also be a regular expression."`
-	TimeFormat  flags.Text       `placeholder:"LAYOUT" help:"The layout of the time in --time-field or --time-regex: how the log would write 2006-01-02 15:04:05, as in Go's package time."`
-	Sort        bool             `help:"Sort the whole log by time first, in memory: about 300 bytes per attempt."`
-	Picture     flags.Text       `name:"picture" placeholder:"FILE" help:"Also draw a chart to FILE (.svg or .png): attempts and allowed attempts over time, and the waits. With --login, also the denials of each budget."`
-	JSON        bool             `name:"json" help:"Print the report as one JSON object."`
-	Redis       flags.Redis      `placeholder:"HOST:PORT" help:"Decide on this Redis server instead of in memory; or on a cluster with these nodes (host:port,host:port), or by a URL such as rediss://user:password@host:6379. The replay deletes its keys at the end."`
-	RedisFiles  flags.RedisFiles `embed:""`
-	Files       []flags.Text     `arg:"" optional:"" name:"file" help:"The logs to replay, plain or compressed with gzip, in any order; - is the standard input. Default: a built-in sample."`
+	Limits     flags.Limits     `name:"limit" placeholder:"MAX/PER" help:"At most MAX units in any window of length PER, such as 1/5s, 5/1h, 20/1d or 50/2w. For several limits, which all apply, repeat the flag or write 1/5s,5/1h. Default: 1/5s, 5/1h and 20/1d."`
+	Compare    flags.Sets       `placeholder:"MAX/PER,..." help:"A set of limits to compare side by side with those in other --compare flags, instead of --limit."`
+	Estimator  flags.Estimator  `placeholder:"NAME" help:"How limits count. window allows at most MAX in any window of length PER. ar1 keeps one decaying level per limit: it allows MAX at once, and up to 2 x MAX in one PER. Default: window."`
+	By         flags.By         `placeholder:"FIELD" help:"What to limit by: address, user, path or another field of the log; ip/64 to group IPv6 addresses by their /64; or a regular expression with one group. Default: the address, or the field event."`
+	Login      bool             `help:"Replay an sshd log through the login guard of package login, with its default limits: by address, by account, and by both."`
+	TimeField  flags.Text       `placeholder:"FIELD" help:"The field that holds the time, in formats with named fields: JSON, logfmt, CSV with a header. Default: the first field with a usual name, such as time or ts."`
+	TimeRegex  flags.TimeRegex  `placeholder:"REGEX" help:"A regular expression with one group around the time, for lines of any format. --by must then also be a regular expression."`
+	TimeFormat flags.Text       `placeholder:"LAYOUT" help:"The layout of the time in --time-field or --time-regex: how the log would write 2006-01-02 15:04:05, as in Go's package time."`
+	Sort       bool             `help:"Sort the whole log by time first, in memory: about 300 bytes per attempt."`
+	Picture    flags.Text       `name:"picture" placeholder:"FILE" help:"Also draw a chart to FILE (.svg or .png): attempts and allowed attempts over time, and the waits. With --login, also the denials of each budget."`
+	JSON       bool             `name:"json" help:"Print the report as one JSON object."`
+	Redis      flags.Redis      `placeholder:"HOST:PORT" help:"Decide on this Redis server instead of in memory; or on a cluster with these nodes (host:port,host:port), or by a URL such as rediss://user:password@host:6379. The replay deletes its keys at the end."`
+	RedisFiles flags.RedisFiles `embed:""`
+	Files      []flags.Text     `arg:"" optional:"" name:"file" help:"The logs to replay, plain or compressed with gzip, in any order; - is the standard input. Default: a built-in sample."`
 }
 
 //go:embed help.txt
@@ -69,12 +66,7 @@ func (c *Command) sets() (ss flags.Sets, err error) {
 
 // Run replays the files or the sample, and prints the report.
 func (c *Command) Run(ctx context.Context, s cli.Streams) error {
-	switch {
-	case c.Suggest:
-		return c.runSuggest(ctx, s)
-	case c.DelayHonest.Text != "":
-		return errNoSuggest
-	case c.Login:
+	if c.Login {
 		return c.runLogin(ctx, s)
 	}
 	sets, err := c.sets()
@@ -99,7 +91,7 @@ func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 }
 
 // watched opens the log and calls read. On a terminal, it shows a progress bar, which it removes at
-// the end. Otherwise, it writes progress lines for --suggest, which can take long.
+// the end.
 func (c *Command) watched(ctx context.Context, s cli.Streams, read func(*logs.Reader) error) error {
 	o := logs.Options{
 		By: c.By.By, TimeField: string(c.TimeField), TimeRegex: c.TimeRegex.Regexp, TimeFormat: string(c.TimeFormat),
@@ -108,10 +100,6 @@ func (c *Command) watched(ctx context.Context, s cli.Streams, read func(*logs.Re
 	if bar := newProgress(s.Err, c.files()); bar != nil {
 		defer func() { _ = bar.Clear() }() // a bar that cannot be removed was never drawn
 		o.Progress = bar
-	} else if c.Suggest {
-		var n bytesRead
-		defer reportProgress(s.Err, func() string { return n.of(logs.Size(c.files())) })()
-		o.Progress = &n
 	}
 	log, err := c.open(ctx, o)
 	if err != nil {

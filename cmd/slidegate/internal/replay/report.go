@@ -67,6 +67,7 @@ type result struct {
 	MoreByMistake int     `json:"denied_though_succeeded_more"`
 	Lost          int     `json:"denials_lost,omitempty"` // if Estimated is set, how many further denials an event may have had, long before or after those counted
 
+	set   flags.Limits
 	waits *charts.Waits
 }
 
@@ -153,7 +154,7 @@ func newResult(r *replay, set int, limits flags.Limits) *result {
 	}
 	s := &result{
 		Allowed: total.allowed, Denied: total.denied, NeverAllowed: total.neverAllowed, DeniedSucceeded: total.succeeded,
-		waitReport: waited(total.waits), waits: total.waits,
+		waitReport: waited(total.waits), set: limits, waits: total.waits,
 	}
 	for i, l := range limits {
 		s.Limits = append(s.Limits, limitReport{r.how.Text(l), r.how.Needless(l, limits), total.by[i]})
