@@ -35,9 +35,9 @@ type Subject struct {
 // localRedis is the address of Redis if no flag names another.
 const localRedis = "127.0.0.1:6379"
 
-// flags returns flags that name the same limiter for another command. Secrets are replaced by
-// placeholders.
-func (s *Subject) flags() (flags []string) {
+// server returns flags that name the same Redis server for another command. URLs, which can hold
+// passwords, and names of files are replaced by placeholders.
+func (s *Subject) server() (flags []string) {
 	switch to := s.Redis.String(); {
 	case s.Redis.IsURL():
 		flags = append(flags, "--redis URL")
@@ -47,7 +47,12 @@ func (s *Subject) flags() (flags []string) {
 	for _, flag := range s.RedisFiles.Names().Flags() {
 		flags = append(flags, flag+" FILE")
 	}
-	flags = append(flags, s.kinds()...)
+	return flags
+}
+
+// flags returns flags that name the same limiter for another command.
+func (s *Subject) flags() []string {
+	flags := append(s.server(), s.kinds()...)
 	if len(s.Secret) > 0 {
 		flags = append(flags, "--secret-file FILE")
 	}

@@ -31,7 +31,6 @@ type Top struct {
 	MaxTime time.Duration `placeholder:"TIME" default:"5s" help:"Look at keys for at most TIME, such as 30s. Default: 5s."`
 	MaxKeys int64         `placeholder:"N" default:"5000000" help:"Look at about N keys at most. Default: 5000000."`
 	JSON    bool          `name:"json" help:"Print the report as one JSON object."`
-	Watch   bool          `help:"Refresh until interrupted, and look at keys for at most half of the time."`
 }
 
 //go:embed top.txt
@@ -40,7 +39,7 @@ var topHelp string
 // Help returns the text of slidegate top --help.
 func (Top) Help() string { return topHelp }
 
-// Run lists the limiters, once or repeatedly.
+// Run lists the limiters.
 func (c *Top) Run(ctx context.Context, s cli.Streams) error {
 	r, err := c.ranking()
 	if err != nil {
@@ -52,14 +51,11 @@ func (c *Top) Run(ctx context.Context, s cli.Streams) error {
 		return err
 	}
 	defer client.Close()
-	look := func(ctx context.Context) (result, error) {
-		o, err := c.look(ctx, subject, client, r, s.Now)
-		return o, subject.lookError(ctx, err)
+	o, err := c.look(ctx, subject, client, r, s.Now)
+	if err != nil {
+		return subject.lookError(ctx, err)
 	}
-	if c.Watch {
-		return watcher{2 * c.MaxTime, c.JSON}.watch(ctx, look, s)
-	}
-	return show(ctx, look, s, c.JSON)
+	return show(o, s, c.JSON)
 }
 
 // ranking returns how to rank events, or an error if flags conflict.

@@ -29,8 +29,8 @@ func (c *Command) checkWeb() error {
 		return errors.New(`expected "<event>"` + more)
 	case c.Web == "" && c.AllowReset:
 		return errors.New("--allow-reset applies only to the page; add --web, or use slidegate reset")
-	case c.Web != "" && (c.JSON || c.Watch || c.Every > 0):
-		return errors.New("--web cannot be combined with --json, --watch and --every, which are for a terminal; leave them out")
+	case c.Web != "" && c.JSON:
+		return errors.New("--web and --json cannot be combined: the page has no JSON; leave out one of them")
 	}
 	return nil
 }
