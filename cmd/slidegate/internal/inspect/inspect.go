@@ -100,7 +100,7 @@ func (c *Command) check() (ip netip.Addr, err error) {
 func (c *Command) checkLogin() error {
 	switch {
 	case !c.Login && c.IP != nil:
-		return fmt.Errorf("%s; slidegate help inspect shows what there is", cli.Unexpected(*c.IP))
+		return cli.Unexpected(*c.IP)
 	case !c.Login && c.Budgets.Of != nil:
 		return errors.New("--budget applies only to a login guard; add --login, or write --limit")
 	case !c.Login && c.Challenged:

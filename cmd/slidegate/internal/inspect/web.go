@@ -21,12 +21,11 @@ import (
 
 // checkWeb returns an error if a flag conflicts with --web, or needs --web and that is missing.
 func (c *Command) checkWeb() error {
-	const more = "; slidegate help inspect shows what there is"
 	switch {
 	case c.Web == "" && c.Name == "":
-		return errors.New(`expected "<name> <event>"` + more)
+		return errors.New(`expected "<name> <event>"` + cli.More)
 	case c.Web == "" && c.Event == "":
-		return errors.New(`expected "<event>"` + more)
+		return errors.New(`expected "<event>"` + cli.More)
 	case c.Web == "" && c.AllowReset:
 		return errors.New("--allow-reset applies only to the page; add --web, or use slidegate reset")
 	case c.Web != "" && c.JSON:
