@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"syscall"
@@ -132,17 +133,30 @@ func TestTopFits(t *testing.T) {
 	}
 }
 
-// TestHelpFits checks that each command's help text fits a terminal with 80 columns.
+// TestHelpFits checks that the help text of each command has at most 60 lines on a terminal with 80
+// columns, and fits it.
 func TestHelpFits(t *testing.T) {
 	t.Setenv("COLUMNS", "80")
-	for _, name := range []string{"replay", "inspect", "top", "reset", "proxy"} {
-		help, _, _ := command(t.Context(), "help", name)
-		for line := range strings.Lines(help) {
-			if n := uniseg.StringWidth(line); n > 80 {
-				t.Errorf("%s: %d columns: %s", name, n, line)
-			}
+	line := reflect.TypeFor[commandLine]()
+	for i := range line.NumField() {
+		field := line.Field(i)
+		if _, isCommand := field.Tag.Lookup("cmd"); !isCommand {
+			continue
+		}
+		help, _, _ := command(t.Context(), "help", strings.ToLower(field.Name))
+		lines := strings.Split(strings.TrimSuffix(help, "\n"), "\n")
+		if n := widest(lines); n > 80 || len(lines) > 60 || len(lines) < 10 {
+			t.Errorf("%s: %d lines, %d columns\n%s", field.Name, len(lines), n, help)
 		}
 	}
+}
+
+// widest returns the width of the widest line.
+func widest(lines []string) (widest int) {
+	for _, line := range lines {
+		widest = max(widest, uniseg.StringWidth(line))
+	}
+	return widest
 }
 
 // TestVerdictIsLast checks that on a terminal a report ends with its verdict, in bold, and a

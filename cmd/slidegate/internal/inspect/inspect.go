@@ -26,14 +26,14 @@ type Command struct {
 		Name  flags.Argument `arg:"" optional:"" help:"The Name in the limiter's Config."`
 		Event flags.Argument `arg:"" optional:"" help:"The event key, as the service passes it to Allow. Write -- before one that begins with a dash."`
 	} `embed:""`
-	IP    *string `arg:"" optional:"" help:"With --login: the IP address from which the account is denied."`
-	Login bool    `help:"Treat NAME as a login guard and EVENT as an account, and show all budgets of the account."`
+	IP    *string `arg:"" optional:"" help:"With --login: the IP address of the user."`
+	Login bool    `help:"NAME is a login guard and EVENT an account: show all budgets of the account."`
 	Guard
-	Limits flags.Texts `name:"limit" placeholder:"MAX/PER" help:"A limit of the service, such as 5/1h. With limits, inspect also shows what is free. For several, repeat the flag or write 1/5s,5/1h. With --inflight: Max, such as 5."`
+	Limits flags.Texts `name:"limit" placeholder:"MAX/PER" help:"A limit of the service, as in 5/1h; with it, inspect shows what is free. For several, repeat the flag or write 1/5s,5/1h. With --inflight: a Max."`
 	JSON   bool        `name:"json" help:"Print the report as one JSON object."`
 
-	Web        flags.PageAddress `placeholder:"[ADDR]" help:"Serve a live web page at ADDR, until interrupted. NAME and EVENT are then optional. Default ADDR: 127.0.0.1:8002."`
-	AllowReset bool              `help:"With --web: the page can reset events."`
+	Web        flags.PageAddress `placeholder:"[ADDR]" help:"Serve a live page at ADDR, until interrupted. Default: 127.0.0.1:8002."`
+	AllowReset bool              `help:"The page can reset events."`
 }
 
 //go:embed help.txt

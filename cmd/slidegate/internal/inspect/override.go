@@ -24,7 +24,7 @@ import (
 
 // where names the Redis in which the overrides are stored.
 type where struct {
-	Redis      flags.Redis      `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"The Redis server, or nodes of a cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Default: 127.0.0.1:6379."`
+	Redis      flags.Redis      `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"Redis: host:port, nodes of a cluster, or a URL such as rediss://user:password@host. Default: 127.0.0.1:6379."`
 	RedisFiles flags.RedisFiles `embed:""`
 }
 
@@ -36,7 +36,7 @@ func (w *where) subject(name, event flags.Argument, secret flags.Secret) *Subjec
 // Override represents "slidegate override" and its flags.
 type Override struct {
 	where
-	Secret flags.Secret `name:"secret-file" placeholder:"FILE" help:"A file with the Secret of a limiter that hides events in its keys. A newline at the end of the file is ignored."`
+	Secret flags.Secret `name:"secret-file" placeholder:"FILE" help:"A file with the Secret of a limiter that hides events in its keys."`
 	Args   struct {
 		Name  flags.Argument `arg:"" help:"The Name in the limiter's Config."`
 		Event flags.Argument `arg:"" help:"The event key, as the service passes it to Allow. Write -- before one that begins with a dash."`

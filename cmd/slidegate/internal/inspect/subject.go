@@ -21,12 +21,12 @@ import (
 // Subject represents an event of a rate limiter in Redis, and the flags that say where its counts
 // are stored.
 type Subject struct {
-	Redis      flags.Redis      `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"The Redis server, or nodes of a cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Default: 127.0.0.1:6379."`
+	Redis      flags.Redis      `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"Redis: host:port, nodes of a cluster, or a URL such as rediss://user:password@host. Default: 127.0.0.1:6379."`
 	RedisFiles flags.RedisFiles `embed:""`
-	AR1        bool             `name:"ar1" help:"The limiter is of package ar1, which counts by decaying levels instead of windows."`
-	Pace       bool             `help:"The limiter is of package pace, which books turns."`
-	Inflight   bool             `help:"The limiter is of package inflight, which grants leases."`
-	Secret     flags.Secret     `name:"secret-file" placeholder:"FILE" help:"A file with the Secret of a limiter that hides events in its keys. A newline at the end of the file is ignored."`
+	AR1        bool             `name:"ar1" help:"The limiter is of package ar1."`
+	Pace       bool             `help:"The limiter is of package pace."`
+	Inflight   bool             `help:"The limiter is of package inflight."`
+	Secret     flags.Secret     `name:"secret-file" placeholder:"FILE" help:"A file with the Secret of a limiter that hides events in its keys."`
 
 	Name  string `kong:"-"` // of the limiter; set by commands from their arguments
 	Event string `kong:"-"`

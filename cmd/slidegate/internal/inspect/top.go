@@ -22,13 +22,13 @@ import (
 
 // Top represents "slidegate top" and its flags.
 type Top struct {
-	Redis      flags.Redis      `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"The Redis server, or nodes of a cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Default: 127.0.0.1:6379."`
+	Redis      flags.Redis      `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"Redis: host:port, nodes of a cluster, or a URL such as rediss://user:password@host. Default: 127.0.0.1:6379."`
 	RedisFiles flags.RedisFiles `embed:""`
 	Args       struct {
-		Name flags.Argument `arg:"" optional:"" help:"The Name in the limiter's Config. Without it, top lists all limiters."`
+		Name flags.Argument `arg:"" optional:"" help:"The Name in the limiter's Config. Default: all limiters."`
 	} `embed:""`
-	Limits  flags.Texts   `name:"limit" placeholder:"MAX/PER" help:"With NAME: a limit of the service, such as 5/1h. With limits, the events are sorted by how much of a limit they have used. For several, repeat the flag or write 1/5s,5/1h. For package inflight: Max, such as 5."`
-	MaxTime time.Duration `placeholder:"TIME" default:"5s" help:"Look at keys for at most TIME, such as 30s. Default: 5s."`
+	Limits  flags.Texts   `name:"limit" placeholder:"MAX/PER" help:"With NAME: a limit of the service, as in 5/1h. Events are then sorted by how much of a limit they have used. For package inflight: a Max."`
+	MaxTime time.Duration `placeholder:"TIME" default:"5s" help:"Look at keys for at most TIME. Default: 5s."`
 	MaxKeys int64         `placeholder:"N" default:"5000000" help:"Look at about N keys at most. Default: 5000000."`
 	JSON    bool          `name:"json" help:"Print the report as one JSON object."`
 }
