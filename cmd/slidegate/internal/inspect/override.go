@@ -22,20 +22,9 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// where names the Redis in which the overrides are stored.
-type where struct {
-	Redis      flags.Redis      `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"Redis: host:port, nodes of a cluster, or a URL such as rediss://user:password@host. Default: 127.0.0.1:6379."`
-	RedisFiles flags.RedisFiles `embed:""`
-}
-
-// subject returns the Subject for an event of a window.Limiter with the given name.
-func (w *where) subject(name, event flags.Argument, secret flags.Secret) *Subject {
-	return &Subject{Redis: w.Redis, RedisFiles: w.RedisFiles, Secret: secret, Name: string(name), Event: string(event)}
-}
-
 // Override represents "slidegate override" and its flags.
 type Override struct {
-	where
+	Server
 	Secret flags.Secret `name:"secret-file" placeholder:"FILE" help:"A file with the Secret of a limiter that hides events in its keys."`
 	Args   struct {
 		Name  flags.Argument `arg:"" help:"The Name in the limiter's Config."`

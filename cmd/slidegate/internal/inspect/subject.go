@@ -18,15 +18,25 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
+// Server holds the flags that name a Redis server or cluster.
+type Server struct {
+	Redis      flags.Redis      `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"Redis: host:port, nodes of a cluster, or a URL such as rediss://user:password@host. Default: 127.0.0.1:6379."`
+	RedisFiles flags.RedisFiles `embed:""`
+}
+
+// subject returns the Subject for an event of a limiter, or for all its events.
+func (s *Server) subject(name, event flags.Argument, secret flags.Secret) *Subject {
+	return &Subject{Server: *s, Secret: secret, Name: string(name), Event: string(event)}
+}
+
 // Subject represents an event of a rate limiter in Redis, and the flags that say where its counts
 // are stored.
 type Subject struct {
-	Redis      flags.Redis      `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"Redis: host:port, nodes of a cluster, or a URL such as rediss://user:password@host. Default: 127.0.0.1:6379."`
-	RedisFiles flags.RedisFiles `embed:""`
-	AR1        bool             `name:"ar1" help:"The limiter is of package ar1."`
-	Pace       bool             `help:"The limiter is of package pace."`
-	Inflight   bool             `help:"The limiter is of package inflight."`
-	Secret     flags.Secret     `name:"secret-file" placeholder:"FILE" help:"A file with the Secret of a limiter that hides events in its keys."`
+	Server
+	AR1      bool         `name:"ar1" help:"The limiter is of package ar1."`
+	Pace     bool         `help:"The limiter is of package pace."`
+	Inflight bool         `help:"The limiter is of package inflight."`
+	Secret   flags.Secret `name:"secret-file" placeholder:"FILE" help:"A file with the Secret of a limiter that hides events in its keys."`
 
 	Name  string `kong:"-"` // of the limiter; set by commands from their arguments
 	Event string `kong:"-"`

@@ -22,9 +22,8 @@ import (
 
 // Top represents "slidegate top" and its flags.
 type Top struct {
-	Redis      flags.Redis      `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"Redis: host:port, nodes of a cluster, or a URL such as rediss://user:password@host. Default: 127.0.0.1:6379."`
-	RedisFiles flags.RedisFiles `embed:""`
-	Args       struct {
+	Server
+	Args struct {
 		Name flags.Argument `arg:"" optional:"" help:"The Name in the limiter's Config. Default: all limiters."`
 	} `embed:""`
 	Limits  flags.Texts   `name:"limit" placeholder:"MAX/PER" help:"With NAME: a limit of the service, as in 5/1h. Events are then sorted by how much of a limit they have used. For package inflight: a Max."`
@@ -45,7 +44,7 @@ func (c *Top) Run(ctx context.Context, s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	subject := &Subject{Redis: c.Redis, RedisFiles: c.RedisFiles, Name: string(c.Args.Name)}
+	subject := c.subject(c.Args.Name, "", nil)
 	client, err := subject.connect(ctx)
 	if err != nil {
 		return err
