@@ -23,6 +23,9 @@ func programs(t *testing.T) []string {
 
 // TestPrograms checks that each program prints what the comment at its end says.
 func TestPrograms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("linking them takes seconds")
+	}
 	built := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", built, "./...")
 	if out, err := build.CombinedOutput(); err != nil {
