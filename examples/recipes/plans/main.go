@@ -1,8 +1,10 @@
-package recipes
+// Command plans gives each customer the limits of a plan: go run ./examples/recipes/plans
+package main
 
 import (
 	"context"
 	"fmt"
+	"log"
 
 	"github.com/slidegate/slidegate/window"
 )
@@ -22,11 +24,10 @@ func allow(ctx context.Context, limiter *window.Limiter, plan, customer string) 
 	return limits.WithPlan(plan).Allow(ctx, customer)
 }
 
-// How do I give each customer the limits of a plan?
-func Example_plans() {
+func main() {
 	limiter, err := window.NewLocal(window.Config{Name: "api", Limits: plans["free"]}) // or window.New
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	for _, plan := range []string{"free", "free", "free", "free", "pro", "gold"} {
 		d, err := allow(context.Background(), limiter, plan, "customer 17")
@@ -36,7 +37,7 @@ func Example_plans() {
 		}
 		fmt.Println(plan, d.Allowed, d.Remaining, "left")
 	}
-	// Output:
+	// It prints:
 	// free true 2 left
 	// free true 1 left
 	// free true 0 left

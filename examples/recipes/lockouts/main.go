@@ -1,15 +1,18 @@
-package recipes
+// Command lockouts makes a client that keeps guessing wait longer and longer:
+// go run ./examples/recipes/lockouts
+package main
 
 import (
 	"context"
 	"fmt"
+	"log"
 	"time"
 
 	"github.com/slidegate/slidegate/window"
 )
 
-// How do I make a client that keeps guessing wait longer and longer?
-func Example_lockouts() {
+// escalate guesses once a second, and always retries as soon as it may.
+func escalate() {
 	at := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	guesses, err := window.NewLocal(window.Config{ // or window.New
 		Name: "pin",
@@ -19,16 +22,16 @@ func Example_lockouts() {
 			window.PerHour(20),
 			window.PerDay(50),
 		},
-		Now: func() time.Time { return at }, // only for this example
+		Now: func() time.Time { return at }, // only for this program
 	})
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 
 	for allowed := 0; allowed < 51; at = at.Add(time.Second) {
 		d, err := guesses.Allow(context.Background(), "198.51.100.7")
 		if err != nil {
-			panic(err)
+			log.Fatal(err)
 		}
 		if d.Allowed {
 			allowed++
@@ -37,7 +40,40 @@ func Example_lockouts() {
 		fmt.Println("after", allowed, "guesses: wait", d.RetryAfter, "for", d.Tightest().Limit)
 		at = at.Add(d.RetryAfter - time.Second)
 	}
-	// Output:
+}
+
+// keepOut guesses every 10 s for an hour, and ignores RetryAfter.
+func keepOut() {
+	at := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	guesses, err := window.NewLocal(window.Config{ // or window.New
+		Name:        "pin",
+		Limits:      []window.Limit{window.PerMinute(5), window.PerHour(20)},
+		CountDenied: true,
+		Now:         func() time.Time { return at }, // only for this program
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	allowed := 0
+	for range 6 * 60 {
+		d, err := guesses.Allow(context.Background(), "198.51.100.7")
+		if err != nil {
+			log.Fatal(err)
+		}
+		if d.Allowed {
+			allowed++
+		}
+		at = at.Add(10 * time.Second)
+	}
+	d, err := guesses.Peek(context.Background(), "198.51.100.7")
+	fmt.Println(allowed, "guesses allowed; retry after", d.RetryAfter, err)
+}
+
+func main() {
+	escalate()
+	keepOut()
+	// It prints:
 	// after 5 guesses: wait 55s for 5/1m
 	// after 10 guesses: wait 8m55s for 10/10m
 	// after 15 guesses: wait 55s for 5/1m
@@ -48,33 +84,5 @@ func Example_lockouts() {
 	// after 40 guesses: wait 48m55s for 20/1h
 	// after 45 guesses: wait 55s for 5/1m
 	// after 50 guesses: wait 21h58m55s for 50/1d
-}
-
-// How do I keep out a client that ignores Retry-After?
-func Example_lockoutsCountDenied() {
-	at := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
-	guesses, err := window.NewLocal(window.Config{ // or window.New
-		Name:        "pin",
-		Limits:      []window.Limit{window.PerMinute(5), window.PerHour(20)},
-		CountDenied: true,
-		Now:         func() time.Time { return at }, // only for this example
-	})
-	if err != nil {
-		panic(err)
-	}
-
-	allowed := 0
-	for range 6 * 60 { // a client that guesses every 10 s, for an hour
-		d, err := guesses.Allow(context.Background(), "198.51.100.7")
-		if err != nil {
-			panic(err)
-		}
-		if d.Allowed {
-			allowed++
-		}
-		at = at.Add(10 * time.Second)
-	}
-	d, err := guesses.Peek(context.Background(), "198.51.100.7")
-	fmt.Println(allowed, "guesses allowed; retry after", d.RetryAfter, err)
-	// Output: 5 guesses allowed; retry after 56m50s <nil>
+	// 5 guesses allowed; retry after 56m50s <nil>
 }

@@ -1,9 +1,11 @@
-package recipes
+// Command sms limits text messages that cost money: go run ./examples/recipes/sms
+package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"time"
 
 	"github.com/slidegate/slidegate/window"
@@ -68,13 +70,11 @@ func sendSMS(_ context.Context, phone, _ string) error {
 	return nil
 }
 
-// How do I limit SMS to 10 a day for each phone number, at least 30 s apart, and limit the damage
-// by an attacker who sends to many numbers?
-func Example_sms() {
+func main() {
 	at := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	t, err := newTexts(func() time.Time { return at })
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	for _, phone := range []string{"+15550100123", "+15550100123", "+15550100999", "+15550100999"} {
 		fmt.Println(phone, t.send(context.Background(), "198.51.100.7", phone, "Your code is 123456"))
@@ -82,7 +82,7 @@ func Example_sms() {
 	}
 	d, err := t.prefix.Peek(context.Background(), "+155501")
 	fmt.Println(49-d.Remaining, "counted for the prefix", err)
-	// Output:
+	// It prints:
 	// +15550100123 <nil>
 	// +15550100123 no message now; retry after 20s
 	// +15550100999 the gateway refused the message

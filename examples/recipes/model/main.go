@@ -1,8 +1,11 @@
-package recipes
+// Command model calls a language model that limits requests, tokens and concurrent calls:
+// go run ./examples/recipes/model
+package main
 
 import (
 	"context"
 	"fmt"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -42,32 +45,29 @@ func newModelClient(requests, tokens *pace.Limiter, places *inflight.Limiter) (*
 	return &http.Client{Transport: outer}, err
 }
 
-// How do I call a language model that limits requests, tokens and concurrent calls?
-func Example_model() {
+func main() {
 	requests, err := pace.NewLocal(pace.Config{Name: "requests", Limits: []window.Limit{window.PerMinute(500)}}) // or pace.New
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	tokens, err := pace.NewLocal(pace.Config{Name: "tokens", Limits: []window.Limit{window.PerMinute(2_500)}})
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	places, err := inflight.NewLocal(inflight.Config{Name: "model", Max: 20}) // or inflight.New
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	client, err := newModelClient(requests, tokens, places)
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	model := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	defer model.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
+	ctx, stop := context.WithTimeout(context.Background(), 30*time.Second)
 	for range 3 {
 		request, err := http.NewRequestWithContext(ctx, http.MethodPost, model.URL, strings.NewReader("six times seven?"))
 		if err != nil {
-			panic(err)
+			log.Fatal(err)
 		}
 		response, err := client.Do(request)
 		if err != nil {
@@ -77,7 +77,9 @@ func Example_model() {
 		fmt.Println(response.Status)
 		_ = response.Body.Close()
 	}
-	// Output:
+	stop()
+	model.Close()
+	// It prints:
 	// 200 OK
 	// 200 OK
 	// the tokens come too late

@@ -1,9 +1,11 @@
-package recipes
+// Command jobs paces jobs of River or Asynq: go run ./examples/recipes/jobs
+package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"time"
 
 	"github.com/slidegate/slidegate/pace"
@@ -82,15 +84,14 @@ var asynqSettings = asynqConfig{
 
 func sendMail(context.Context) error { return nil }
 
-// How do I pace River or Asynq jobs?
-func Example_jobs() {
+func main() {
 	now := time.Unix(1_700_000_000, 0)
 	turns, err := pace.NewLocal(pace.Config{ // or pace.New
 		Name: "mail", Limits: []window.Limit{window.Every(10 * time.Second)}, MaxAhead: time.Second,
-		Now: func() time.Time { return now }, // a clock that stands still, only for this example
+		Now: func() time.Time { return now }, // a clock that stands still, only for this program
 	})
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	ctx := context.Background()
 	for range 2 {
@@ -98,7 +99,7 @@ func Example_jobs() {
 	}
 	err = processTask(ctx, turns)
 	fmt.Println(asynqSettings.IsFailure(err), asynqSettings.RetryDelayFunc(1, err, nil))
-	// Output:
+	// It prints:
 	// <nil>
 	// snoozed for 9s
 	// false 9s

@@ -1,19 +1,23 @@
-package recipes
+// Command fail2ban logs a line for each denied request, so that fail2ban can ban the address:
+// go run ./examples/recipes/fail2ban
+package main
 
 import (
+	"context"
+	"fmt"
 	"log"
 	"net/http"
+	"net/http/httptest"
 	"os"
 
 	"github.com/slidegate/slidegate/httplimit"
 	"github.com/slidegate/slidegate/window"
 )
 
-// How do I log a line for each denied request, so that fail2ban can ban the address?
-func Example_fail2ban() {
+func main() {
 	limiter, err := window.NewLocal(window.Config{Name: "login", Limits: []window.Limit{window.PerHour(1)}}) // or window.New
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	var clients httplimit.Clients     // behind a proxy, use httplimit.ClientsBehind
 	bans := log.New(os.Stdout, "", 0) // in production: its own file, with log.LstdFlags
@@ -29,14 +33,18 @@ func Example_fail2ban() {
 		},
 	})
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
-	handler := limit.Wrap(http.HandlerFunc(hello))
+	handler := limit.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 
-	visit(handler, "198.51.100.7")
-	visit(handler, "198.51.100.7")
-	// Output:
-	// 198.51.100.7 200
+	for range 2 {
+		r, w := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/", http.NoBody), httptest.NewRecorder()
+		r.RemoteAddr = "198.51.100.7:50000"
+		handler.ServeHTTP(w, r)
+		fmt.Println("status", w.Code)
+	}
+	// It prints:
+	// status 200
 	// rate limit: denied 198.51.100.7
-	// 198.51.100.7 429
+	// status 429
 }

@@ -1,4 +1,5 @@
-// Package frameworks contains the code in docs/frameworks.md.
+// Package frameworks tests the page docs/frameworks.md, which quotes the services in its
+// subdirectories.
 package frameworks
 
 import (
@@ -10,11 +11,15 @@ import (
 	"github.com/slidegate/slidegate/examples/internal/snippets"
 )
 
-// TestPage checks that docs/frameworks.md quotes code that is compiled and run, and names the
-// versions that are tested.
+// TestPage checks that docs/frameworks.md quotes code of the services, and names the versions of the
+// frameworks that they are tested with.
 func TestPage(t *testing.T) {
 	const page = "../../docs/frameworks.md"
-	snippets.Check(t, page, snippets.Code(t, must(filepath.Glob("*_test.go"))...), 12)
+	services, err := filepath.Glob("*/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	snippets.Check(t, page, snippets.Code(t, services...), 12)
 
 	text := snippets.Read(t, page)
 	for _, m := range regexp.MustCompile(`(?m)^\t\S+/(chi|gin|echo|connect)(?:/v5)? (v\S+)$`).FindAllStringSubmatch(snippets.Read(t, "../go.mod"), -1) {
