@@ -61,7 +61,7 @@ func TestFallback(t *testing.T) {
 	local := must(ar1.NewLocal(ar1.Config{Name: "local", Limits: limits("1/1h")}))
 	var seen []string
 	l := must(ar1.New(window.On(client), ar1.Config{
-		Name: "outage", Limits: limits("5/1h"), Fallback: local,
+		Name: "outage", Limits: limits("5/1h"), Fallback: local, Timeout: time.Minute,
 		Observe: func(_ context.Context, o window.Observation) {
 			seen = append(seen, fmt.Sprint(o.Kind, o.Plan, window.ReasonOf(o.Err)))
 		},

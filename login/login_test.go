@@ -508,7 +508,7 @@ func TestRedisDiesWithinAnAttempt(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
 			kill := func() {}
-			cfg := login.Config{Name: "login", Secret: secret, Timeout: 1500 * time.Millisecond, Observe: func(context.Context, window.Observation) { kill() }}
+			cfg := login.Config{Name: "login", Secret: secret, Timeout: 2500 * time.Millisecond, Observe: func(context.Context, window.Observation) { kill() }}
 			cfg.Now = time.Now // so that the budgets are asked part by part
 			cfg.Fallback = must(login.NewLocal(login.Config{Name: "fallback", Account: limits("1/1h"), Device: limits("1/1h"), Pair: limits("1/1h")}))
 			if denied {

@@ -211,7 +211,7 @@ func TestInflightServerTime(t *testing.T) {
 			t.Errorf("%q replies %v", args, reply)
 		}
 	}
-	if left := must(srv.eval(`return redis.call('PTTL', KEYS[1])`).AsInt64()); left <= 590_000 || left > 605_000 {
+	if left := must(srv.eval(`return redis.call('PTTL', KEYS[1])`).AsInt64()); left <= 500_000 || left > 605_000 {
 		t.Errorf("the key lives for %d ms", left)
 	}
 }

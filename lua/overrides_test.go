@@ -170,7 +170,7 @@ func TestOverridesLife(t *testing.T) {
 	}
 	lives(-3, -2)
 	must("", srv.call("set", overrides.at("1s"), "alice", "1000", "block", "why", "").Error())
-	lives(86_390_000, 86_401_000)
+	lives(86_300_000, 86_401_000)
 }
 
 // overrideCalls returns valid calls of each verb.

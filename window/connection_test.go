@@ -103,7 +103,7 @@ func TestFallbackUntilConnected(t *testing.T) {
 	server := redistest.Start(t)
 	server.Kill(t)
 	conn := dial(t, "redis://"+server.Addr())
-	l := must(window.New(conn, window.Config{Name: "late", Limits: parsed("1/1h"), Fallback: must(window.NewLocal(window.Config{Name: "x", Limits: parsed("1/1h")}))}))
+	l := must(window.New(conn, window.Config{Name: "late", Limits: parsed("1/1h"), Timeout: time.Minute, Fallback: must(window.NewLocal(window.Config{Name: "x", Limits: parsed("1/1h")}))}))
 	level := must(ar1.New(conn, ar1.Config{Name: "late", Limits: parsed("1/1h"), Fallback: must(ar1.NewLocal(ar1.Config{Name: "x", Limits: parsed("1/1h")}))}))
 	guard := must(login.New(conn, login.Config{Name: "late", Secret: []byte("sixteen bytes or more"), Fallback: must(login.NewLocal(login.Config{Name: "x"}))}))
 	for range 2 {

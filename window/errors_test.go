@@ -253,7 +253,7 @@ func countAllowed(t *testing.T, l *window.Limiter, events int) (n int) {
 // TestFIPS runs this binary again in a mode in which SHA-1 is forbidden.
 func TestFIPS(t *testing.T) {
 	if os.Getenv("GODEBUG") == "fips140=only" {
-		cfg := window.Config{Name: redistest.Key(t), Limits: parsed("1/1h"), Secret: []byte("sixteen bytes...")}
+		cfg := window.Config{Name: redistest.Key(t), Limits: parsed("1/1h"), Secret: []byte("sixteen bytes..."), Timeout: time.Minute}
 		l := must(window.New(window.On(redistest.Client(t)), cfg))
 		everyVerb(t, l, "e")
 		cfg.Secret = []byte("short")

@@ -53,7 +53,7 @@ func TestObserve(t *testing.T) {
 func TestObserveTrouble(t *testing.T) {
 	server, faults := redistest.Start(t), &redistest.Faults{}
 	var seen []window.Observation
-	cfg := window.Config{Name: "observed", Limits: parsed("5/1h"), Observe: func(_ context.Context, o window.Observation) { seen = append(seen, o) }}
+	cfg := window.Config{Name: "observed", Limits: parsed("5/1h"), Timeout: time.Minute, Observe: func(_ context.Context, o window.Observation) { seen = append(seen, o) }}
 	client := server.NewClient(t, faults.Break)
 	l := must(window.New(window.On(client), cfg))
 	must(l.Allow(t.Context(), "e"))

@@ -325,7 +325,7 @@ func TestOverrideWakes(t *testing.T) {
 func TestOverrideInOutage(t *testing.T) {
 	server := redistest.Start(t)
 	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1/1h")}))
-	n := newNight(t, window.On(server.Client(t)), func(cfg *window.Config) { cfg.Now, cfg.Fallback, cfg.Timeout = nil, local, time.Second })
+	n := newNight(t, window.On(server.Client(t)), func(cfg *window.Config) { cfg.Now, cfg.Fallback = nil, local })
 	n.override("more", window.Override{Limits: parsed("3/1h")})
 	n.override("none", window.Override{Mode: window.OverrideBlock})
 	server.Kill(t)
