@@ -432,9 +432,6 @@ func TestOverrideMistakes(t *testing.T) {
 	if err := n.Override(t.Context(), "", good, time.Hour); !errors.Is(err, window.ErrEmptyEvent) {
 		t.Error(err)
 	}
-	if _, err := window.NewLocal(window.Config{Name: "local", Limits: parsed("1/1h"), Overrides: true}); err == nil || !strings.Contains(err.Error(), "has Overrides, which are kept in Redis; set that only for New") {
-		t.Error(err)
-	}
 	plain := must(window.New(conn, window.Config{Name: "plain", Limits: parsed("1/1h")}))
 	if _, err := plain.Overrides(t.Context()); err == nil || !strings.Contains(err.Error(), "it was created without Overrides; set Config.Overrides") {
 		t.Error(err)

@@ -102,28 +102,6 @@ func TestWithPlan(t *testing.T) {
 	}
 }
 
-// TestWithDenialCache checks that a cached denial under some limits does not affect decisions under
-// other limits.
-func TestWithDenialCache(t *testing.T) {
-	remembered := 0
-	l := must(window.New(window.On(redistest.Client(t)), window.Config{
-		Name: redistest.Key(t), Limits: parsed("1/1h"), DenialCache: 10, Observe: func(_ context.Context, o window.Observation) {
-			if o.Trace.Remembered {
-				remembered++
-			}
-		},
-	}))
-	for remembered == 0 {
-		must(l.Allow(t.Context(), "e"))
-	}
-	if d := must(with(l, "2/1h").Allow(t.Context(), "e")); !d.Allowed {
-		t.Errorf("%+v", d)
-	}
-	if d := must(with(l, "1/1h").Allow(t.Context(), "e")); d.Allowed {
-		t.Errorf("%+v", d)
-	}
-}
-
 // TestWithSharesBreaker checks that an outage costs three timeouts in total, however many plans
 // there are.
 func TestWithSharesBreaker(t *testing.T) {
