@@ -2,6 +2,8 @@ package window_test
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"net/netip"
 	"strings"
@@ -194,5 +196,16 @@ func TestConnectionRefuses(t *testing.T) {
 			t.Error(err)
 		}
 		of.conn.Close()
+	}
+}
+
+// TestSecretIsNotInJSON checks that a Config that is encoded as JSON, for example in a log, does
+// not contain its Secret.
+func TestSecretIsNotInJSON(t *testing.T) {
+	secret := []byte("sixteen bytes...")
+	for _, cfg := range []any{window.Config{Name: "known", Secret: secret}, ar1.Config{Name: "known", Secret: secret}, login.Config{Name: "known", Secret: secret}} {
+		if text := string(must(json.Marshal(cfg))); !strings.Contains(text, "known") || strings.Contains(text, "Secret") || strings.Contains(text, base64.StdEncoding.EncodeToString(secret)) {
+			t.Errorf("%T: %s", cfg, text)
+		}
 	}
 }
