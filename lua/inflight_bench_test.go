@@ -2,6 +2,7 @@ package lua_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -123,4 +124,10 @@ func (h *heldBench) deny(holders int) {
 	h.measure(fmt.Sprint("deny:", holders), func(int) {
 		h.is(0, h.call("acquire", "", "60000", "too-many", "1", digits(int64(holders))))
 	})
+}
+
+// median returns the median of at least one number, which it sorts.
+func median(of []float64) float64 {
+	slices.Sort(of)
+	return of[len(of)/2]
 }
