@@ -225,13 +225,7 @@ func (g group) state() string {
 // refuses checks that a call is an error, and writes nothing.
 func (g group) refuses(name string, args []string) {
 	g.Helper()
-	before := g.state()
-	reply, err := g.call(args).ToAny()
-	if after := g.state(); err == nil || after != before {
-		g.Errorf("%s: %q returns %v, %v, and turns %s into %s", name, args, reply, err, before, after)
-		return
-	}
-	g.saysWhat(err)
+	g.fails(name, args, g.state, func() rueidis.RedisResult { return g.call(args) })
 }
 
 // TestRefusedWrites checks that an event fails if the server refuses its write: with an error if it
