@@ -113,39 +113,6 @@ func (b bench) first() {
 	b.clock.us.Store(late)
 }
 
-// TestRandomAttacks checks that no interval holds more than 2 x Max, whatever the costs and times
-// of the attempts.
-func TestRandomAttacks(t *testing.T) {
-	for seed := range redistest.UnlessShort[uint64](40, 10) {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			t.Parallel()
-			l := limits(flows[rand.New(rand.NewPCG(seed, 5)).IntN(len(flows))])
-			both(t, ar1.Config{Limits: l}, func(b bench) { b.randomAttack(seed, l[0]) })
-		})
-	}
-}
-
-// randomAttack asks for random costs at random times.
-func (b bench) randomAttack(seed uint64, l window.Limit) {
-	rng := rand.New(rand.NewPCG(seed, 6))
-	var log []entry
-	for range 400 {
-		n := 1 + rng.Int64N(l.Max)>>rng.IntN(10)
-		d := b.allow("e", n)
-		if d.Allowed {
-			log = append(log, entry{b.clock.us.Load(), n})
-		}
-		if rng.IntN(2) == 0 {
-			b.clock.pass(min(d.RetryAfter, l.Per))
-		} else {
-			b.clock.us.Add(rng.Int64N(l.Per.Microseconds() / min(20, l.Max)))
-		}
-	}
-	if got := worst(log, l.Per); got > 2*l.Max {
-		b.Errorf("%v: %d units in Per", l, got)
-	}
-}
-
 // TestSteadyFlowIsNeverDenied sends Max units per Per, spaced as evenly as a microsecond clock
 // allows, and then slower flows. Each flow runs until the level has peaked, and no unit may be
 // denied.
@@ -273,31 +240,6 @@ func TestDenialsAreNotRefunded(t *testing.T) {
 		before := b.level()
 		if err := b.Refund(b.Context(), "e", denied); err != nil || denied.Allowed || denied.Counted != 5 || b.level() != before {
 			b.Errorf("a denial was refunded, %v: %+v", err, denied)
-		}
-	})
-}
-
-// TestRefund checks that a refund gives back what is left of an attempt, and nothing of other
-// attempts.
-func TestRefund(t *testing.T) {
-	both(t, ar1.Config{Limits: limits("50/10s")}, func(b bench) {
-		b.allow("e", 20)
-		b.clock.pass(3 * time.Second)
-		d := b.allow("e", 10)
-		b.clock.pass(4 * time.Second)
-		if err := b.Refund(b.Context(), "e", d); err != nil {
-			b.Fatal(err)
-		}
-		if got, want := b.level(), 20*math.Exp(-0.7); math.Abs(got-want) > 1e-6 {
-			b.Errorf("a level of %v, not %v", got, want)
-		}
-		_ = b.Reset(b.Context(), "e")
-		if b.level() != 0 || b.Refund(b.Context(), "e", d) != nil || b.level() != 0 {
-			b.Error("a refund to a level of 0")
-		}
-		d = b.allow("e", 7)
-		if err := b.Refund(b.Context(), "e", d); err != nil || b.level() != 0 || b.peek("e", 50).Usage[0].Used != 50 {
-			b.Errorf("%v: %v remains", err, b.level())
 		}
 	})
 }

@@ -61,7 +61,7 @@ func both(t *testing.T, cfg ar1.Config, test func(bench)) {
 	t.Helper()
 	t.Run("redis", func(t *testing.T) {
 		c := newClock()
-		cfg.Name, cfg.Now = redistest.Key(t), c.now
+		cfg.Name, cfg.Now, cfg.Timeout = redistest.Key(t), c.now, time.Minute
 		test(bench{t, must(ar1.New(window.On(redistest.Client(t)), cfg)), c})
 	})
 	t.Run("local", func(t *testing.T) { test(inMemory(t, cfg)) })

@@ -16,7 +16,7 @@ import (
 // depend on Max.
 func TestInspectShowsOthers(t *testing.T) {
 	now := time.Date(2025, 3, 4, 14, 0, 0, 0, time.UTC)
-	cfg := ar1.Config{Name: redistest.Key(t), Limits: []window.Limit{window.PerHour(20), {Max: 5, Per: 10 * time.Second}}, Now: func() time.Time { return now }}
+	cfg := ar1.Config{Name: redistest.Key(t), Limits: []window.Limit{window.PerHour(20), {Max: 5, Per: 10 * time.Second}}, Timeout: time.Minute, Now: func() time.Time { return now }}
 	two := must(ar1.New(window.On(redistest.Client(t)), cfg))
 	must(two.AllowN(t.Context(), "e", 2))
 	cfg.Limits = cfg.Limits[:1]

@@ -152,9 +152,21 @@ func (s script) many(n int) (args []string) {
 func (s server) refuses(name, value string, args []string) {
 	s.Helper()
 	s.eval(`redis.call('DEL', KEYS[1]) if ARGV[1] ~= '' then redis.call('SET', KEYS[1], ARGV[1]) end return 1`, value)
-	before := s.state()
-	reply, err := s.call(args...).ToAny()
-	if after := s.state(); err == nil || after != before {
+	s.rejects(name, args)
+}
+
+// rejects is refuses for the value that the key has.
+func (s server) rejects(name string, args []string) {
+	s.Helper()
+	s.fails(name, args, s.state, func() rueidis.RedisResult { return s.call(args...) })
+}
+
+// fails checks that a call is an error, and does not change the state.
+func (s server) fails(name string, args []string, state func() string, call func() rueidis.RedisResult) {
+	s.Helper()
+	before := state()
+	reply, err := call().ToAny()
+	if after := state(); err == nil || after != before {
 		s.Errorf("%s: %q returns %v, %v, and turns %s into %s", name, args, reply, err, before, after)
 		return
 	}

@@ -4,6 +4,8 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"math"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strconv"
@@ -65,6 +67,49 @@ func (s script) seeds(f *testing.F) (values [][]byte) {
 }
 
 var mutations = flag.Int("mutations", 2000, "how many calls TestMutatedRecords makes to each script")
+
+// event is an event with random limits, and a clock that only the test moves. Its random numbers
+// are the same in every run.
+type event struct {
+	script
+	judge
+	*rand.Rand
+	limits []string
+	max    int64 // the smallest Max
+	per    int64 // the longest Per, in ms
+	now    int64 // in the unit of the script
+}
+
+// events runs a test for some random events of a script.
+func (s script) events(t *testing.T, n int, test func(tb testing.TB, e *event)) {
+	for seed := range redistest.Share(n) {
+		e := &event{script: s, judge: s.onRedis(t), Rand: rand.New(rand.NewPCG(1, uint64(seed))), max: math.MaxInt64, now: s.midnight()}
+		for i := range 1 + e.IntN(3) {
+			e.limit(10 * math.Pow(100, float64(i)))
+		}
+		test(t, e)
+	}
+}
+
+// limit adds a limit whose Per is about ms.
+func (e *event) limit(ms float64) {
+	per, most := int64(ms*(1+50*e.Float64())), int64(math.Pow(1000, e.Float64()))
+	e.limits = append(e.limits, fmt.Sprintf("%d/%dms@%dms", most, per, 1+per*e.Int64N(2)/10))
+	e.max, e.per = min(e.max, most), max(e.per, per)
+}
+
+// ask makes a call now.
+func (e *event) ask(tb testing.TB, verb string, units int64) answer {
+	tb.Helper()
+	a := e.judge(tb, e.dated(verb, digits(e.now), digits(units), e.limits...)...)
+	if a.err != "" {
+		tb.Fatalf("%s %d under %q: %s", verb, units, e.limits, a.err)
+	}
+	return a
+}
+
+// wait lets some ms pass.
+func (e *event) wait(ms int64) { e.now += ms * int64(time.Millisecond/e.unit) }
 
 // TestMutatedRecords changes some bytes of valid records, and makes calls of any verb. Each reply
 // must be an error that names the key, or a reply that the header of the script allows. In a call

@@ -96,11 +96,7 @@ func (s script) groups(verb string) bool { return slices.Contains(s.verbs[:s.gro
 func TestGroups(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		for seed := range redistest.Share(20) {
-			e := &twin{script: s, Rand: rand.New(rand.NewPCG(5, uint64(seed))), now: s.midnight()}
-			f := s.forms(t)
-			for i := range 1 + e.IntN(4) {
-				e.pers = append(e.pers, 10+e.Int64N([]int64{100, 10_000, 100_000, 1 << 33}[i]))
-			}
+			e, f := newTwin(s, rand.New(rand.NewPCG(5, uint64(seed)))), s.forms(t)
 			for range 20 {
 				e.passTime()
 				e.group(t, f)
@@ -225,18 +221,12 @@ func (g group) state() string {
 // refuses checks that a call is an error, and writes nothing.
 func (g group) refuses(name string, args []string) {
 	g.Helper()
-	before := g.state()
-	reply, err := g.call(args).ToAny()
-	if after := g.state(); err == nil || after != before {
-		g.Errorf("%s: %q returns %v, %v, and turns %s into %s", name, args, reply, err, before, after)
-		return
-	}
-	g.saysWhat(err)
+	g.fails(name, args, g.state, func() rueidis.RedisResult { return g.call(args) })
 }
 
 // TestRefusedWrites checks that an event fails if the server refuses its write: with an error if it
 // is alone in the call, and otherwise with a string. Nothing may be written, and events that need
-// no write must be decided.
+// no write must be decided. In a joint call, each event fails.
 func TestRefusedWrites(t *testing.T) {
 	for setting, code := range map[string]string{"maxmemory": "OOM", "min-replicas-to-write": "NOREPLICAS"} {
 		t.Run(setting, func(t *testing.T) {
@@ -274,8 +264,25 @@ func (g group) refusedWrites(code string) {
 			g.Errorf("event %d of a call for several: %q, %v", i, text, err)
 		}
 	}
+	if g.name == window.name {
+		g.refusedJointly(refusal)
+	}
 	if after := g.state(); after != before {
 		g.Errorf("the calls turned %s into %s", before, after)
+	}
+}
+
+// refusedJointly makes a joint call, which fails for each event.
+func (g group) refusedJointly(refusal *regexp.Regexp) {
+	g.Helper()
+	args := []string{"joint", g.script.at("2m"), "1", "1", "1", "3"}
+	for range 3 {
+		args = append(append(args, "1"), window.limit("5/1m@1s")...)
+	}
+	for i, part := range slices.Collect(slices.Chunk(must(g.call(args).ToArray()), 5)) {
+		if text, err := part[0].ToString(); err != nil || !refusal.MatchString(text) {
+			g.Errorf("event %d of a joint call: %q, %v", i, text, err)
+		}
 	}
 }
 

@@ -50,30 +50,27 @@ func (s script) playsAll(t *testing.T, play func(t *testing.T, file string) (tex
 					t.Fatal(err)
 				}
 			} else if diff := cmp.Diff(text, got); diff != "" {
-				t.Errorf("if this is correct: go test ./lua -update (-want +got)\n%s", diff)
+				t.Errorf("if Redis replies this, and it is correct: go test ./lua -update (-want +got)\n%s", diff)
 			}
 		})
 	}
 }
 
-// play runs the history in the file. It returns the file's text without replies, and that text with
-// the actual replies. An invalid line fails the test.
+// play plays the history in a file. It returns the text of the file, and that text with the actual
+// replies. An invalid line fails the test.
 func (s script) play(tb testing.TB, file string, j judge) (text, got string) {
 	tb.Helper()
-	text = string(must(os.ReadFile(file)))
-	got, err := s.replay(tb, file, text, j)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return text, got
+	h := history{script: s, judge: j}
+	return playLines(tb, file, func(words []string) (string, error) { return h.line(tb, words) })
 }
 
-// replay runs a history, and returns it with the actual replies. An error names the file and the
-// invalid line.
-func (s script) replay(tb testing.TB, file, text string, j judge) (string, error) {
+// playLines passes the words of each line of a file to reply. It returns the text of the file, and
+// that text with the actual replies below the lines.
+func playLines(tb testing.TB, file string, reply func(words []string) (string, error)) (text, got string) {
 	tb.Helper()
-	h, number := history{script: s, judge: j}, 0
+	text = string(must(os.ReadFile(file)))
 	var out strings.Builder
+	number := 0
 	for line := range strings.Lines(text) {
 		number++
 		if strings.HasPrefix(line, "  ") {
@@ -81,13 +78,15 @@ func (s script) replay(tb testing.TB, file, text string, j judge) (string, error
 		}
 		out.WriteString(line)
 		line, _, _ = strings.Cut(line, "#")
-		reply, err := h.line(tb, strings.Fields(line))
-		if err != nil {
-			return "", fmt.Errorf("%s:%d: %w", file, number, err)
+		if words := strings.Fields(line); len(words) > 0 {
+			shown, err := reply(words)
+			if err != nil {
+				tb.Fatalf("%s:%d: %v", file, number, err)
+			}
+			out.WriteString(shown)
 		}
-		out.WriteString(reply)
 	}
-	return out.String(), nil
+	return text, out.String()
 }
 
 // history is one event, as the file describes it.
@@ -102,9 +101,6 @@ type history struct {
 // line runs a line, and returns the reply.
 func (h *history) line(tb testing.TB, words []string) (reply string, err error) {
 	tb.Helper()
-	if len(words) == 0 {
-		return "", nil
-	}
 	switch first, more := words[0], words[1:]; first {
 	case "limits":
 		h.limits = more

@@ -1,13 +1,10 @@
 package lua_test
 
 import (
-	"os"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // TestInflightVectors plays the histories in testdata/inflight. A line is a call: a time after
@@ -29,12 +26,10 @@ func TestInflightVectors(t *testing.T) {
 // it finds.
 func TestInflightOnOtherLuas(t *testing.T) {
 	eachLua(t, func(t *testing.T, path string) {
-		for _, file := range inflight.histories() {
-			text, got := playHeld(t, file, heldOnLua(t, path))
-			if diff := cmp.Diff(text, got); diff != "" {
-				t.Errorf("%s: different from Redis (-redis +%s)\n%s", file, path, diff)
-			}
-		}
+		inflight.playsAll(t, func(t *testing.T, file string) (text, got string) {
+			t.Helper()
+			return playHeld(t, file, heldOnLua(t, path))
+		})
 		for seed := range uint64(6) {
 			newHeldPlay(seed, heldOnLua(t, path)).plays(t)
 		}
@@ -44,28 +39,25 @@ func TestInflightOnOtherLuas(t *testing.T) {
 // playHeld plays a history. It returns its text, and the text with the actual replies.
 func playHeld(t *testing.T, file string, ask heldJudge) (text, got string) {
 	t.Helper()
-	text = string(must(os.ReadFile(file)))
-	var out strings.Builder
 	stored := ""
-	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "  ") {
-			continue
+	return playLines(t, file, func(words []string) (string, error) {
+		if len(words) == 1 {
+			return showMembers(stored), nil
 		}
-		out.WriteString(line)
-		line, _, _ = strings.Cut(line, "#")
-		switch words := strings.Fields(line); {
-		case len(words) == 1:
-			for member := range strings.FieldsSeq(stored) {
-				i := strings.LastIndex(member, "=")
-				out.WriteString("  " + member[:i] + " = " + shownInstant(member[i+1:]) + "\n")
-			}
-		case len(words) > 1:
-			a := ask(t, heldArgs(words)...)
-			stored = a.stored
-			out.WriteString(showHeld(a))
-		}
+		a := ask(t, heldArgs(words)...)
+		stored = a.stored
+		return showHeld(a), nil
+	})
+}
+
+// showMembers formats a sorted set as in a history.
+func showMembers(stored string) string {
+	var out strings.Builder
+	for member := range strings.FieldsSeq(stored) {
+		i := strings.LastIndex(member, "=")
+		out.WriteString("  " + member[:i] + " = " + shownInstant(member[i+1:]) + "\n")
 	}
-	return text, out.String()
+	return out.String()
 }
 
 // heldArgs returns a line as arguments of the script.

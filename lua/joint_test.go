@@ -49,16 +49,13 @@ func TestJoint(t *testing.T) {
 func newJointTwin(tb testing.TB, random *rand.Rand) *jointTwin {
 	tb.Helper()
 	key := redistest.Key(tb)
-	e := &jointTwin{&twin{script: window, Rand: random, now: window.midnight()}, redistest.Client(tb), key + ":joint:", key + ":alone:"}
+	e := &jointTwin{newTwin(window, random), redistest.Client(tb), key + ":joint:", key + ":alone:"}
 	for _, prefix := range []string{e.joint, e.alone} {
 		for _, r := range e.client.DoMulti(tb.Context(),
 			e.client.B().Set().Key(prefix+"foreign").Value("hello").Build(),
 			e.client.B().Rpush().Key(prefix+"list").Element("hello").Build()) {
 			must("", r.Error())
 		}
-	}
-	for i := range 1 + e.IntN(4) {
-		e.pers = append(e.pers, 10+e.Int64N([]int64{100, 10_000, 100_000, 1 << 33}[i]))
 	}
 	return e
 }
@@ -281,32 +278,6 @@ func TestBadJoint(t *testing.T) {
 	}
 	if err := g.call(valid()).Error(); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestJointRefusedWrites checks that a joint call on a server that rejects writes says so for each
-// event, and writes nothing.
-func TestJointRefusedWrites(t *testing.T) {
-	client := redistest.Start(t, "--maxmemory-policy", "noeviction").Client(t)
-	g := window.groupOn(t, client)
-	set := func(value string) {
-		must("", client.Do(t.Context(), client.B().ConfigSet().ParameterValue().ParameterValue("maxmemory", value).Build()).Error())
-	}
-	set("1")
-	defer set("0")
-	before, refusal := g.state(), g.refusal("OOM")
-	args := []string{"joint", window.at("2m"), "1", "1", "1", "3"}
-	for range 3 {
-		args = append(append(args, "1"), window.limit("5/1m@1s")...)
-	}
-	all := must(g.call(args).ToArray())
-	for i, part := range slices.Collect(slices.Chunk(all, 5)) {
-		if text, err := part[0].ToString(); err != nil || !refusal.MatchString(text) {
-			t.Errorf("event %d: %q, %v", i, text, err)
-		}
-	}
-	if after := g.state(); after != before {
-		t.Errorf("the call turned %s into %s", before, after)
 	}
 }
 

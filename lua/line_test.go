@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 )
 
@@ -94,40 +93,4 @@ func (s script) parseLimit(text string) ([]string, error) {
 		args, err = append(args, digits(d.Milliseconds())), errors.Join(err, wrong)
 	}
 	return args, err
-}
-
-// TestWrongLines checks that an invalid line in a history is an error that names the file, the
-// line, the invalid text and the remedy, and that no call is made for this line.
-func TestWrongLines(t *testing.T) {
-	const (
-		noLimit = `"%s" is not a limit of window: write Max/Per@Resolution, such as 2/1h@1m, with times in h, m, s or ms`
-		noVerb  = `"%s" is not a verb: write one of allow, count, peek, some, countsome, counteach, inspect, refund, reset`
-	)
-	for line, want := range map[string]string{
-		"limits 2/1h":              fmt.Sprintf(noLimit, "2/1h"),
-		"limits 2/1h@1m 2":         fmt.Sprintf(noLimit, "2"),
-		"limits two/1h@1m":         fmt.Sprintf(noLimit, "two/1h@1m"),
-		"limits 2/1d@1m":           fmt.Sprintf(noLimit, "2/1d@1m"),
-		"limits 2/1h@":             fmt.Sprintf(noLimit, "2/1h@"),
-		"limit 2/1h@1m":            `no line starts with "limit": write limits, record, reset, or an instant such as 1h30m or -5s`,
-		"record 1":                 `"1" cannot follow record: write record alone`,
-		"reset 1s":                 `"1s" cannot follow reset: write reset alone`,
-		"1x allow":                 `no line starts with "1x": write limits, record, reset, or an instant such as 1h30m or -5s`,
-		"1s":                       fmt.Sprintf(noVerb, ""),
-		"1s alow":                  fmt.Sprintf(noVerb, "alow"),
-		"1s allow two":             `"two" is not a number of units: write an integer`,
-		"1s allow 2 x 3":           `"x 3" cannot follow the units: write nothing, or x 300 every 2s`,
-		"1s allow 2 x 0 every 2s":  `"0" is not a number of calls: write a positive integer`,
-		"1s allow 2 x 3 every now": `"now" is not a time: write one such as 1h30m or -5s`,
-		"1s refund 2":              `"" is not when the refunded units were counted: write refund 2 of 1s`,
-		"1s refund 2 of x":         `"x" is not a time: write one such as 1h30m or -5s`,
-	} {
-		if _, err := window.replay(t, "wrong.txt", "# A comment.\n"+line+" # wrong\n", nil); err == nil || err.Error() != "wrong.txt:2: "+want {
-			t.Errorf("%s: %v\nwant wrong.txt:2: %s", line, err, want)
-		}
-	}
-	const want = `wrong.txt:1: "2/1h@1m" is not a limit of ar1: write Max/Per, such as 2/1h, with times in h, m, s or ms`
-	if _, err := ar1.replay(t, "wrong.txt", "limits 2/1h@1m\n", nil); err == nil || err.Error() != want {
-		t.Errorf("%v\nwant %s", err, want)
-	}
 }

@@ -86,3 +86,9 @@ func rerun(b *testing.B, client rueidis.Client, s script, key string, args []str
 	}
 	return float64(time.Since(begin).Microseconds()) / calls
 }
+
+// median returns the median of at least one number, which it sorts.
+func median(of []float64) float64 {
+	slices.Sort(of)
+	return of[len(of)/2]
+}

@@ -153,7 +153,7 @@ func TestPaceServerTime(t *testing.T) {
 	srv := pace.on(t, redistest.Client(t))
 	const clock = `local t = redis.call('TIME') return math.floor((t[1] * 1000000 + t[2]) / 1000)`
 	for _, args := range [][]string{
-		{"book", "", "3", "50", "1", "10000", "1"}, {"pause", "", "1", "50"}, {"due", "", "1"}, {"inspect", "", "1"}, {"cancel", "", "1", "50", "1", "1", "0"},
+		{"book", "", "3", "600000", "1", "10000000", "1"}, {"pause", "", "1", "50"}, {"due", "", "1"}, {"inspect", "", "1"}, {"cancel", "", "1", "600000", "1", "1", "0"},
 	} {
 		before := must(srv.eval(clock).AsInt64())
 		reply := must(srv.call(args...).AsIntSlice())
@@ -161,7 +161,7 @@ func TestPaceServerTime(t *testing.T) {
 			t.Errorf("%s is dated %d, but it was %d to %d", args[0], reply[1], before, after)
 		}
 	}
-	if left := must(srv.eval(`return redis.call('PTTL', KEYS[1])`).AsInt64()); left < 1 || left > 3*50+50 {
+	if left := must(srv.eval(`return redis.call('PTTL', KEYS[1])`).AsInt64()); left < 1_700_000 || left > 1_800_050 {
 		t.Errorf("the key lives for %d ms", left)
 	}
 }

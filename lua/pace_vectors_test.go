@@ -2,12 +2,9 @@ package lua_test
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // TestPaceVectors plays the histories in testdata/pace. A line is a call:
@@ -33,12 +30,10 @@ func TestPaceVectors(t *testing.T) {
 // finds.
 func TestPaceOnOtherLuas(t *testing.T) {
 	eachLua(t, func(t *testing.T, path string) {
-		for _, file := range pace.histories() {
-			text, got := playPace(t, file, pace.spyOnLua(t, path).about("turns"))
-			if diff := cmp.Diff(text, got); diff != "" {
-				t.Errorf("%s: different from Redis (-redis +%s)\n%s", file, path, diff)
-			}
-		}
+		pace.playsAll(t, func(t *testing.T, file string) (text, got string) {
+			t.Helper()
+			return playPace(t, file, pace.spyOnLua(t, path).about("turns"))
+		})
 		for seed := range uint64(20) {
 			newPacedEvent(seed, pace.spyOnLua(t, path).about("turns")).plays(t, seed%3 == 0)
 		}
@@ -48,25 +43,15 @@ func TestPaceOnOtherLuas(t *testing.T) {
 // playPace plays a history. It returns its text, and the text with the actual replies.
 func playPace(t *testing.T, file string, ask judge) (text, got string) {
 	t.Helper()
-	text = string(must(os.ReadFile(file)))
-	var out strings.Builder
 	stored := ""
-	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "  ") {
-			continue
+	return playLines(t, file, func(words []string) (string, error) {
+		if len(words) == 1 {
+			return paceLayout(stored), nil
 		}
-		out.WriteString(line)
-		line, _, _ = strings.Cut(line, "#")
-		switch words := strings.Fields(line); {
-		case len(words) == 1:
-			out.WriteString(paceLayout(stored))
-		case len(words) > 1:
-			a := ask(t, paceArgs(words)...)
-			stored = a.stored
-			out.WriteString(showPace(a))
-		}
-	}
-	return text, out.String()
+		a := ask(t, paceArgs(words)...)
+		stored = a.stored
+		return showPace(a), nil
+	})
 }
 
 // paceArgs returns a line as arguments of the script.

@@ -26,6 +26,15 @@ type twin struct {
 	pers           []int64
 }
 
+// newTwin returns an event with up to four random values of Per, without keys.
+func newTwin(s script, random *rand.Rand) *twin {
+	e := &twin{script: s, Rand: random, now: s.midnight()}
+	for i := range 1 + e.IntN(4) {
+		e.pers = append(e.pers, 10+e.Int64N([]int64{100, 10_000, 100_000, 1 << 33}[i]))
+	}
+	return e
+}
+
 // TestSingles compares some, countsome, each and counteach with the calls that they stand for:
 // replies, bytes and times to live must be the same. The histories are random, and so are the
 // limits of each call, including limits that other calls do not have. The clock is random too, and
@@ -33,10 +42,8 @@ type twin struct {
 func TestSingles(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		for seed := range redistest.Share(30) {
-			e := &twin{script: s, Rand: rand.New(rand.NewPCG(2, uint64(seed))), single: s.onRedis(t), merged: s.onRedis(t), now: s.midnight()}
-			for i := range 1 + e.IntN(4) {
-				e.pers = append(e.pers, 10+e.Int64N([]int64{100, 10_000, 100_000, 1 << 33}[i]))
-			}
+			e := newTwin(s, rand.New(rand.NewPCG(2, uint64(seed))))
+			e.single, e.merged = s.onRedis(t), s.onRedis(t)
 			for range 40 {
 				e.step(t)
 			}
@@ -180,10 +187,8 @@ func (e *twin) many(tb testing.TB, verb string, n int64, limits []string) {
 func TestInspectListsOthers(t *testing.T) {
 	each(t, func(t *testing.T, s script) {
 		for seed := range redistest.Share(20) {
-			e := &twin{script: s, Rand: rand.New(rand.NewPCG(4, uint64(seed))), single: s.onRedis(t), merged: s.onRedis(t), now: s.midnight()}
-			for i := range 1 + e.IntN(4) {
-				e.pers = append(e.pers, 10+e.Int64N([]int64{100, 10_000, 100_000, 1 << 33}[i]))
-			}
+			e := newTwin(s, rand.New(rand.NewPCG(4, uint64(seed))))
+			e.single, e.merged = s.onRedis(t), s.onRedis(t)
 			for range 20 {
 				e.step(t)
 				e.listsOthers(t)

@@ -3,6 +3,7 @@ package window_test
 import (
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -21,7 +22,7 @@ func TestAllocations(t *testing.T) {
 	keys, args := []string{redistest.Key(t)}, []string{"allow", "", "1"}
 	floor := testing.AllocsPerRun(1000, func() { must(bare.Exec(t.Context(), client, keys, args).AsIntSlice()) })
 	for _, limits := range [][]string{{"1000000/1h"}, {"1000000/5s", "1000000/1h", "1000000/1d"}} {
-		l := must(window.New(window.On(client), window.Config{Name: redistest.Key(t), Limits: parsed(limits...)})).WithPlan("pro")
+		l := must(window.New(window.On(client), window.Config{Name: redistest.Key(t), Limits: parsed(limits...), Timeout: time.Minute})).WithPlan("pro")
 		if n := testing.AllocsPerRun(1000, func() { must(l.Allow(t.Context(), "198.51.100.7")) }); n > floor+2 {
 			t.Errorf("%d limits: %v allocations in a decision, %v in a bare EVALSHA", len(limits), n, floor)
 		}

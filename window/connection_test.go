@@ -2,6 +2,8 @@ package window_test
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"net/netip"
 	"strings"
@@ -103,7 +105,7 @@ func TestFallbackUntilConnected(t *testing.T) {
 	server := redistest.Start(t)
 	server.Kill(t)
 	conn := dial(t, "redis://"+server.Addr())
-	l := must(window.New(conn, window.Config{Name: "late", Limits: parsed("1/1h"), Fallback: must(window.NewLocal(window.Config{Name: "x", Limits: parsed("1/1h")}))}))
+	l := must(window.New(conn, window.Config{Name: "late", Limits: parsed("1/1h"), Timeout: time.Minute, Fallback: must(window.NewLocal(window.Config{Name: "x", Limits: parsed("1/1h")}))}))
 	level := must(ar1.New(conn, ar1.Config{Name: "late", Limits: parsed("1/1h"), Fallback: must(ar1.NewLocal(ar1.Config{Name: "x", Limits: parsed("1/1h")}))}))
 	guard := must(login.New(conn, login.Config{Name: "late", Secret: []byte("sixteen bytes or more"), Fallback: must(login.NewLocal(login.Config{Name: "x"}))}))
 	for range 2 {
@@ -194,5 +196,16 @@ func TestConnectionRefuses(t *testing.T) {
 			t.Error(err)
 		}
 		of.conn.Close()
+	}
+}
+
+// TestSecretIsNotInJSON checks that a Config that is encoded as JSON, for example in a log, does
+// not contain its Secret.
+func TestSecretIsNotInJSON(t *testing.T) {
+	secret := []byte("sixteen bytes...")
+	for _, cfg := range []any{window.Config{Name: "known", Secret: secret}, ar1.Config{Name: "known", Secret: secret}, login.Config{Name: "known", Secret: secret}} {
+		if text := string(must(json.Marshal(cfg))); !strings.Contains(text, "known") || strings.Contains(text, "Secret") || strings.Contains(text, base64.StdEncoding.EncodeToString(secret)) {
+			t.Errorf("%T: %s", cfg, text)
+		}
 	}
 }

@@ -185,16 +185,3 @@ func flood(t *testing.T, l *window.Limiter, second int, denied *atomic.Int64) {
 	}
 	group.Wait()
 }
-
-// TestMaxEventsRefused checks the errors for settings in which MaxEvents is invalid.
-func TestMaxEventsRefused(t *testing.T) {
-	client := redistest.Client(t)
-	_, below := window.NewLocal(window.Config{Name: "x", Limits: parsed("1/1h"), MaxEvents: -1})
-	_, alone := window.NewLocal(window.Config{Name: "x", Limits: parsed("1/1h"), AllowWhenFull: true})
-	_, redis := window.New(window.On(client), window.Config{Name: "x", Limits: parsed("1/1h"), MaxEvents: 5})
-	for i, err := range []error{below, alone, redis} {
-		if want := []string{"a MaxEvents of -1; say how many", "AllowWhenFull without MaxEvents; say how many", "is on Redis and has a MaxEvents; bound Redis with maxmemory"}[i]; err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got  %v\nwant %s", err, want)
-		}
-	}
-}

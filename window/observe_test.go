@@ -8,10 +8,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/slidegate/slidegate/internal/keys"
+	"github.com/slidegate/slidegate/internal/test/faulttest"
 	"github.com/slidegate/slidegate/internal/test/redistest"
 	"github.com/slidegate/slidegate/window"
 )
@@ -53,7 +55,7 @@ func TestObserve(t *testing.T) {
 func TestObserveTrouble(t *testing.T) {
 	server, faults := redistest.Start(t), &redistest.Faults{}
 	var seen []window.Observation
-	cfg := window.Config{Name: "observed", Limits: parsed("5/1h"), Observe: func(_ context.Context, o window.Observation) { seen = append(seen, o) }}
+	cfg := window.Config{Name: "observed", Limits: parsed("5/1h"), Timeout: time.Minute, Observe: func(_ context.Context, o window.Observation) { seen = append(seen, o) }}
 	client := server.NewClient(t, faults.Break)
 	l := must(window.New(window.On(client), cfg))
 	must(l.Allow(t.Context(), "e"))
@@ -136,6 +138,35 @@ func TestObserveBatch(t *testing.T) {
 	}
 }
 
+// TestObserverPanics checks that a panic in Observe does not block later calls.
+func TestObserverPanics(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	var panics, panicked atomic.Bool
+	l := must(window.New(window.On(server.Client(t)), window.Config{Name: "panic", Limits: parsed("1/100ms"), DenialCache: 10, Timeout: faulttest.Timeout, Observe: func(_ context.Context, o window.Observation) {
+		if o.Kind == window.KindOutageBegan && panics.CompareAndSwap(true, false) {
+			panicked.Store(true)
+			panic("observer")
+		}
+	}}))
+	for range 5 {
+		faulttest.AwaitAnswer(t, l, "e")
+	}
+	panics.Store(true)
+	server.Pause(t)
+	for _, event := range []string{"e", "f", "f", "e", "e"} {
+		func() {
+			defer func() { _ = recover() }()
+			_, _ = l.Allow(t.Context(), event)
+		}()
+	}
+	server.Resume(t)
+	faulttest.AwaitRecovery(t, l)
+	if _, err := l.Allow(t.Context(), "e"); err != nil || !panicked.Load() {
+		t.Errorf("%v; it has panicked: %v", err, panicked.Load())
+	}
+}
+
 // TestSlots checks that we compute the same slot for a key as rueidis.
 func TestSlots(t *testing.T) {
 	client := redistest.Cluster(t)
@@ -151,20 +182,5 @@ func TestSlots(t *testing.T) {
 			t.Fatalf("%q is in slot %d, not %d", key, got, want)
 		}
 		client.Do(t.Context(), command) // a command must be sent once it is built
-	}
-}
-
-// TestBadFallback checks the errors for an invalid Fallback.
-func TestBadFallback(t *testing.T) {
-	cfg := window.Config{Name: "bad", Limits: parsed("1/1h")}
-	local := must(window.NewLocal(cfg))
-	cfg.Fallback = local
-	if _, err := window.NewLocal(cfg); err == nil || err.Error() != `slidegate: limiter "bad" is in memory and has a Fallback, which it never needs; leave it out` {
-		t.Error(err)
-	}
-	remote := must(window.New(window.On(redistest.Client(t)), cfg))
-	cfg.Fallback = remote
-	if _, err := window.New(window.On(redistest.Client(t)), cfg); err == nil || err.Error() != `slidegate: limiter "bad" has a Fallback "bad" that has a Fallback too; leave out one of them` {
-		t.Error(err)
 	}
 }

@@ -434,7 +434,7 @@ func TestKeptOnChange(t *testing.T) {
 	c.set(noon)
 	name := redistest.Key(t)
 	with := func(s ...string) bench {
-		cfg := window.Config{Name: name, Limits: parsed(s...), Now: c.now}
+		cfg := window.Config{Name: name, Limits: parsed(s...), Now: c.now, Timeout: time.Minute}
 		return bench{t, must(window.New(window.On(redistest.Client(t)), cfg)), c, redistest.Client(t)}
 	}
 	old := with("5/1m", "20/1h@10m")
@@ -483,7 +483,7 @@ func TestHonestOutage(t *testing.T) {
 	server := redistest.Start(t)
 	faults := &redistest.Faults{}
 	client := server.NewClient(t, faults.Break)
-	b := bench{t, must(window.New(window.On(client), window.Config{Name: "outage", Limits: parsed("60/1h"), Timeout: time.Second})), nil, client}
+	b := bench{t, must(window.New(window.On(client), window.Config{Name: "outage", Limits: parsed("60/1h"), Timeout: 10 * time.Second})), nil, client}
 
 	must("", b.Reset(t.Context(), "e")) // otherwise the lost reply to a reset would be NOSCRIPT
 	b.allow("e", 1)
@@ -511,7 +511,7 @@ func TestHonestOutage(t *testing.T) {
 	}
 
 	server.Pause(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // enough to send the call
 	defer cancel()
 	if _, err := b.Allow(ctx, "e"); !errors.Is(err, window.ErrUncertain) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("a frozen server: %v", err)

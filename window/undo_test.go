@@ -111,7 +111,7 @@ func TestUndoAll(t *testing.T) {
 func TestUndoneAlone(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	all, _ := onOneServer(t, server, func(cfg *window.Config) { cfg.Timeout = time.Second })
+	all, _ := onOneServer(t, server, func(cfg *window.Config) { cfg.Timeout = 3 * time.Second })
 	undos := all.count(t, "e")
 	key := must(all[1].Inspect(t.Context(), "e")).Key
 	if err := server.Do(t.Context(), "RPUSH", key+"2", "foreign").Error(); err != nil {
@@ -146,7 +146,7 @@ func TestUndoInFallbacks(t *testing.T) {
 	server := redistest.Start(t)
 	all, _ := onOneServer(t, server, func(cfg *window.Config) {
 		fallbacks = append(fallbacks, must(window.NewLocal(window.Config{Name: "local", Limits: cfg.Limits})))
-		cfg.Timeout, cfg.Fallback = time.Second, fallbacks[len(fallbacks)-1]
+		cfg.Timeout, cfg.Fallback = 200*time.Millisecond, fallbacks[len(fallbacks)-1]
 	})
 	server.Pause(t)
 	undos := all.count(t, "e")

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/slidegate/slidegate/internal/test/faulttest"
 	"github.com/slidegate/slidegate/internal/test/redistest"
 	"github.com/slidegate/slidegate/window"
@@ -102,28 +104,6 @@ func TestWithPlan(t *testing.T) {
 	}
 }
 
-// TestWithDenialCache checks that a cached denial under some limits does not affect decisions under
-// other limits.
-func TestWithDenialCache(t *testing.T) {
-	remembered := 0
-	l := must(window.New(window.On(redistest.Client(t)), window.Config{
-		Name: redistest.Key(t), Limits: parsed("1/1h"), DenialCache: 10, Observe: func(_ context.Context, o window.Observation) {
-			if o.Trace.Remembered {
-				remembered++
-			}
-		},
-	}))
-	for remembered == 0 {
-		must(l.Allow(t.Context(), "e"))
-	}
-	if d := must(with(l, "2/1h").Allow(t.Context(), "e")); !d.Allowed {
-		t.Errorf("%+v", d)
-	}
-	if d := must(with(l, "1/1h").Allow(t.Context(), "e")); d.Allowed {
-		t.Errorf("%+v", d)
-	}
-}
-
 // TestWithSharesBreaker checks that an outage costs three timeouts in total, however many plans
 // there are.
 func TestWithSharesBreaker(t *testing.T) {
@@ -198,12 +178,15 @@ func TestOthers(t *testing.T) {
 	both(t, limits("9/1h"), func(b bench) {
 		must(with(b.Limiter, "9/2m").Allow(b.Context(), "e"))
 		must(with(b.Limiter, "9/3m", "9/1m", "9/2m").AllowN(b.Context(), "e", 2))
-		var got []string
-		for _, o := range b.inspect("e").Others {
-			got = append(got, fmt.Sprint(o.Limit.Per, " ", o.Used, " ", len(o.Buckets), " ", o.ResetAfter))
+		var want []window.LimitState
+		for i, used := range []int64{2, 3, 2} {
+			per := time.Duration(i+1) * time.Minute
+			want = append(want, window.LimitState{
+				Usage: window.Usage{Limit: window.Limit{Per: per}, Used: used, ResetAfter: per}, Buckets: []window.Bucket{{Last: noon, Units: used}},
+			})
 		}
-		if want := []string{"1m0s 2 1 1m0s", "2m0s 3 1 2m0s", "3m0s 2 1 3m0s"}; !slices.Equal(got, want) {
-			b.Errorf("got %q, want %q", got, want)
+		if diff := cmp.Diff(want, b.inspect("e").Others); diff != "" {
+			b.Errorf("(-want +got)\n%s", diff)
 		}
 		b.clock.pass(time.Hour)
 		b.allow("e", 1)

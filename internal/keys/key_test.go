@@ -45,11 +45,3 @@ func TestHider(t *testing.T) {
 	}
 	all.Wait()
 }
-
-func BenchmarkHider(b *testing.B) {
-	hider := keys.NewHider([]byte("sixteen bytes..."))
-	b.ReportAllocs()
-	for b.Loop() {
-		hider.Tag("198.51.100.7")
-	}
-}

@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,13 +20,14 @@ func withCachedDenial(t *testing.T, test func(t *testing.T, s *servertest.Server
 			mustAllow(t, l, "hot")
 		}
 		wantEqual(t, "allowed", attemptOne(t, l, "hot").Allowed, false)
+		wantEqual(t, "asked", len(s.Received()), 6)
 		s.ClearCalls()
 		test(t, s, l)
 	})
 }
 
 // TestRememberedDenials checks that for a second, a cached denial is repeated without a call to
-// Redis, and that its waits become shorter.
+// Redis, and that its waits become shorter. Under other limits, it is not repeated.
 func TestRememberedDenials(t *testing.T) {
 	withCachedDenial(t, func(t *testing.T, s *servertest.Server, l *Limiter) {
 		before := attemptOne(t, l, "hot").Reply
@@ -41,6 +43,28 @@ func TestRememberedDenials(t *testing.T) {
 		servertest.Pass(100 * time.Millisecond)
 		attemptOne(t, l, "hot")
 		wantEqual(t, "asked", len(s.Received()), 1)
+		plan := l.Under([]Limit{{Max: 9, Per: time.Hour.Milliseconds()}})
+		mustAllow(t, &plan, "hot")
+	})
+}
+
+// TestDeniedCallersCostLittle checks that 64 callers that keep attempting a denied event cause a few
+// calls a second, when the cached denial has ended.
+func TestDeniedCallersCostLittle(t *testing.T) {
+	withCachedDenial(t, func(t *testing.T, s *servertest.Server, l *Limiter) {
+		var callers sync.WaitGroup
+		for range 64 {
+			callers.Go(func() {
+				for range 300 {
+					servertest.Pass(10 * time.Millisecond)
+					wantEqual(t, "allowed", attemptOne(t, l, "hot").Allowed, false)
+				}
+			})
+		}
+		callers.Wait()
+		if asked := len(s.Received()); asked < 3 || asked > 3*16 {
+			t.Errorf("%d calls in 3 s", asked)
+		}
 	})
 }
 

@@ -37,22 +37,6 @@ func TestMergedAttempts(t *testing.T) {
 	})
 }
 
-// TestMergedAttemptsOnAnEventInUse is like TestMergedAttempts, but 1 to 6 units of the event have
-// already been used. The limit is 5.
-func TestMergedAttemptsOnAnEventInUse(t *testing.T) {
-	for used := range 6 {
-		forEachMerging(t, func(t *testing.T, _ string, s *servertest.Server, l *Limiter) {
-			before := slices.Repeat([]query{{Allow, "hot", 1}}, used+1)
-			for _, o := range before {
-				ask(t.Context(), l, o.verb, o.event, o.n)
-			}
-			queries := slices.Repeat([]query{{Allow, "hot", 1}}, together)
-			got := batched(t, s, l, queries)
-			wantAnswers(t, got, sequential(t, l, append(before, queries...))[used+1:])
-		})
-	}
-}
-
 // TestOrderOfArrival checks that each caller gets the answer that it would get if all called one
 // after another. They request random numbers of units of one event or of several. Calls for several
 // events include merged attempts, if the verb takes several keys.

@@ -70,6 +70,34 @@ func TestRunbook(t *testing.T) {
 	}
 }
 
+// TestPromises checks that each promise in docs/guarantees.md has a row in the table of tests, and
+// that these tests exist.
+func TestPromises(t *testing.T) {
+	page := text(t, root+"/docs/guarantees.md")
+	promises, _, _ := strings.Cut(page, "\n## What is not promised\n")
+	_, table, _ := strings.Cut(page, "\n| promise | tests |")
+	for _, heading := range regexp.MustCompile(`(?m)^## (\w+)$`).FindAllStringSubmatch(promises, -1) {
+		if !strings.Contains(table, "\n| "+heading[1]+" | `") {
+			t.Errorf("docs/guarantees.md lists no tests of %s", heading[1])
+		}
+	}
+	for _, of := range regexp.MustCompile("`([a-z0-9_/]+)`: ((?:Test|Fuzz)[^;|]+)").FindAllStringSubmatch(table, -1) {
+		files, err := filepath.Glob(root + "/" + of[1] + "/*_test.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var code strings.Builder
+		for _, file := range files {
+			code.WriteString(text(t, file))
+		}
+		for name := range strings.SplitSeq(of[2], ", ") {
+			if !strings.Contains(code.String(), "\nfunc "+strings.TrimSpace(name)+"(") {
+				t.Errorf("%s has no %s", of[1], name)
+			}
+		}
+	}
+}
+
 // markdownFiles returns all Markdown files, except those in hidden directories and those of other
 // projects.
 func markdownFiles(t *testing.T) (files []string) {
