@@ -22,7 +22,7 @@ import (
 
 // figures holds the figures of a run that pages and pictures show. They are stored next to the
 // pictures, so that pictures can be redrawn without measuring again, and tests can compare the
-// pages with them.
+// tables with them.
 type figures struct {
 	Run      conditions `json:"run"`
 	Server   []bar      `json:"server"`  // the slowest first
@@ -54,7 +54,7 @@ type rates struct {
 	Callers int `json:"callers"`
 }
 
-// claim is what an audit found about a contender, as shown in the table.
+// claim is what the attacks on a contender showed, as in the table.
 type claim struct {
 	Name     string  `json:"name"`
 	Most     float64 `json:"most"`

@@ -59,7 +59,6 @@ func TestGolden(t *testing.T) {
 		"override-help":  {"override", "--help"},
 		"overrides-help": {"overrides", "--help"},
 		"proxy-help":     {"proxy", "--help"},
-		"audit-help":     {"audit", "--help"},
 	} {
 		stdout, stderr, status := command(t.Context(), args...)
 		if status != 0 || stderr != "" {
@@ -343,7 +342,7 @@ func TestEmptyArguments(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{""}, `unexpected argument "", did you mean one of "replay", "inspect", "top", "reset", "override", "overrides", "proxy", "audit"?`},
+		{[]string{""}, `unexpected argument "", did you mean one of "replay", "inspect", "top", "reset", "override", "overrides", "proxy"?`},
 		{[]string{"inspect", "login", "e", ""}, `unexpected argument ""; slidegate help inspect shows what there is`},
 		{[]string{"replay", ""}, "[<file> ...]: its value is empty; write one, or leave it out"},
 		{[]string{"inspect", "login", ""}, "[<event>]: it is empty; write the one that the service uses"},

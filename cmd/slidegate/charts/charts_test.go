@@ -98,11 +98,6 @@ func TestCharts(t *testing.T) {
 	logins.Timeline.Add(time.Unix(noon, 0), []bool{true, false, false})
 	logins.Timeline.Add(time.Unix(noon, 0), []bool{false, false, true})
 	logins.Timeline.Add(time.Unix(noon, 0), []bool{false, false, true})
-	audit := Audit{"an audit", 3 * time.Second, []Trail{
-		{"2/1s", 2, time.Second, []Span{{0, time.Second}, {time.Second / 2, 4 * time.Second}, {time.Second, 2 * time.Second}, {2, 1}}},
-		{"9/1m", 9, time.Minute, nil},
-	}}
-	one, three := Tried{"6/1d", 1, 197, 0.01}, Tried{"1/5s, 3/1m, 5/1d", 3, 1209, 0.02}
 	for name, c := range map[string]struct {
 		draw func(io.Writer, Format) error
 		want []string
@@ -118,8 +113,6 @@ func TestCharts(t *testing.T) {
 		"4000 years":        {replayOf(each(0, 365*day, 4000), nil).Draw, []string{"2500"}},
 		"long names":        {five.Draw, []string{"Attempts per 6 h"}},
 		"logins":            {logins.Draw, []string{"attempts (3)", "allowed (1)", "denied (2)", "Denied by pair", "2 denied, limits 5/1m, 10/1h", "Waits of the denied"}},
-		"audit":             {audit.Draw, []string{"an audit", "claim 2/1s, the most was 2; seconds since the audit began", "claim 9/1m, the most was 0; seconds since the audit began", "2.5"}},
-		"trade-off":         {Tradeoff{"a log", 0.03, 0.1, []Tried{one, three}, []Tried{one, three}}.Draw, []string{"up to two limits", "6/1d (197 stopped)", "1/5s, 3/1m, 5/1d (1,209 stopped)", "10 %", "1,000"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := textsIn(t, c.draw)
