@@ -141,7 +141,7 @@ func TestBadInput(t *testing.T) {
 		{"replay --picture=", "--picture: its value is empty; write one, or leave it out"},
 		{"replay --picture no/x.svg --picture no/y.svg", "--picture: it is given twice; choose one"},
 		{"replay --time-field=", "--time-field: its value is empty; write one, or leave it out"},
-		{"replay --picture limits.pdf", `--picture: "limits.pdf" does not end in .svg or .png; name a file that does`},
+		{"replay --picture limits.pdf", `--picture: "limits.pdf" does not end in .svg; name a file that does`},
 		{"replay --picture " + picturesIn(t), "(is a directory); name a file in a directory of yours"},
 		{"replay --picture no/such/directory/x.svg", `--picture: cannot write "no/such/directory/x.svg" (no such file or directory); name a file in a directory of yours`},
 		{"replay --redis=", `--redis: "" is not the address of a Redis server; write host:port, as in 127.0.0.1:6379`},

@@ -30,7 +30,7 @@ type Command struct {
 	TimeRegex  flags.TimeRegex  `placeholder:"REGEX" help:"A regular expression with one group around the time, for lines of any format. --by must then also be a regular expression."`
 	TimeFormat flags.Text       `placeholder:"LAYOUT" help:"The layout of the time in --time-field or --time-regex: how the log would write 2006-01-02 15:04:05, as in Go's package time."`
 	Sort       bool             `help:"Sort the whole log by time first, in memory: about 300 bytes per attempt."`
-	Picture    flags.Text       `name:"picture" placeholder:"FILE" help:"Also draw a chart to FILE (.svg or .png): attempts and allowed attempts over time, and the waits. With --login, also the denials of each budget."`
+	Picture    flags.Text       `name:"picture" placeholder:"FILE" help:"Also draw a chart to FILE (.svg): attempts and allowed attempts over time, and the waits. With --login, also the denials of each budget."`
 	JSON       bool             `name:"json" help:"Print the report as one JSON object."`
 	Redis      flags.Redis      `placeholder:"HOST:PORT" help:"Decide on this Redis server instead of in memory; or on a cluster with these nodes (host:port,host:port), or by a URL such as rediss://user:password@host:6379. The replay deletes its keys at the end."`
 	RedisFiles flags.RedisFiles `embed:""`
