@@ -187,7 +187,7 @@ func (f figures) most() string {
 	limit := charts.Curve{Colour: charts.Ink, Dashes: "4 2", Points: []charts.Point{{X: float64(attacked.max), Y: -0.5}, {X: float64(attacked.max), Y: 3.5}}}
 	bars.Curves = append(bars.Curves, limit)
 	legend := charts.Legend{{Name: fmt.Sprintf("the limit: %d per second", attacked.max), Sample: limit}}
-	page := charts.NewNarrowPage("Most allowed in any second", legend, 4*line+around)
+	page := charts.NewPage(charts.NarrowWidth, "Most allowed in any second", legend, 4*line+around)
 	bars.draw(page)
 	return page.SVG()
 }
@@ -213,7 +213,7 @@ func (b *bars) add(i int, value float64, format string, c charts.Colour) {
 }
 
 // draw draws the bars below the page's legend.
-func (b *bars) draw(page charts.Page) {
+func (b *bars) draw(page charts.Canvas) {
 	b.X.Ticks = charts.Ticks(b.X.Max)
 	b.Draw(page.Inset(0, belowLegend, 0, 0))
 }
@@ -232,7 +232,7 @@ func (f figures) serverTimes() string {
 	for i, b := range all {
 		bars.add(i, b.Ratio, "%.2f", colourOf(b.Name))
 	}
-	page := charts.NewPage("An allowed event: time in the server, over that of redis_rate", charts.Legend{
+	page := charts.NewPage(charts.PageWidth, "An allowed event: time in the server, over that of redis_rate", charts.Legend{
 		{Name: "Slidegate", Sample: charts.Curve{Colour: charts.Blue, Filled: true}},
 		{Name: "other libraries and scripts", Sample: charts.Curve{Colour: charts.Vermilion, Filled: true}},
 		{Name: "floors, which decide nothing", Sample: charts.Curve{Colour: charts.Faint, Filled: true}},
@@ -325,7 +325,7 @@ func (p *lines) add(name string, line charts.Curve) {
 // draw returns a picture with the plot, which has the given height.
 func (p *lines) draw(title string, height float64) string {
 	p.Y.Ticks = charts.Ticks(p.Y.Max)
-	page := charts.NewPage(title, p.legend, belowLegend+height)
+	page := charts.NewPage(charts.PageWidth, title, p.legend, belowLegend+height)
 	p.Draw(page.Inset(0, belowLegend, 0, 0))
 	return page.SVG()
 }

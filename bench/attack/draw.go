@@ -13,7 +13,7 @@ type chart []week
 // draw returns the chart, with one panel per scenario.
 func (weeks chart) draw() string {
 	const panels, headingRoom, panelHeight = 3, 40, 190
-	page := charts.NewPage("Passwords tried in an hour, over a week", charts.Legend{
+	page := charts.NewPage(charts.PageWidth, "Passwords tried in an hour, over a week", charts.Legend{
 		{Name: "without the guard", Sample: charts.Curve{Colour: charts.Vermilion}},
 		{Name: "with the guard", Sample: charts.Curve{Colour: charts.Blue}},
 	}, headingRoom+panelHeight)

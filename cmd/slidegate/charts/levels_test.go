@@ -112,7 +112,7 @@ func drawLevels(t *testing.T) string {
 	t.Helper()
 	const height, headings, gap = 145, 34, 12
 	dots := func(c Colour, radius float64, at []Point) Curve { return Curve{Colour: c, Radius: radius, Points: at} }
-	page := NewPage("The same attempts under a window and under a level", Legend{
+	page := NewPage(PageWidth, "The same attempts under a window and under a level", Legend{
 		{"allowed (window)", dots(Blue, 3, nil)},
 		{"allowed (ar1)", dots(Green, 3, nil)},
 		{"denied", dots(Vermilion, 3, nil)},

@@ -9,12 +9,13 @@ import (
 	"strings"
 )
 
-// Page dimensions, in points.
+// Page dimensions, in points. The text of a narrow page is readable on a phone.
 const (
-	pageWidth   = 750
-	narrowWidth = 320
-	margin      = 15
-	width       = pageWidth - 2*margin
+	PageWidth   = 750
+	NarrowWidth = 320
+
+	margin = 15
+	width  = PageWidth - 2*margin
 )
 
 // Canvas is a rectangle of a page. Lengths are in points. They are measured from the upper left
@@ -79,22 +80,9 @@ func join(points []Point) string {
 	return strings.TrimSuffix(all.String(), " ")
 }
 
-// Page represents a chart. Its canvas is the space below the title and the legend.
-type Page struct{ Canvas }
-
-// NewPage returns a page with a title and a legend. Its canvas has the given height, and the width
-// of the page without its margins.
-func NewPage(name string, l Legend, height float64) Page {
-	return newPage(pageWidth, name, l, height)
-}
-
-// NewNarrowPage returns a page whose text is readable on a phone.
-func NewNarrowPage(name string, l Legend, height float64) Page {
-	return newPage(narrowWidth, name, l, height)
-}
-
-// newPage returns a page. The given width includes the margins.
-func newPage(wide float64, name string, l Legend, height float64) Page {
+// NewPage starts a chart with a title and a legend. It returns the canvas below them, which has the
+// given height. The given width includes the margins.
+func NewPage(wide float64, name string, l Legend, height float64) Canvas {
 	const titleRoom = 24
 	room := wide - 2*margin
 	places, legendRoom := l.places(room)
@@ -107,11 +95,11 @@ func newPage(wide float64, name string, l Legend, height float64) Page {
 	for i, e := range l {
 		e.draw(c.Inset(places[i].X, titleRoom+places[i].Y, 0, 0), room)
 	}
-	return Page{c.Inset(0, titleRoom+legendRoom, 0, 0)}
+	return c.Inset(0, titleRoom+legendRoom, 0, 0)
 }
 
-// SVG returns the file.
-func (p Page) SVG() string { return p.svg.String() + "</svg>\n" }
+// SVG returns the page as a file.
+func (c Canvas) SVG() string { return c.svg.String() + "</svg>\n" }
 
 // Legend explains what a chart shows. Its entries are placed side by side and wrap onto further
 // lines as needed.

@@ -42,7 +42,7 @@ func (c Canvas) drawHeading(y float64, name, remark string) {
 // drawStack returns a chart that stacks columns of one panel each. Each panel has the given height
 // and its own heading above it.
 func drawStack(title string, l Legend, room float64, stack ...column) string {
-	page := NewPage(title, l, float64(len(stack))*(headingRoom+room+notesRoom)-notesRoom)
+	page := NewPage(PageWidth, title, l, float64(len(stack))*(headingRoom+room+notesRoom)-notesRoom)
 	var panels []Plot
 	for _, s := range stack {
 		panels = append(panels, s.panels...)

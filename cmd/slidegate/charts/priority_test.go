@@ -76,7 +76,7 @@ func drawPriority(t *testing.T) string {
 		return Curve{Colour: Vermilion, Dashes: "4 2", Points: []Point{{0, n}, {480, n}}}
 	}
 	requests := Curve{Colour: Ink, Dashes: "1 2", Points: inLastMinute(users.requests...)}
-	page := newPage(390, "Requests in the last minute", Legend{
+	page := NewPage(390, "Requests in the last minute", Legend{
 		{users.String(), shade(Blue)},
 		{background.String(), shade(Green)},
 		{"requests of users", requests},
@@ -86,6 +86,6 @@ func drawPriority(t *testing.T) string {
 		X:      Axis{Max: 480, Ticks: []Tick{{0, "0"}, {120, "2 min"}, {240, "4 min"}, {360, "6 min"}, {480, "8 min"}}},
 		Y:      Axis{Max: 125, Ticks: []Tick{{0, "0"}, {40, "40"}, {80, "80"}, {100, "100"}}},
 		Curves: []Curve{shade(Green, slices.Concat(users.allowed, background.allowed)...), shade(Blue, users.allowed...), requests, limit(80), limit(100)},
-	}.Draw(page.Canvas)
+	}.Draw(page)
 	return page.SVG()
 }

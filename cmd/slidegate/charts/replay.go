@@ -41,7 +41,7 @@ func (r Replay) drawRows() string {
 	const room, gutter = 96, 16 // the height of a panel, and the gap between the panels of a row
 	const timesWidth = 0.62*width - gutter
 	rows := float64(len(r.Sets))
-	page := NewPage(r.Title, r.legend("allowed"), rows*(headingRoom+room)+headingRoom/2+notesRoom)
+	page := NewPage(PageWidth, r.Title, r.legend("allowed"), rows*(headingRoom+room)+headingRoom/2+notesRoom)
 	r.waits(width-timesWidth-gutter, room).draw(page.Inset(timesWidth+gutter, 0, 0, 0))
 	for i, panel := range r.times(timesWidth, room).draw(page.Inset(0, 0, width-timesWidth, 0)) {
 		set, allowed := r.Sets[i], r.Timeline.total(1+i)
