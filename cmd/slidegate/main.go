@@ -27,7 +27,7 @@ import (
 )
 
 type commandLine struct {
-	Version kong.VersionFlag `help:"Print the version, and the Go version that built it."`
+	Version kong.VersionFlag `help:"Print the version."`
 
 	Replay    replay.Command      `cmd:"" help:"Show what limits would have done to a log."`
 	Inspect   inspect.Command     `cmd:"" help:"Show how much of its limits an event has used, and what is left."`

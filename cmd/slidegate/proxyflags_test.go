@@ -43,7 +43,7 @@ func TestConfig(t *testing.T) {
 	}
 	_, err = k.Parse([]string{
 		"proxy", "--to", "http://h/x", "--limit", "5/1h", "--by", "header:K", "--route", "/x 1/1h", "--route", "/y 1/1h by all", "--route", "/z 1/1h by address",
-		"--behind", "10.0.0.0/8", "--behind", "192.0.2.1", "--redis", "127.0.0.1:1", "--name", "n", "--secret-file", secret,
+		"--behind", "10.0.0.0/8", "--behind", "192.0.2.1", "--redis", "127.0.0.1:1", "--name", "n", "--secret-file", secret, "--shadow",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -61,23 +61,8 @@ func TestConfig(t *testing.T) {
 	if diff := cmp.Diff([]string{"/x 1/1h header K me", "/y 1/1h all", "/z 1/1h 198.51.100.7", "/ 5/1h header K me"}, keys); diff != "" {
 		t.Errorf("routes (-want +got):\n%s", diff)
 	}
-	got := fmt.Sprintln(cfg.To, cfg.Behind, cfg.Name, string(cfg.Secret), server.Redis, cfg.Timeout, cfg.Outage)
-	if want := "http://h/x [10.0.0.0/8 192.0.2.1/32] n 0123456789abcdef 127.0.0.1:1 500ms local"; got != want+"\n" {
+	got := fmt.Sprintln(cfg.To, cfg.Behind, cfg.Name, string(cfg.Secret), server.Redis, cfg.Timeout, cfg.Outage, cfg.Shadow)
+	if want := "http://h/x [10.0.0.0/8 192.0.2.1/32] n 0123456789abcdef 127.0.0.1:1 500ms local true"; got != want+"\n" {
 		t.Errorf("%s, not %s", got, want)
-	}
-}
-
-// TestRedisOfTheEnvironment checks that without --redis commands use SLIDEGATE_REDIS, which the
-// process list does not show. The exception is replay, which then decides in memory.
-func TestRedisOfTheEnvironment(t *testing.T) {
-	t.Setenv("SLIDEGATE_REDIS", "redis://:secret@127.0.0.1:1")
-	if _, stderr, status := command(t.Context(), "inspect", "login", "e"); status != 1 || !strings.HasPrefix(stderr, "slidegate: --redis 127.0.0.1:1: no Redis") {
-		t.Errorf("status %d, %s", status, stderr)
-	}
-	if _, stderr, status := command(t.Context(), "inspect", "--redis", "127.0.0.1:2", "login", "e"); status != 1 || !strings.HasPrefix(stderr, "slidegate: --redis 127.0.0.1:2: no Redis") {
-		t.Errorf("status %d, %s", status, stderr)
-	}
-	if _, stderr, status := command(t.Context(), "replay"); status != 0 {
-		t.Errorf("status %d, %s", status, stderr)
 	}
 }

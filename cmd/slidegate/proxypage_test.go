@@ -37,7 +37,7 @@ func TestProxyPage(t *testing.T) {
 			t.Errorf("%q: %v", args, err)
 		}
 	}
-	if len(lines) < 10 {
+	if len(lines) < 7 {
 		t.Errorf("only %d command lines", len(lines))
 	}
 	p := startProxy(t, os.Args[0], "--to", "http://127.0.0.1:1", "--limit", "5/1h", "--redis", "127.0.0.1:1")

@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net"
-	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strconv"
@@ -175,45 +173,6 @@ func TestMoreDenied(t *testing.T) {
 	}
 }
 
-// TestRedisThatWantsMore checks the errors about a Redis server that requires a password, and about
-// one that closes connections without TLS.
-func TestRedisThatWantsMore(t *testing.T) {
-	locked := redistest.Start(t)
-	client := locked.Client(t)
-	if err := client.Do(t.Context(), client.B().ConfigSet().ParameterValue().ParameterValue("requirepass", "secret").Build()).Error(); err != nil {
-		t.Fatal(err)
-	}
-	for address, end := range map[string]string{
-		locked.Addr(): "(NOAUTH HELLO must be called with the client already authenticated); write a password into a URL, redis://user:password@host:6379, or name its file with --redis-password-file",
-		hangUp(t):     "); write a password into a URL, redis://user:password@host:6379, and rediss:// if it speaks TLS",
-	} {
-		_, stderr, status := command(t.Context(), "replay", "--redis", address)
-		if want := end + ", or leave out --redis to decide in memory\n"; status != 1 || !strings.HasSuffix(stderr, want) {
-			t.Errorf("status %d: %s", status, stderr)
-		}
-	}
-	stdout, stderr, status := command(t.Context(), "replay", "--redis", "redis://:secret@"+locked.Addr())
-	if status != 0 || !strings.Contains(stdout, "on Redis at "+locked.Addr()+"\n") || strings.Contains(stdout, "secret") {
-		t.Errorf("status %d: %s%s", status, stdout, stderr)
-	}
-}
-
-// TestWrongTLS checks the errors about a Redis server that takes the TLS handshake for a command,
-// and about a server that takes it for plain text.
-func TestWrongTLS(t *testing.T) {
-	plain := httptest.NewServer(nil)
-	defer plain.Close()
-	for _, tt := range []struct{ address, want string }{
-		{redistest.Addr(t), ": it does not speak TLS (it answers PING without TLS); correct the address, or write redis:// where it does not speak TLS\n"},
-		{plain.Listener.Addr().String(), "; correct the address, or write redis:// where it does not speak TLS\n"},
-	} {
-		stdout, stderr, status := command(t.Context(), "inspect", "--redis", "rediss://"+tt.address, "login", "e")
-		if status != 1 || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.HasSuffix(stderr, tt.want) {
-			t.Errorf("status %d: %s%s\nwant %s", status, stdout, stderr, tt.want)
-		}
-	}
-}
-
 // TestRedisThatForbids checks the errors about a user who may not call the script, and about a user
 // who may not run a command that the script calls.
 func TestRedisThatForbids(t *testing.T) {
@@ -259,26 +218,6 @@ func TestTimesAnywhere(t *testing.T) {
 			}
 		}
 	}
-}
-
-// hangUp starts a server that closes every connection, and returns its address.
-func hangUp(t *testing.T) (address string) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			c.Close()
-		}
-	}()
-	return l.Addr().String()
 }
 
 // TestRedisForgetsAfterAnError checks that a damaged file ends the replay, and that the keys

@@ -4,11 +4,11 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"syscall"
@@ -133,17 +133,30 @@ func TestTopFits(t *testing.T) {
 	}
 }
 
-// TestHelpFits checks that each command's help text fits a terminal with 80 columns.
+// TestHelpFits checks that the help text of each command has at most 60 lines on a terminal with 80
+// columns, and fits it.
 func TestHelpFits(t *testing.T) {
 	t.Setenv("COLUMNS", "80")
-	for _, name := range []string{"replay", "inspect", "top", "reset", "proxy"} {
-		help, _, _ := command(t.Context(), "help", name)
-		for line := range strings.Lines(help) {
-			if n := uniseg.StringWidth(line); n > 80 {
-				t.Errorf("%s: %d columns: %s", name, n, line)
-			}
+	line := reflect.TypeFor[commandLine]()
+	for i := range line.NumField() {
+		field := line.Field(i)
+		if _, isCommand := field.Tag.Lookup("cmd"); !isCommand {
+			continue
+		}
+		help, _, _ := command(t.Context(), "help", strings.ToLower(field.Name))
+		lines := strings.Split(strings.TrimSuffix(help, "\n"), "\n")
+		if n := widest(lines); n > 80 || len(lines) > 60 || len(lines) < 10 {
+			t.Errorf("%s: %d lines, %d columns\n%s", field.Name, len(lines), n, help)
 		}
 	}
+}
+
+// widest returns the width of the widest line.
+func widest(lines []string) (widest int) {
+	for _, line := range lines {
+		widest = max(widest, uniseg.StringWidth(line))
+	}
+	return widest
 }
 
 // TestVerdictIsLast checks that on a terminal a report ends with its verdict, in bold, and a
@@ -195,19 +208,11 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// watching is a program that runs on its own terminal, such as slidegate inspect --every.
+// watching is a program that runs on its own terminal.
 type watching struct {
 	*exec.Cmd
 	terminal *os.File
 	unread   string
-}
-
-// startWatch starts watching an event under three limits.
-func startWatch(t *testing.T) *watching {
-	t.Helper()
-	s := newService(t)
-	s.past(t, "1/5s,5/1h,20/1d", "e", time.Now(), 20*h, 30*m)
-	return startOnTerminal(t, "inspect", "--every", "100ms", "--limit", "1/5s,5/1h,20/1d", "--redis", redistest.Addr(t), s.name, "e")
 }
 
 // startOnTerminal starts the program on an 80 x 24 terminal. Signals end it, even those that the
@@ -248,71 +253,6 @@ func (w *watching) signal(t *testing.T, s os.Signal) {
 	if err := w.Process.Signal(s); err != nil {
 		t.Fatal(err)
 	}
-}
-
-const entered, left = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
-
-// TestWatchGivesTheTerminalBack checks that the terminal is restored however the watch ends.
-func TestWatchGivesTheTerminalBack(t *testing.T) {
-	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
-		w := startWatch(t)
-		w.until(t, entered)
-		w.signal(t, s)
-		rest, _ := io.ReadAll(w.terminal) // on Linux, reading a terminal ends with an error
-		if err := w.Wait(); err != nil || !strings.HasSuffix(w.unread+string(rest), left) {
-			t.Errorf("%v: %v, %q", s, err, rest)
-		}
-	}
-}
-
-// TestWatchFollowsTheTerminal checks that after a change of the terminal's size the next frames
-// fill the new size, and begin with the head.
-func TestWatchFollowsTheTerminal(t *testing.T) {
-	w := startWatch(t)
-	for _, size := range []struct {
-		rows, cols uint16
-		high, last int // lines of the frame, and columns of the last line
-	}{{24, 80, 17, 79}, {10, 60, 10, len("- 2 more lines")}, {6, 200, 6, 0}, {24, 100, 17, 99}} {
-		if err := pty.Setsize(w.terminal, &pty.Winsize{Rows: size.rows, Cols: size.cols}); err != nil {
-			t.Fatal(err)
-		}
-		var lines []string
-		fits := func() bool { return len(lines) == size.high && widest(lines[size.high-1:]) == size.last }
-		for range 100 { // frames of the old size may still arrive
-			w.until(t, "\x1b[H")
-			lines = strings.Split(sequence.ReplaceAllString(w.until(t, "\x1b[J"), ""), "\r\n")
-			if fits() {
-				break
-			}
-		}
-		if !fits() || widest(lines) > int(size.cols) || !strings.HasPrefix(lines[0], "limiter ") || !strings.HasPrefix(lines[4], "ALLOWED") {
-			t.Errorf("%d x %d: %d lines\n%s", size.cols, size.rows, len(lines), strings.Join(lines, "\n"))
-		}
-	}
-}
-
-func widest(lines []string) (widest int) {
-	for _, line := range lines {
-		widest = max(widest, uniseg.StringWidth(line))
-	}
-	return widest
-}
-
-// TestWatchStops checks that Ctrl-Z restores the shell's screen, and that fg continues the watch.
-func TestWatchStops(t *testing.T) {
-	w := startWatch(t)
-	w.until(t, entered)
-	w.signal(t, syscall.SIGTSTP)
-	w.until(t, left)
-	var status syscall.WaitStatus
-	if _, err := syscall.Wait4(w.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
-		t.Fatalf("%v: %v", status, err)
-	}
-	w.signal(t, syscall.SIGCONT)
-	w.until(t, entered)
-	w.until(t, "limiter ")
-	w.signal(t, os.Interrupt)
-	w.until(t, left)
 }
 
 // TestProxyOnTerminal checks that the startup messages of a proxy end with its addresses.

@@ -3,16 +3,10 @@ package main
 import (
 	"bufio"
 	"net/http"
-	"regexp"
-	"runtime"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/alecthomas/kong"
-	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/inspect"
@@ -63,44 +57,6 @@ func TestWebWarns(t *testing.T) {
 	}
 }
 
-// TestPagesOnRedis checks that 200 pages for one event together call Redis twice a second, plus
-// every 5 s for its override, and that they leave nothing behind when they are closed.
-func TestPagesOnRedis(t *testing.T) {
-	server := redistest.Start(t)
-	client := server.NewClient(t, nil)
-	address := strings.Replace(servePageOf(t, server.Addr(), "--limit", "5/1h", "login", "alice"), "/?", "/watch?", 1)
-	before, calls, began := ownGoroutines(), scriptCalls(t, client), time.Now()
-	const pages, updates = 200, 5
-	var all sync.WaitGroup
-	for range pages {
-		all.Go(func() { readUpdates(t, address, updates) })
-	}
-	all.Wait()
-	seconds := time.Since(began).Seconds()
-	if n := scriptCalls(t, client) - calls; float64(n) > 2.2*seconds+4 { // two calls immediately, and two that load the scripts
-		t.Errorf("%d calls in %.1f s", n, seconds)
-	}
-	http.DefaultClient.CloseIdleConnections()
-	for late := time.Now().Add(20 * time.Second); ownGoroutines() > before; <-time.After(10 * time.Millisecond) {
-		if time.Now().After(late) {
-			t.Fatalf("%d goroutines, and %d before", ownGoroutines(), before)
-		}
-	}
-}
-
-// ownGoroutines counts the goroutines that run code of this project. Redis and HTTP clients may
-// start other goroutines at any time.
-func ownGoroutines() (n int) {
-	stacks := make([]byte, 1<<22)
-	stacks = stacks[:runtime.Stack(stacks, true)]
-	for stack := range strings.SplitSeq(string(stacks), "\n\n") {
-		if strings.Contains(stack, "github.com/slidegate/slidegate/") {
-			n++
-		}
-	}
-	return n
-}
-
 // TestPageOnCluster checks pages for events on several shards, through any node.
 func TestPageOnCluster(t *testing.T) {
 	node, _, _ := strings.Cut(clusterAddresses(t), ",")
@@ -127,37 +83,4 @@ func firstUpdate(t *testing.T, address string) string {
 	for lines.Scan() && !strings.HasPrefix(lines.Text(), "data: ") {
 	}
 	return lines.Text()
-}
-
-// readUpdates reads n updates from a stream, and then closes it.
-func readUpdates(t *testing.T, address string, n int) {
-	res, err := http.Get(address)
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	defer res.Body.Close()
-	lines := bufio.NewScanner(res.Body)
-	for n > 0 && lines.Scan() {
-		if strings.HasPrefix(lines.Text(), `data: {"shown":"alice","state":{"limiter":"login"`) {
-			n--
-		}
-	}
-	if n > 0 {
-		t.Errorf("%d updates are missing: %v", n, lines.Err())
-	}
-}
-
-// scriptCalls returns how often a server ran a script.
-func scriptCalls(t *testing.T, client rueidis.Client) (n int) {
-	t.Helper()
-	stats, err := client.Do(t.Context(), client.B().Info().Section("commandstats").Build()).ToString()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, found := range regexp.MustCompile(`cmdstat_eval[a-z_]*:calls=([0-9]+)`).FindAllStringSubmatch(stats, -1) {
-		calls, _ := strconv.Atoi(found[1])
-		n += calls
-	}
-	return n
 }

@@ -1,4 +1,4 @@
-// Package cli parses slidegate's command line, and explains mistakes in plain words.
+// Package cli parses slidegate's command line.
 package cli
 
 import (
@@ -7,7 +7,6 @@ import (
 	"io"
 	"regexp"
 	"runtime/debug"
-	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -37,7 +36,7 @@ func Parse(line any, args []string, stdout io.Writer) (*kong.Context, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, plain(err, k, args)
+		return nil, plain(err)
 	}
 	return command, nil
 }
@@ -65,68 +64,29 @@ func versionOf(info *debug.BuildInfo) string {
 	return "slidegate " + v + ", " + info.GoVersion
 }
 
-// plain rewrites a kong error in plain words.
-func plain(err error, k *kong.Kong, args []string) error {
+// plain corrects those kong errors that mislead or print a secret.
+func plain(err error) error {
 	text := strings.Replace(err.Error(), `, did you mean "-h"?`, "", 1) // kong suggests this for every short flag
-	if strings.HasPrefix(text, "un") {                                  // an unexpected argument or an unknown flag
-		text = login.ReplaceAllString(text, "://***@")
-	}
-	// kong quotes the value of an environment variable, which may contain a password
-	if what, from, ok := strings.Cut(text, " (from envar "); ok {
+	if what, from, ok := strings.Cut(text, " (from envar "); ok {       // kong quotes the value, which may contain a password
 		name, _, _ := strings.Cut(from, "=")
 		_, what, _ = strings.Cut(what, ": ")
 		return fmt.Errorf("%s: %s", name, what)
 	}
-	if rest, ok := strings.CutPrefix(text, "unexpected argument "); ok && (rest == "" || rest[0] == ',') {
-		text = `unexpected argument ""` + rest
+	if strings.HasPrefix(text, "un") { // an unexpected argument or an unknown flag
+		text = login.ReplaceAllString(text, "://***@")
 	}
-	flag, _, isSwitch := strings.Cut(text, ": bool value must be ")
-	early, _, _ := strings.Cut(args[0], "=")
-	switch command := owner(k, early); {
-	case command != "":
-		return fmt.Errorf("%s comes after the command, as in slidegate %s %s", early, command, early)
-	case isSwitch:
-		return fmt.Errorf("%s takes no value; leave out the = and what follows", flag)
-	case strings.HasPrefix(text, "--"), strings.HasPrefix(text, "<"), strings.HasPrefix(text, "[<"), strings.HasSuffix(text, "?"): // already clear
-		return errors.New(text)
-	}
-	if short, ok := strings.CutPrefix(text, "unknown flag -"); ok && len(short) == 1 && single(args, short) {
-		text += "; flags begin with two dashes, as in --limit"
-	}
-	return fmt.Errorf("%s; slidegate help%s shows what there is", text, helpArgument(k, args[0]))
-}
-
-// helpArgument returns a space and name if name is a command, or "" otherwise. The result is
-// appended to "slidegate help".
-func helpArgument(k *kong.Kong, name string) string {
-	if slices.ContainsFunc(k.Model.Children, func(command *kong.Node) bool { return command.Name == name }) {
-		return " " + name
-	}
-	return ""
-}
-
-// owner returns the name of a command that has the given flag, or "" if none has it.
-func owner(k *kong.Kong, flag string) string {
-	for _, command := range k.Model.Children {
-		if slices.ContainsFunc(command.Flags, func(f *kong.Flag) bool { return "--"+f.Name == flag }) {
-			return command.Name
+	for _, begin := range []string{"--", "<", "[<"} { // a flag or an argument that has a wrong value
+		if strings.HasPrefix(text, begin) {
+			return errors.New(text)
 		}
 	}
-	return ""
+	return errors.New(text + More)
 }
 
-// single reports whether any argument begins with exactly one dash, has several letters, such as
-// -limit, and contains the given letter.
-func single(args []string, letter string) bool {
-	return slices.ContainsFunc(args, func(arg string) bool {
-		return len(arg) > 2 && arg[0] == '-' && arg[1] != '-' && strings.Contains(arg, letter)
-	})
-}
+// More ends an error about a command line that does not fit a command.
+const More = "; --help shows what there is"
 
-// Unexpected returns kong's error message for a surplus argument.
-func Unexpected(arg string) string {
-	if arg == "" {
-		arg = `""`
-	}
-	return "unexpected argument " + login.ReplaceAllString(arg, "://***@")
+// Unexpected returns an error about a surplus argument.
+func Unexpected(arg string) error {
+	return errors.New("unexpected argument " + login.ReplaceAllString(arg, "://***@") + More)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -51,8 +52,8 @@ func TestShortPassword(t *testing.T) {
 	}
 }
 
-// TestTLS connects to servers whose certificates come from a private CA. It checks the error
-// messages, and that they show no password.
+// TestTLS connects to servers whose certificates come from a private CA, and to others. It checks the
+// error messages, and that they show no password.
 func TestTLS(t *testing.T) {
 	ca, other := tlstest.NewAuthority(t), tlstest.NewAuthority(t)
 	cert, key := ca.Issue(t)
@@ -60,6 +61,8 @@ func TestTLS(t *testing.T) {
 	asks := ca.Start(t, "--requirepass", "okapi").Addr()
 	asksNot := ca.Start(t, "--requirepass", "okapi", "--tls-auth-clients", "no").Addr()
 	old := ca.Start(t, "--requirepass", "okapi", "--tls-protocols", "TLSv1.2").Addr()
+	web := httptest.NewServer(nil)
+	defer web.Close()
 	password, wrong := tlstest.Write(t, "okapi\r\n"), tlstest.Write(t, "okapia")
 	_, port, _ := net.SplitHostPort(asks)
 	for _, tt := range []struct {
@@ -81,6 +84,9 @@ func TestTLS(t *testing.T) {
 		{"no certificate, by TLS 1.2", "rediss://:okapi@" + old, Files{CA: ca.File}, "it requires a certificate (*); name one that it trusts with --redis-cert, and its key with --redis-key"},
 		{"a certificate of another CA", "rediss://:okapi@" + asks, Files{CA: ca.File, Cert: stranger, Key: strangerKey}, "it refuses the certificate (*); name one that it trusts with --redis-cert, instead of " + fmt.Sprintf("%q", stranger)},
 		{"no password", "rediss://" + asks, Files{CA: ca.File, Cert: cert, Key: key}, "it requires a password (*); write a password into a URL, redis://user:password@host:6379, or name its file with --redis-password-file"},
+		{"no TLS", "redis://:okapi@" + asksNot, Files{}, "no Redis server or cluster answers there (*); write a password into a URL, redis://user:password@host:6379, and rediss:// if it speaks TLS"},
+		{"TLS to a server without it", "rediss://" + redistest.Addr(t), Files{}, "it does not speak TLS (it answers PING without TLS); correct the address, or write redis:// where it does not speak TLS"},
+		{"TLS to a web server", "rediss://" + web.Listener.Addr().String(), Files{}, "; correct the address, or write redis:// where it does not speak TLS"},
 		{"a wrong password", "rediss://" + asksNot, Files{CA: ca.File, Password: wrong}, "the user or the password is wrong (*); correct the user in its URL, or the password in " + fmt.Sprintf("%q", wrong)},
 	} {
 		var as Addresses

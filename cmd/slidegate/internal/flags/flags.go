@@ -5,9 +5,7 @@ package flags
 
 import (
 	"errors"
-	"fmt"
 	"strings"
-	"time"
 
 	"github.com/alecthomas/kong"
 )
@@ -72,23 +70,5 @@ func eachValue(c *kong.DecodeContext, example string, add func(string) error) er
 			return err
 		}
 	}
-	return nil
-}
-
-// duration parses a duration between low and high. For any other value, the error consists of
-// wrong, which says what the value is not, and the given example.
-func duration(c *kong.DecodeContext, d *time.Duration, low, high time.Duration, wrong, example string) error {
-	text, err := value(c, "one, as in "+example)
-	if err != nil {
-		return err
-	}
-	if *d != 0 {
-		return errTwice
-	}
-	parsed, err := time.ParseDuration(text)
-	if err != nil || parsed < low || parsed > high {
-		return fmt.Errorf("%q is %s, as in %s", text, wrong, example)
-	}
-	*d = parsed
 	return nil
 }

@@ -2,22 +2,12 @@ package flags
 
 import (
 	"fmt"
-	"math"
 	"net"
 	"net/netip"
 	"strconv"
-	"time"
 
 	"github.com/alecthomas/kong"
 )
-
-// Interval is the time between two refreshes. It is at least 100 ms.
-type Interval time.Duration
-
-// Decode parses the flag.
-func (i *Interval) Decode(c *kong.DecodeContext) error {
-	return duration(c, (*time.Duration)(i), 100*time.Millisecond, math.MaxInt64, "not an interval; write one of at least 100ms", "5s")
-}
 
 // PageAddress is the address at which to serve a page. It is empty if --web is not given.
 type PageAddress string

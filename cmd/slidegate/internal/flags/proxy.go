@@ -168,5 +168,18 @@ type Timeout time.Duration
 
 // Decode parses the flag.
 func (t *Timeout) Decode(c *kong.DecodeContext) error {
-	return duration(c, (*time.Duration)(t), time.Millisecond, time.Minute, "not a time to wait for Redis; write one from 1ms to 1m", "500ms")
+	const example = "as in 500ms"
+	text, err := value(c, "one, "+example)
+	if err != nil {
+		return err
+	}
+	if *t != 0 {
+		return errTwice
+	}
+	parsed, err := time.ParseDuration(text)
+	if err != nil || parsed < time.Millisecond || parsed > time.Minute {
+		return fmt.Errorf("%q is not a time to wait for Redis; write one from 1ms to 1m, %s", text, example)
+	}
+	*t = Timeout(parsed)
+	return nil
 }

@@ -23,10 +23,10 @@ func (r *Redis) Decode(c *kong.DecodeContext) error {
 
 // RedisFiles holds the flags that name files for a connection to Redis. All commands share them.
 type RedisFiles struct {
-	CA       Text `name:"redis-ca" placeholder:"FILE" env:"SLIDEGATE_REDIS_CA" help:"The CA that signed the certificate of Redis, in PEM, if this system does not trust it. For rediss:// only."`
-	Cert     Text `name:"redis-cert" placeholder:"FILE" env:"SLIDEGATE_REDIS_CERT" help:"The certificate for a Redis that requires one from clients, in PEM. For rediss:// only."`
-	Key      Text `name:"redis-key" placeholder:"FILE" env:"SLIDEGATE_REDIS_KEY" help:"The private key of --redis-cert, in PEM, without a passphrase."`
-	Password Text `name:"redis-password-file" placeholder:"FILE" env:"SLIDEGATE_REDIS_PASSWORD_FILE" help:"A file with the password of Redis, so that it does not have to be in a URL. A newline at the end of the file is ignored."`
+	CA       Text `name:"redis-ca" placeholder:"FILE" env:"SLIDEGATE_REDIS_CA" help:"The CA of Redis, in PEM."`
+	Cert     Text `name:"redis-cert" placeholder:"FILE" env:"SLIDEGATE_REDIS_CERT" help:"A client certificate."`
+	Key      Text `name:"redis-key" placeholder:"FILE" env:"SLIDEGATE_REDIS_KEY" help:"The certificate's key."`
+	Password Text `name:"redis-password-file" placeholder:"FILE" env:"SLIDEGATE_REDIS_PASSWORD_FILE" help:"The password."`
 }
 
 // Names returns the names of the files.

@@ -63,8 +63,8 @@ var failures = map[login.Budget]string{
 
 // Guard is the configuration of a login guard, as given by flags.
 type Guard struct {
-	Budgets    flags.Budgets `name:"budget" placeholder:"BUDGET=MAX/PER" help:"With --login: the limits of a budget, if they differ from the defaults of package login, such as account=10/10m,20/1h. For several budgets, repeat the flag."`
-	Challenged bool          `help:"With --login: the service uses challenges, such as a captcha. Also show their budgets, and whether a challenge would let the user in."`
+	Budgets    flags.Budgets `name:"budget" placeholder:"NAME=LIMITS" help:"With --login: the limits of a budget, if they differ from the defaults, as in account=10/10m,20/1h."`
+	Challenged bool          `help:"With --login: the service uses challenges. Also show their budgets."`
 }
 
 // checkBudgets returns an error if there are limits for challenged attempts but the guard has no

@@ -74,7 +74,7 @@ func (a *accountState) next() []string {
 	case a.Address == "":
 		return append(words, guard, account, "ADDRESS")
 	}
-	return append(words, "--watch", guard, account, a.Address)
+	return append(words, guard, account, a.Address, "--web")
 }
 
 // resets returns the commands that reset those budgets that deny.

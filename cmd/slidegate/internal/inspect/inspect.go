@@ -26,16 +26,14 @@ type Command struct {
 		Name  flags.Argument `arg:"" optional:"" help:"The Name in the limiter's Config."`
 		Event flags.Argument `arg:"" optional:"" help:"The event key, as the service passes it to Allow. Write -- before one that begins with a dash."`
 	} `embed:""`
-	IP    *string `arg:"" optional:"" help:"With --login: the IP address from which the account is denied."`
-	Login bool    `help:"Treat NAME as a login guard and EVENT as an account, and show all budgets of the account."`
+	IP    *string `arg:"" optional:"" help:"With --login: the IP address of the user."`
+	Login bool    `help:"NAME is a login guard and EVENT an account: show all budgets of the account."`
 	Guard
-	Limits flags.Texts    `name:"limit" placeholder:"MAX/PER" help:"A limit of the service, such as 5/1h. With limits, inspect also shows what is free. For several, repeat the flag or write 1/5s,5/1h. With --inflight: Max, such as 5."`
-	JSON   bool           `name:"json" help:"Print the report as one JSON object."`
-	Watch  bool           `help:"Refresh every second, until interrupted."`
-	Every  flags.Interval `placeholder:"5s" help:"Like --watch, but refresh at this interval, such as 5s; at least 100ms."`
+	Limits flags.Texts `name:"limit" placeholder:"MAX/PER" help:"A limit of the service, as in 5/1h; with it, inspect shows what is free. For several, repeat the flag or write 1/5s,5/1h. With --inflight: a Max."`
+	JSON   bool        `name:"json" help:"Print the report as one JSON object."`
 
-	Web        flags.PageAddress `placeholder:"[ADDR]" help:"Serve a live web page at ADDR, until interrupted. NAME and EVENT are then optional. Default ADDR: 127.0.0.1:8002."`
-	AllowReset bool              `help:"With --web: the page can reset events."`
+	Web        flags.PageAddress `placeholder:"[ADDR]" help:"Serve a live page at ADDR, until interrupted. Default: 127.0.0.1:8002."`
+	AllowReset bool              `help:"The page can reset events."`
 }
 
 //go:embed help.txt
@@ -59,7 +57,7 @@ type result interface {
 	status() cli.ExitStatus
 }
 
-// Run shows the state of the event or account, once or repeatedly.
+// Run shows the state of the event or account, or serves the page.
 func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 	c.Name, c.Event = string(c.Args.Name), string(c.Args.Event)
 	ip, err := c.check()
@@ -78,17 +76,11 @@ func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 	if c.Web != "" {
 		return c.serve(ctx, client, s)
 	}
-	if c.Watch && c.Every == 0 {
-		c.Every = flags.Interval(time.Second)
-	}
-	fetch, err := c.newFetch(client, given, ip, s.Now)
+	st, err := c.fetch(ctx, client, given, ip, s.Now)
 	if err != nil {
 		return err
 	}
-	if c.Every > 0 {
-		return watcher{time.Duration(c.Every), c.JSON}.watch(ctx, fetch, s)
-	}
-	return show(ctx, c.withSimilar(client, fetch), s, c.JSON)
+	return show(st, s, c.JSON)
 }
 
 // check returns the IP address given for an account, or the zero address. It returns an error if
@@ -108,7 +100,7 @@ func (c *Command) check() (ip netip.Addr, err error) {
 func (c *Command) checkLogin() error {
 	switch {
 	case !c.Login && c.IP != nil:
-		return fmt.Errorf("%s; slidegate help inspect shows what there is", cli.Unexpected(*c.IP))
+		return cli.Unexpected(*c.IP)
 	case !c.Login && c.Budgets.Of != nil:
 		return errors.New("--budget applies only to a login guard; add --login, or write --limit")
 	case !c.Login && c.Challenged:
@@ -145,21 +137,20 @@ func parseIP(text string) (netip.Addr, error) {
 	return ip.Unmap().WithZone(""), nil
 }
 
-// newFetch returns the function that reads the state.
-func (c *Command) newFetch(client rueidis.Client, given flags.Limits, ip netip.Addr, now func() time.Time) (func(context.Context) (result, error), error) {
+// fetch reads the state of the event or account.
+func (c *Command) fetch(ctx context.Context, client rueidis.Client, given flags.Limits, ip netip.Addr, now func() time.Time) (result, error) {
 	if !c.Login {
-		return func(ctx context.Context) (result, error) { return c.fetchState(ctx, client, given, now) }, nil
+		return c.fetchState(ctx, client, given, now)
 	}
 	fetch, err := c.accounts(client, c.Guard, ip, now)
-	return func(ctx context.Context) (result, error) { return fetch(ctx) }, err
+	if err != nil {
+		return nil, err
+	}
+	return fetch(ctx)
 }
 
-// show prints the state once, and returns the exit status as an error.
-func show(ctx context.Context, fetch func(context.Context) (result, error), s cli.Streams, json bool) error {
-	st, err := fetch(ctx)
-	if err != nil {
-		return err
-	}
+// show prints a state, and returns the exit status as an error.
+func show(st result, s cli.Streams, json bool) (err error) {
 	if json {
 		err = output.JSON(s.Out, st)
 	} else {

@@ -22,21 +22,10 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// where names the Redis in which the overrides are stored.
-type where struct {
-	Redis      flags.Redis      `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"The Redis server, or nodes of a cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Default: 127.0.0.1:6379."`
-	RedisFiles flags.RedisFiles `embed:""`
-}
-
-// subject returns the Subject for an event of a window.Limiter with the given name.
-func (w *where) subject(name, event flags.Argument, secret flags.Secret) *Subject {
-	return &Subject{Redis: w.Redis, RedisFiles: w.RedisFiles, Secret: secret, Name: string(name), Event: string(event)}
-}
-
 // Override represents "slidegate override" and its flags.
 type Override struct {
-	where
-	Secret flags.Secret `name:"secret-file" placeholder:"FILE" help:"A file with the Secret of a limiter that hides events in its keys. A newline at the end of the file is ignored."`
+	Server
+	Secret flags.Secret `name:"secret-file" placeholder:"FILE" help:"A file with the Secret of a limiter that hides events in its keys."`
 	Args   struct {
 		Name  flags.Argument `arg:"" help:"The Name in the limiter's Config."`
 		Event flags.Argument `arg:"" help:"The event key, as the service passes it to Allow. Write -- before one that begins with a dash."`

@@ -16,7 +16,7 @@ import (
 
 // Overrides represents "slidegate overrides" and its flags.
 type Overrides struct {
-	where
+	Server
 	Args struct {
 		Name flags.Argument `arg:"" help:"The Name in the limiter's Config."`
 	} `embed:""`

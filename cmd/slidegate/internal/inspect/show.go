@@ -125,12 +125,8 @@ func (st *State) next() []string {
 		return append([]string{"override", "--end"}, subject...)
 	case st.status() == statusDenied && st.Places == nil: // a reset would take the places away from their holders
 		return append([]string{"reset"}, subject...)
-	case st.similar() != nil:
-		return st.similar()
-	case !st.Stored && st.Estimator == "window":
-		return append([]string{"inspect", "--ar1"}, subject...)
-	case !st.Stored:
-		return []string{"help", "inspect"}
+	case !st.Stored: // it lists the limiter's events, of all packages
+		return slices.Concat([]string{"top"}, st.server, []string{name})
 	}
 	words := []string{"inspect"}
 	for _, sec := range st.given() {
@@ -139,17 +135,7 @@ func (st *State) next() []string {
 	if missing := st.missingFlags(); missing != "" {
 		return append(append(words, missing), subject...)
 	}
-	return append(append(words, "--watch"), subject...)
-}
-
-// similar returns the arguments of a command that inspects a similar event. If there is none, it
-// returns nil.
-func (st *State) similar() []string {
-	name, named := shellWord(st.Limiter)
-	if st.Similar == nil || !named {
-		return nil
-	}
-	return st.Similar.next(st.flags, name)
+	return append(append(words, subject...), "--web")
 }
 
 // missingFlags returns flags for the limits that Redis stores but the command line does not name.
@@ -230,9 +216,6 @@ func (st *State) writeHints(b *strings.Builder) {
 		b.WriteString("\nRedis has no such key: the event was never counted, or its counts are gone.\nIf the service still denies it, check NAME, EVENT, --ar1, --pace, --inflight and\n--secret-file; or its in-memory fallback is deciding.\n")
 		if hint := networkHint(st.Event); hint != "" {
 			b.WriteString(hint + "\n")
-		}
-		if st.Similar != nil {
-			b.WriteString(st.Similar.text(st))
 		}
 	} else if len(absent) > 0 && st.Turns == nil { // pace does not store limits whose turns no longer count
 		fmt.Fprintf(b, "\nNothing is stored for %s; correct --limit if the service has other windows.\n", strings.Join(absent, ", "))

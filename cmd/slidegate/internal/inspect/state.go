@@ -29,10 +29,10 @@ type State struct {
 	*Decision
 	*Turns
 	*Places
-	Limits  []*section `json:"limits"` // first those given with --limit, in order, then any others that Redis stores
-	Similar *Similar   `json:"similar,omitempty"`
+	Limits []*section `json:"limits"` // first those given with --limit, in order, then any others that Redis stores
 
-	flags []string // flags that name the limiter, quoted for a shell
+	server []string // flags that name the Redis server, quoted for a shell
+	flags  []string // these, and flags that name the limiter
 }
 
 // Decision represents the decision on one more unit. For package pace, it says whether the next
@@ -112,7 +112,10 @@ type Level struct {
 }
 
 func (s *Subject) newState(key string, at time.Time) *State {
-	return &State{flags: s.flags(), Limiter: s.Name, Event: s.Event, Key: key, Redis: s.Redis.String(), Estimator: s.estimator().String(), At: at}
+	return &State{
+		Limiter: s.Name, Event: s.Event, Key: key, Redis: s.Redis.String(), Estimator: s.estimator().String(), At: at,
+		server: s.server(), flags: s.flags(),
+	}
 }
 
 // windowState converts a snapshot of a window.Limiter.

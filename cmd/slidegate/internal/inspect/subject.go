@@ -18,15 +18,25 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
+// Server holds the flags that name a Redis server or cluster.
+type Server struct {
+	Redis      flags.Redis      `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"Redis: host:port, nodes of a cluster, or a URL such as rediss://user:password@host. Default: 127.0.0.1:6379."`
+	RedisFiles flags.RedisFiles `embed:""`
+}
+
+// subject returns the Subject for an event of a limiter, or for all its events.
+func (s *Server) subject(name, event flags.Argument, secret flags.Secret) *Subject {
+	return &Subject{Server: *s, Secret: secret, Name: string(name), Event: string(event)}
+}
+
 // Subject represents an event of a rate limiter in Redis, and the flags that say where its counts
 // are stored.
 type Subject struct {
-	Redis      flags.Redis      `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"The Redis server, or nodes of a cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Default: 127.0.0.1:6379."`
-	RedisFiles flags.RedisFiles `embed:""`
-	AR1        bool             `name:"ar1" help:"The limiter is of package ar1, which counts by decaying levels instead of windows."`
-	Pace       bool             `help:"The limiter is of package pace, which books turns."`
-	Inflight   bool             `help:"The limiter is of package inflight, which grants leases."`
-	Secret     flags.Secret     `name:"secret-file" placeholder:"FILE" help:"A file with the Secret of a limiter that hides events in its keys. A newline at the end of the file is ignored."`
+	Server
+	AR1      bool         `name:"ar1" help:"The limiter is of package ar1."`
+	Pace     bool         `help:"The limiter is of package pace."`
+	Inflight bool         `help:"The limiter is of package inflight."`
+	Secret   flags.Secret `name:"secret-file" placeholder:"FILE" help:"A file with the Secret of a limiter that hides events in its keys."`
 
 	Name  string `kong:"-"` // of the limiter; set by commands from their arguments
 	Event string `kong:"-"`
@@ -35,9 +45,9 @@ type Subject struct {
 // localRedis is the address of Redis if no flag names another.
 const localRedis = "127.0.0.1:6379"
 
-// flags returns flags that name the same limiter for another command. Secrets are replaced by
-// placeholders.
-func (s *Subject) flags() (flags []string) {
+// server returns flags that name the same Redis server for another command. URLs, which can hold
+// passwords, and names of files are replaced by placeholders.
+func (s *Subject) server() (flags []string) {
 	switch to := s.Redis.String(); {
 	case s.Redis.IsURL():
 		flags = append(flags, "--redis URL")
@@ -47,7 +57,12 @@ func (s *Subject) flags() (flags []string) {
 	for _, flag := range s.RedisFiles.Names().Flags() {
 		flags = append(flags, flag+" FILE")
 	}
-	flags = append(flags, s.kinds()...)
+	return flags
+}
+
+// flags returns flags that name the same limiter for another command.
+func (s *Subject) flags() []string {
+	flags := append(s.server(), s.kinds()...)
 	if len(s.Secret) > 0 {
 		flags = append(flags, "--secret-file FILE")
 	}

@@ -22,16 +22,14 @@ import (
 
 // Top represents "slidegate top" and its flags.
 type Top struct {
-	Redis      flags.Redis      `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"The Redis server, or nodes of a cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Default: 127.0.0.1:6379."`
-	RedisFiles flags.RedisFiles `embed:""`
-	Args       struct {
-		Name flags.Argument `arg:"" optional:"" help:"The Name in the limiter's Config. Without it, top lists all limiters."`
+	Server
+	Args struct {
+		Name flags.Argument `arg:"" optional:"" help:"The Name in the limiter's Config. Default: all limiters."`
 	} `embed:""`
-	Limits  flags.Texts   `name:"limit" placeholder:"MAX/PER" help:"With NAME: a limit of the service, such as 5/1h. With limits, the events are sorted by how much of a limit they have used. For several, repeat the flag or write 1/5s,5/1h. For package inflight: Max, such as 5."`
-	MaxTime time.Duration `placeholder:"TIME" default:"5s" help:"Look at keys for at most TIME, such as 30s. Default: 5s."`
+	Limits  flags.Texts   `name:"limit" placeholder:"MAX/PER" help:"With NAME: a limit of the service, as in 5/1h. Events are then sorted by how much of a limit they have used. For package inflight: a Max."`
+	MaxTime time.Duration `placeholder:"TIME" default:"5s" help:"Look at keys for at most TIME. Default: 5s."`
 	MaxKeys int64         `placeholder:"N" default:"5000000" help:"Look at about N keys at most. Default: 5000000."`
 	JSON    bool          `name:"json" help:"Print the report as one JSON object."`
-	Watch   bool          `help:"Refresh until interrupted, and look at keys for at most half of the time."`
 }
 
 //go:embed top.txt
@@ -40,26 +38,23 @@ var topHelp string
 // Help returns the text of slidegate top --help.
 func (Top) Help() string { return topHelp }
 
-// Run lists the limiters, once or repeatedly.
+// Run lists the limiters.
 func (c *Top) Run(ctx context.Context, s cli.Streams) error {
 	r, err := c.ranking()
 	if err != nil {
 		return err
 	}
-	subject := &Subject{Redis: c.Redis, RedisFiles: c.RedisFiles, Name: string(c.Args.Name)}
+	subject := c.subject(c.Args.Name, "", nil)
 	client, err := subject.connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	look := func(ctx context.Context) (result, error) {
-		o, err := c.look(ctx, subject, client, r, s.Now)
-		return o, subject.lookError(ctx, err)
+	o, err := c.look(ctx, subject, client, r, s.Now)
+	if err != nil {
+		return subject.lookError(ctx, err)
 	}
-	if c.Watch {
-		return watcher{2 * c.MaxTime, c.JSON}.watch(ctx, look, s)
-	}
-	return show(ctx, look, s, c.JSON)
+	return show(o, s, c.JSON)
 }
 
 // ranking returns how to rank events, or an error if flags conflict.

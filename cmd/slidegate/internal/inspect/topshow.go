@@ -156,8 +156,8 @@ func (o *overview) writeLimiter(b *strings.Builder, screen output.Screen, l *lim
 func writeTable(b *strings.Builder, screen output.Screen, rows [][]string) {
 	var table strings.Builder
 	output.Table(&table, 0, rows)
-	for line := range strings.Lines(table.String()) {
-		b.WriteString(screen.Crop(line))
+	for line := range strings.SplitSeq(strings.TrimSuffix(table.String(), "\n"), "\n") {
+		b.WriteString(screen.Crop(line) + "\n")
 	}
 }
 

@@ -21,16 +21,15 @@ import (
 
 // checkWeb returns an error if a flag conflicts with --web, or needs --web and that is missing.
 func (c *Command) checkWeb() error {
-	const more = "; slidegate help inspect shows what there is"
 	switch {
 	case c.Web == "" && c.Name == "":
-		return errors.New(`expected "<name> <event>"` + more)
+		return errors.New(`expected "<name> <event>"` + cli.More)
 	case c.Web == "" && c.Event == "":
-		return errors.New(`expected "<event>"` + more)
+		return errors.New(`expected "<event>"` + cli.More)
 	case c.Web == "" && c.AllowReset:
 		return errors.New("--allow-reset applies only to the page; add --web, or use slidegate reset")
-	case c.Web != "" && (c.JSON || c.Watch || c.Every > 0):
-		return errors.New("--web cannot be combined with --json, --watch and --every, which are for a terminal; leave them out")
+	case c.Web != "" && c.JSON:
+		return errors.New("--web and --json cannot be combined: the page has no JSON; leave out one of them")
 	}
 	return nil
 }

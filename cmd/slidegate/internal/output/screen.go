@@ -18,7 +18,6 @@ type Screen struct {
 	Width    int // in columns, at least 40; 80 if the width is unknown
 	Height   int // in lines; 0 if unlimited
 	Terminal bool
-	Live     bool // whether it is a terminal that can be redrawn
 	Colours  bool // whether it is a terminal that can show colours, and the user wants them
 }
 
@@ -30,8 +29,8 @@ func ScreenOf(out io.Writer) Screen {
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return s
 	}
-	s.Terminal, s.Live = true, os.Getenv("TERM") != "dumb"
-	s.Colours = s.Live && os.Getenv("NO_COLOR") == ""
+	s.Terminal = true
+	s.Colours = os.Getenv("TERM") != "dumb" && os.Getenv("NO_COLOR") == ""
 	if width, height, err := term.GetSize(int(f.Fd())); err == nil {
 		s.Width, s.Height = max(40, cmp.Or(width, s.Width)), height
 	}
@@ -127,30 +126,18 @@ var sequence = regexp.MustCompile("\x1b\\[[0-9;]*m")
 // columns returns the width of text on a terminal.
 func columns(text string) int { return uniseg.StringWidth(sequence.ReplaceAllString(text, "")) }
 
-// Crop truncates a line to the width of the terminal. The line may end in a newline. For a file or
-// pipe, Crop returns the whole line.
+// Crop truncates a line without colours to the width of the terminal. For a file or pipe, it returns
+// the whole line.
 func (s Screen) Crop(line string) string {
-	if text, ended := strings.CutSuffix(line, "\n"); s.Terminal && ended {
-		return crop(text, s.Width) + "\n"
+	if !s.Terminal {
+		return line
+	}
+	width, shown := 0, uniseg.NewGraphemes(line)
+	for shown.Next() {
+		if width += shown.Width(); width > s.Width {
+			begin, _ := shown.Positions()
+			return line[:begin]
+		}
 	}
 	return line
-}
-
-// crop truncates a line to width columns. It keeps all escape sequences, because those after the
-// cut reset the colours.
-func crop(line string, width int) string {
-	var b strings.Builder
-	for line != "" {
-		if at := sequence.FindStringIndex(line); at != nil && at[0] == 0 {
-			b.WriteString(line[:at[1]])
-			line = line[at[1]:]
-			continue
-		}
-		cluster, rest, columns, _ := uniseg.FirstGraphemeClusterInString(line, -1)
-		if width -= columns; width >= 0 {
-			b.WriteString(cluster)
-		}
-		line = rest
-	}
-	return b.String()
 }

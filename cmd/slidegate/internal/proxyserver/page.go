@@ -42,7 +42,7 @@ func (w *web) open(q page.Query) (page.Poll, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &inspect.Subject{Redis: w.Redis, Name: string(w.Name), Event: q.Event}
+	s := &inspect.Subject{Server: inspect.Server{Redis: w.Redis}, Name: string(w.Name), Event: q.Event}
 	return func(ctx context.Context) (any, error) {
 		st, err := s.State(ctx, l)
 		if err == nil && !w.shared() {

@@ -29,20 +29,20 @@ import (
 
 // Command represents "slidegate proxy" and its flags.
 type Command struct {
-	To         flags.Upstream   `placeholder:"URL" help:"The server to forward requests to, such as http://127.0.0.1:8080."`
-	Listen     flags.Text       `placeholder:"ADDR" default:":8000" help:"The address to listen on for clients. Default: :8000, on all interfaces."`
-	Admin      flags.Text       `placeholder:"ADDR" default:"127.0.0.1:8001" help:"The address to listen on for operators: a live page, /healthz, /metrics and /over. Default: 127.0.0.1:8001."`
-	Limits     flags.Limits     `name:"limit" placeholder:"MAX/PER" help:"At most MAX requests in any window of length PER, such as 10/1s or 1000/1h, for requests that match no --route. For several limits, repeat the flag or write 10/1s,1000/1h."`
-	By         flags.Who        `placeholder:"WHO" help:"Who shares a budget: address, header:NAME, cookie:NAME, or all for one common budget. Default: address, which is an IPv4 address or an IPv6 /64."`
-	Routes     flags.Routes     `name:"route" placeholder:"ROUTE" help:"Separate limits for some requests: a pattern, then limits or none, then optionally by WHO instead of --by. Example: 'POST /login 1/5s,5/1h by address'. For several routes, repeat the flag."`
-	Behind     flags.Networks   `placeholder:"NETWORK" help:"Trusted proxies in front of this one, such as 10.0.0.1 or 10.0.0.0/24: the client's address is then taken from X-Forwarded-For. Name only your own proxies. For several, repeat the flag."`
-	Redis      flags.Redis      `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"The Redis server that all instances share, or nodes of a cluster (host:port,host:port), or a URL such as rediss://user:password@host:6379. Without it, each instance counts separately, in memory."`
+	To         flags.Upstream   `placeholder:"URL" help:"The server, such as http://127.0.0.1:8080."`
+	Listen     flags.Text       `placeholder:"ADDR" default:":8000" help:"Where to listen for clients. Default: :8000."`
+	Admin      flags.Text       `placeholder:"ADDR" default:"127.0.0.1:8001" help:"Where to listen for operators: a live page, /healthz, /metrics, /over. Default: 127.0.0.1:8001."`
+	Limits     flags.Limits     `name:"limit" placeholder:"MAX/PER" help:"At most MAX requests in any window of length PER, for requests that match no --route. For several, repeat the flag or write 10/1s,1000/1h."`
+	By         flags.Who        `placeholder:"WHO" help:"Who shares a budget: address, header:NAME, cookie:NAME, or all. Default: address (IPv6: /64)."`
+	Routes     flags.Routes     `name:"route" placeholder:"ROUTE" help:"Other limits for some requests: a pattern, limits or none, and by WHO if it differs. Example: 'POST /login 1/5s,5/1h by address'."`
+	Behind     flags.Networks   `placeholder:"NETWORK" help:"Your proxies in front of this one, such as 10.0.0.0/24. The address is then taken from X-Forwarded-For."`
+	Redis      flags.Redis      `placeholder:"HOST:PORT" env:"SLIDEGATE_REDIS" help:"The Redis that all instances share: host:port, nodes of a cluster, or a URL. Default: in memory."`
 	RedisFiles flags.RedisFiles `embed:""`
-	Outage     flags.Outage     `placeholder:"WHAT" help:"What to do while Redis does not answer: local (each instance limits separately, in memory), open (allow all) or closed (refuse all, with 503). Default: local."`
-	Shadow     bool             `help:"Dry run: forward every request. The log, /metrics and /over show what the limits would have denied."`
-	Timeout    flags.Timeout    `placeholder:"TIME" help:"The longest time that a request waits for Redis, from 1ms to 1m. Default: 500ms."`
-	Name       flags.Text       `default:"proxy" placeholder:"NAME" help:"The name of the limiter in Redis. Proxies with the same name share budgets. Default: proxy."`
-	Secret     flags.Secret     `name:"secret-file" placeholder:"FILE" help:"Hide who is limited, in Redis, in the log and in /over, with the secret in FILE, which has at least 16 bytes. A newline at the end of the file is ignored."`
+	Outage     flags.Outage     `placeholder:"WHAT" help:"While Redis does not answer: local (limit in memory), open (allow all) or closed (503). Default: local."`
+	Shadow     bool             `help:"Dry run: forward every request, and only report what would have been denied."`
+	Timeout    flags.Timeout    `placeholder:"TIME" help:"How long a request waits for Redis, from 1ms to 1m. Default: 500ms."`
+	Name       flags.Text       `default:"proxy" placeholder:"NAME" help:"The name of the limiter in Redis. Default: proxy."`
+	Secret     flags.Secret     `name:"secret-file" placeholder:"FILE" help:"Hide who is limited, in Redis, the log and /over, with the secret in FILE."`
 
 	AllowReset bool `help:"The page of --admin can reset events."`
 }

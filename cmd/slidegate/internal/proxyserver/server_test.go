@@ -5,51 +5,38 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
 	"github.com/slidegate/slidegate/httplimit"
 	"github.com/slidegate/slidegate/internal/test/redistest"
-	"github.com/slidegate/slidegate/window"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// TestWarnsOfReset checks that the log warns if a page with a Reset button can be reached from
-// other machines.
-func TestWarnsOfReset(t *testing.T) {
-	for address, want := range map[string]bool{"127.0.0.1:0": false, "0.0.0.0:0": true} {
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
+// TestWarns checks that the log warns at startup if a page with a Reset button can be reached from
+// other machines, and if nothing is denied.
+func TestWarns(t *testing.T) {
+	const reset, shadow = "anyone who can reach --admin can reset counts", "shadow: every request reaches the server"
+	for _, tt := range []struct {
+		command       Command
+		address       string
+		reset, shadow bool
+	}{
+		{Command{AllowReset: true}, "127.0.0.1:0", false, false},
+		{Command{AllowReset: true}, "0.0.0.0:0", true, false},
+		{Command{Shadow: true}, "0.0.0.0:0", false, true},
+	} {
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", tt.address)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer l.Close()
 		var log strings.Builder
-		c := Command{AllowReset: true}
-		c.logStart(slog.New(slog.NewTextHandler(&log, nil)), l)
-		if strings.Contains(log.String(), "anyone who can reach --admin can reset counts") != want {
-			t.Errorf("%s: %s", address, log.String())
-		}
-	}
-}
-
-// TestShadow checks that --shadow sets the proxy's Shadow, and that a log line at startup says so.
-func TestShadow(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	for shadow, want := range map[bool]int{false: 0, true: 1} {
-		c := Command{To: flags.Upstream{URL: &url.URL{Scheme: "http", Host: "h"}}, Limits: flags.Limits{window.PerHour(5)}, Shadow: shadow}
-		var text strings.Builder
-		log := slog.New(slog.NewTextHandler(&text, nil))
-		cfg, err := c.Config(log)
-		c.logStart(log, listener)
-		if lines := strings.Count(text.String(), "shadow: every request reaches the server"); err != nil || cfg.Shadow != shadow || lines != want {
-			t.Errorf("%t: Shadow is %t, %v\n%s", shadow, cfg.Shadow, err, &text)
+		tt.command.logStart(slog.New(slog.NewTextHandler(&log, nil)), l)
+		if text := log.String(); strings.Contains(text, reset) != tt.reset || strings.Contains(text, shadow) != tt.shadow {
+			t.Errorf("%+v: %s", tt, text)
 		}
 	}
 }

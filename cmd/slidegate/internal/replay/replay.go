@@ -21,20 +21,20 @@ var sample string
 
 // Command represents "slidegate replay" and its flags.
 type Command struct {
-	Limits     flags.Limits     `name:"limit" placeholder:"MAX/PER" help:"At most MAX units in any window of length PER, such as 1/5s, 5/1h, 20/1d or 50/2w. For several limits, which all apply, repeat the flag or write 1/5s,5/1h. Default: 1/5s, 5/1h and 20/1d."`
-	Compare    flags.Sets       `placeholder:"MAX/PER,..." help:"A set of limits to compare side by side with those in other --compare flags, instead of --limit."`
-	Estimator  flags.Estimator  `placeholder:"NAME" help:"How limits count. window allows at most MAX in any window of length PER. ar1 keeps one decaying level per limit: it allows MAX at once, and up to 2 x MAX in one PER. Default: window."`
-	By         flags.By         `placeholder:"FIELD" help:"What to limit by: address, user, path or another field of the log; ip/64 to group IPv6 addresses by their /64; or a regular expression with one group. Default: the address, or the field event."`
-	Login      bool             `help:"Replay an sshd log through the login guard of package login, with its default limits: by address, by account, and by both."`
-	TimeField  flags.Text       `placeholder:"FIELD" help:"The field that holds the time, in formats with named fields: JSON, logfmt, CSV with a header. Default: the first field with a usual name, such as time or ts."`
-	TimeRegex  flags.TimeRegex  `placeholder:"REGEX" help:"A regular expression with one group around the time, for lines of any format. --by must then also be a regular expression."`
-	TimeFormat flags.Text       `placeholder:"LAYOUT" help:"The layout of the time in --time-field or --time-regex: how the log would write 2006-01-02 15:04:05, as in Go's package time."`
-	Sort       bool             `help:"Sort the whole log by time first, in memory: about 300 bytes per attempt."`
-	Picture    flags.Text       `name:"picture" placeholder:"FILE" help:"Also draw a chart to FILE (.svg): attempts and allowed attempts over time, and the waits. With --login, also the denials of each budget."`
+	Limits     flags.Limits     `name:"limit" placeholder:"MAX/PER" help:"At most MAX units in any window of length PER. For several limits, repeat the flag or write 1/5s,5/1h. Default: 1/5s,5/1h,20/1d."`
+	Compare    flags.Sets       `placeholder:"MAX/PER,..." help:"A set of limits to compare with those of other --compare flags, instead of --limit."`
+	Estimator  flags.Estimator  `placeholder:"NAME" help:"How limits count: by windows (window), or by decaying levels (ar1). Default: window."`
+	By         flags.By         `placeholder:"FIELD" help:"What to limit by: a field such as user; ip/64 for IPv6 networks; or a regular expression with one group. Default: the address."`
+	Login      bool             `help:"Replay a log of sshd through the login guard of package login, with its default limits."`
+	TimeField  flags.Text       `placeholder:"FIELD" help:"The field that holds the time, in JSON, logfmt or CSV. Default: the first with a usual name."`
+	TimeRegex  flags.TimeRegex  `placeholder:"REGEX" help:"A regular expression with one group around the time, for lines of any format."`
+	TimeFormat flags.Text       `placeholder:"LAYOUT" help:"The layout of the time, as in Go's package time: 2006-01-02 15:04:05."`
+	Sort       bool             `help:"Sort the log by time first, in memory."`
+	Picture    flags.Text       `name:"picture" placeholder:"FILE" help:"Also draw a chart to FILE (.svg)."`
 	JSON       bool             `name:"json" help:"Print the report as one JSON object."`
-	Redis      flags.Redis      `placeholder:"HOST:PORT" help:"Decide on this Redis server instead of in memory; or on a cluster with these nodes (host:port,host:port), or by a URL such as rediss://user:password@host:6379. The replay deletes its keys at the end."`
+	Redis      flags.Redis      `placeholder:"HOST:PORT" help:"Decide on this Redis instead of in memory: host:port, nodes of a cluster, or a URL."`
 	RedisFiles flags.RedisFiles `embed:""`
-	Files      []flags.Text     `arg:"" optional:"" name:"file" help:"The logs to replay, plain or compressed with gzip, in any order; - is the standard input. Default: a built-in sample."`
+	Files      []flags.Text     `arg:"" optional:"" name:"file" help:"The logs, plain or compressed with gzip; - is the standard input. Default: a built-in sample."`
 }
 
 //go:embed help.txt
