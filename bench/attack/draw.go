@@ -41,10 +41,11 @@ const none = 0.3
 // curve returns the number of passwords tried in each hour.
 func (w *world) curve(c charts.Colour) charts.Curve {
 	var points []charts.Point
-	for hour := range hours + 1 {
-		points = append(points, charts.Point{X: float64(hour), Y: max(none, float64(w.triedIn(min(hour, hours-1))))})
+	for hour := range hours {
+		n := max(none, float64(w.triedIn(hour)))
+		points = append(points, charts.Point{X: float64(hour), Y: n}, charts.Point{X: float64(hour + 1), Y: n})
 	}
-	return charts.Curve{Colour: c, Points: charts.Steps(points)}
+	return charts.Curve{Colour: c, Points: points}
 }
 
 func days() (ticks []charts.Tick) {

@@ -167,17 +167,6 @@ func (k Curve) drawAt(c Canvas, points []Point) {
 	}
 }
 
-// Steps returns the corners of a step function that takes the value of each point until the next.
-func Steps(points []Point) (corners []Point) {
-	for i, p := range points {
-		if i > 0 {
-			corners = append(corners, Point{p.X, points[i-1].Y})
-		}
-		corners = append(corners, p)
-	}
-	return corners
-}
-
 // Number is a label to the right of a point.
 type Number struct {
 	Point
