@@ -22,7 +22,7 @@ export SLIDEGATE_INSTALL ?= 1
 # LOAD, they would take minutes. There, only the tests whose names end in UnderLoad run under the race
 # detector, a second time and in short form. In these, many goroutines use the package at the same
 # time. make race-full runs all tests of LOAD under the race detector.
-ONCE = $(addprefix ./,$(wildcard httplimit goredisgate grpclimit otelgate login/loginhttp internal/connection internal/health internal/limiter internal/send internal/test/redistest $(addprefix cmd/slidegate/internal/,inspect logs page proxy proxyserver webaudit)))
+ONCE = $(addprefix ./,$(wildcard httplimit goredisgate grpclimit otelgate login/loginhttp internal/connection internal/health internal/limiter internal/send internal/test/redistest $(addprefix cmd/slidegate/internal/,inspect logs page proxy proxyserver)))
 LOAD = $(filter-out $(ONCE) ./cluster_test,$(sort $(patsubst %/,%,$(dir $(shell grep -rl --include='*_test.go' '^func Test.*UnderLoad\b' .)))))
 
 # Without cgo there is no race detector, so all packages run without it. The attack simulation takes
@@ -153,7 +153,7 @@ race-load:
 # race detector, a sync.Pool drops items at random and objects are larger, so the tests that count
 # allocations and measure the heap are skipped.
 race-full:
-	$(GO) test -race -vet=off -count=1 -timeout 40m -p 2 -skip '^(TestAllocations|TestHeapOfLimiters)$$' $(LOAD) ./audit ./cmd/slidegate ./cmd/slidegate/internal/suggest
+	$(GO) test -race -vet=off -count=1 -timeout 40m -p 2 -skip '^(TestAllocations|TestHeapOfLimiters)$$' $(LOAD) ./cmd/slidegate ./cmd/slidegate/internal/suggest
 
 # GOWORK=off reveals requirements that are missing from the libraries' go.mod. For the other modules,
 # this check is possible only once the libraries are tagged.

@@ -10,19 +10,19 @@ import (
 	"sync"
 	"time"
 
-	"github.com/slidegate/slidegate/audit"
+	"github.com/slidegate/slidegate/bench/audit"
 	"github.com/slidegate/slidegate/window"
 )
 
 // accuracy is the result of auditing a contender in real time.
 type accuracy struct {
-	Name     string       `json:"name"`
-	Most     float64      `json:"most"`     // the most units within any Per, relative to Max
-	Denied   int          `json:"denied"`   // attempts
-	Needless int          `json:"needless"` // denials that the limit does not require
-	Waits    audit.Waits  `json:"waits"`
-	Found    []audit.Kind `json:"found"`
-	Like     string       `json:"like,omitempty"` // what it behaves like, if it allows too much
+	Name      string        `json:"name"`
+	Most      float64       `json:"most"`           // the most units within any Per, relative to Max
+	Denied    int           `json:"denied"`         // attempts
+	Needless  int           `json:"needless"`       // denials that the limit does not require
+	Waits     int           `json:"waits"`          // denials that reported a wait
+	TooLongBy time.Duration `json:"too_long_by_ns"` // the most by which a wait was longer than needed
+	Found     []audit.Kind  `json:"found"`
 }
 
 // attacked is the limit used for audits. Its window is short, so that an audit takes seconds.
@@ -86,19 +86,10 @@ func (b bench) accuracy(ctx context.Context, res *result) error {
 
 // judge audits a contender on the given event.
 func judge(ctx context.Context, name string, ask retryAfter, event string) (accuracy, error) {
-	r, err := audit.Run(ctx, audit.Config{
-		Claims:  []window.Limit{{Max: attacked.max, Per: attacked.per}},
-		Attempt: func(ctx context.Context) (bool, time.Duration, error) { return ask(ctx, event) },
-		Fresh:   true,
+	r, err := audit.Run(ctx, window.Limit{Max: attacked.max, Per: attacked.per}, func(ctx context.Context) (bool, time.Duration, error) {
+		return ask(ctx, event)
 	})
-	if err != nil {
-		return accuracy{}, err
-	}
-	a := accuracy{Name: name, Most: float64(r.Claims[0].Most) / float64(attacked.max), Denied: r.Denied, Needless: r.Needless, Waits: r.Waits, Like: r.Like}
-	for _, f := range r.Findings {
-		a.Found = append(a.Found, f.Kind)
-	}
-	return a, nil
+	return accuracy{name, float64(r.Most) / float64(attacked.max), r.Denied, r.Needless, r.Waits, r.TooLongBy, r.Found}, err
 }
 
 // accuracyTable returns a Markdown table.
@@ -115,12 +106,12 @@ func accuracyTable(all []accuracy) string {
 // waits says how wrong the returned waits were.
 func (a accuracy) waits() string {
 	switch {
-	case a.Waits.Reported == 0:
+	case a.Waits == 0:
 		return "has none"
 	case slices.Contains(a.Found, audit.KindWaitTooShort):
 		return "too short"
 	case slices.Contains(a.Found, audit.KindWaitTooLong):
-		return "too long by " + a.Waits.TooLongBy.Round(time.Millisecond).String()
+		return "too long by " + a.TooLongBy.Round(time.Millisecond).String()
 	}
 	return "right"
 }

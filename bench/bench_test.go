@@ -153,7 +153,7 @@ func TestPublishedPictures(t *testing.T) {
 func checkEnds(t *testing.T, file string, curves []curve, format string, unit float64) {
 	t.Helper()
 	for _, c := range curves {
-		checkPicture(t, file, fmt.Sprintf(format, c.Points[c.Points.Len()-1].Y/unit))
+		checkPicture(t, file, fmt.Sprintf(format, c.Points[len(c.Points)-1].Y/unit))
 	}
 }
 

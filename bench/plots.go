@@ -4,25 +4,18 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/text"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-
 	"github.com/slidegate/slidegate/cmd/slidegate/charts"
 )
 
 // figures holds the figures of a run that pages and pictures show. They are stored next to the
 // pictures, so that pictures can be redrawn without measuring again, and tests can compare the
-// pages with them.
+// tables with them.
 type figures struct {
 	Run      conditions `json:"run"`
 	Server   []bar      `json:"server"`  // the slowest first
@@ -54,7 +47,7 @@ type rates struct {
 	Callers int `json:"callers"`
 }
 
-// claim is what an audit found about a contender, as shown in the table.
+// claim is what the attacks on a contender showed, as in the table.
 type claim struct {
 	Name     string  `json:"name"`
 	Most     float64 `json:"most"`
@@ -66,8 +59,8 @@ type claim struct {
 
 // curve is a line in a picture. Its x axis is the number of callers, limits or buckets.
 type curve struct {
-	Name   string      `json:"name"`
-	Points plotter.XYs `json:"points"`
+	Name   string         `json:"name"`
+	Points []charts.Point `json:"points"`
 }
 
 // figuresFile is the name of the file that holds the figures. It is in the same directory as the
@@ -102,7 +95,7 @@ func (r result) figures() figures {
 		c := curve{Name: line.name}
 		for _, row := range r.Throughput.Rows {
 			if row.Name == line.name {
-				c.Points = append(c.Points, plotter.XY{X: float64(row.Callers), Y: rounded(row.Medians[decisions])})
+				c.Points = append(c.Points, charts.Point{X: float64(row.Callers), Y: rounded(row.Medians[decisions])})
 			}
 		}
 		if c.Points != nil {
@@ -121,7 +114,7 @@ func (r result) growth(of ...series) (all []curve) {
 		c := curve{Name: s.name}
 		for _, row := range r.Rows {
 			if row.Grows == s.grows {
-				c.Points = append(c.Points, plotter.XY{X: float64(row.Size), Y: rounded(row.Ratio)})
+				c.Points = append(c.Points, charts.Point{X: float64(row.Size), Y: rounded(row.Ratio)})
 			}
 		}
 		if c.Points != nil {
@@ -155,45 +148,26 @@ func (f figures) save(dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, figuresFile), append(text, '\n'), 0o644); err != nil {
 		return err
 	}
-	for name, d := range f.diagrams() {
-		if err := charts.Save(filepath.Join(dir, name), d.write); err != nil {
+	for name, draw := range f.pictures() {
+		if err := charts.Save(filepath.Join(dir, name), draw); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// diagram is a picture. It consists of a plot of the given height below a title and a legend, on a
-// page as wide as a phone or wider.
-type diagram struct {
-	*plot.Plot
-
-	title  string
-	legend charts.Legend
-	height vg.Length
-	narrow bool
-}
-
-// write writes the picture.
-func (d diagram) write(w io.Writer, f charts.Format) error {
-	const gap = 8 // below the legend
-	newPage := charts.NewPage
-	if d.narrow {
-		newPage = charts.NewNarrowPage
-	}
-	page := newPage(f, d.title, d.legend, gap+d.height)
-	d.Draw(draw.Crop(page.Canvas, 0, 0, 0, -gap))
-	return page.Write(w)
-}
-
-// diagrams returns the pictures by file name.
-func (f figures) diagrams() map[string]diagram {
-	return map[string]diagram{
-		"bench-most.svg":    f.most(),
-		"bench-server.svg":  f.serverTimes(),
-		"bench-callers.svg": f.byCallers(),
-		"bench-limits.svg":  growing("Time in the server by the number of limits, over that of redis_rate", "limits of 4 buckets each", f.Limits),
-		"bench-buckets.svg": growing("Time in the server by the number of buckets, over that of redis_rate", "buckets of one limit", f.Buckets),
+// pictures returns the functions that draw the pictures, by file name.
+func (f figures) pictures() map[string]func() string {
+	return map[string]func() string{
+		"bench-most.svg":    f.most,
+		"bench-server.svg":  f.serverTimes,
+		"bench-callers.svg": f.byCallers,
+		"bench-limits.svg": func() string {
+			return growing("Time in the server by the number of limits, over that of redis_rate", "limits of 4 buckets each", f.Limits)
+		},
+		"bench-buckets.svg": func() string {
+			return growing("Time in the server by the number of buckets, over that of redis_rate", "buckets of one limit", f.Buckets)
+		},
 	}
 }
 
@@ -202,69 +176,69 @@ var inReadme = []string{"ulule", "throttled", rate, "window"}
 
 // most returns a bar for each limiter in inReadme, which shows the most that an attack got through
 // in a second.
-func (f figures) most() diagram {
+func (f figures) most() string {
 	const line, around = 26, 30
-	bars := newBars(line, "%.0f")
+	bars := newBars("ulule/limiter", "throttled", "redis_rate", "Slidegate")
 	for _, c := range f.Accuracy {
 		if i := slices.Index(inReadme, c.Name); i >= 0 {
-			bars.add(i, math.Round(c.Most*float64(attacked.max)), colourOf(c.Name))
+			bars.add(i, math.Round(c.Most*float64(attacked.max)), "%.0f", colourOf(c.Name))
 		}
 	}
-	limit := charts.Line(charts.Ink, plotter.XYs{{X: float64(attacked.max), Y: -0.6}, {X: float64(attacked.max), Y: 3.6}}, 4, 2)
-	bars.Add(limit)
-	bars.finish("ulule/limiter", "throttled", "redis_rate", "Slidegate")
-	bars.X.Max = 45
+	limit := charts.Curve{Colour: charts.Ink, Dashes: "4 2", Points: []charts.Point{{X: float64(attacked.max), Y: -0.5}, {X: float64(attacked.max), Y: 3.5}}}
+	bars.Curves = append(bars.Curves, limit)
 	legend := charts.Legend{{Name: fmt.Sprintf("the limit: %d per second", attacked.max), Sample: limit}}
-	return diagram{bars.Plot, "Most allowed in any second", legend, 4*line + around, true}
+	page := charts.NewPage(charts.NarrowWidth, "Most allowed in any second", legend, 4*line+around)
+	bars.draw(page)
+	return page.SVG()
 }
 
-// bars draws horizontal bars from the bottom up, each with its value.
-type bars struct {
-	*plot.Plot
+// bars is a plot of horizontal bars from the bottom up, each with its value.
+type bars struct{ charts.Plot }
 
-	line   vg.Length // the height of a bar
-	format string
-	values *plotter.Labels
+// newBars returns a plot for bars with the given names, whose axis reaches to 1 or further.
+func newBars(names ...string) *bars {
+	b := &bars{charts.Plot{X: charts.Axis{Max: 1}, Y: charts.Axis{Min: -0.5, Max: float64(len(names)) - 0.5, Bare: true}}}
+	for i, name := range names {
+		b.Y.Ticks = append(b.Y.Ticks, charts.Tick{Value: float64(i), Label: name})
+	}
+	return b
 }
 
-func newBars(line vg.Length, format string) bars {
-	p := charts.NewPlot()
-	p.Add(&plotter.Grid{Vertical: charts.Grid.Vertical})
-	return bars{p, line, format, &plotter.Labels{Offset: vg.Point{X: besidePoint, Y: 1}}}
+func (b *bars) add(i int, value float64, format string, c charts.Colour) {
+	const half = 0.325 // of the width of a bar
+	low, high := float64(i)-half, float64(i)+half
+	b.Curves = append(b.Curves, charts.Curve{Colour: c, Filled: true, Points: []charts.Point{{Y: low}, {X: value, Y: low}, {X: value, Y: high}, {Y: high}}})
+	b.Numbers = append(b.Numbers, charts.Number{Point: charts.Point{X: value, Y: float64(i)}, Text: fmt.Sprintf(format, value)})
+	b.X.Max = max(b.X.Max, value)
 }
 
-func (b bars) add(i int, value float64, c charts.Colour) {
-	b.Add(&plotter.BarChart{Values: plotter.Values{value}, Width: 0.65 * b.line, Color: c, Horizontal: true, XMin: float64(i)})
-	b.values.XYs = append(b.values.XYs, plotter.XY{X: value, Y: float64(i)})
-	b.values.Labels = append(b.values.Labels, fmt.Sprintf(b.format, value))
+// draw draws the bars below the page's legend.
+func (b *bars) draw(page charts.Canvas) {
+	b.X.Ticks = charts.Ticks(b.X.Max)
+	b.Draw(page.Inset(0, belowLegend, 0, 0))
 }
 
-// finish adds the values and names of the bars.
-func (b bars) finish(names ...string) {
-	label := charts.Label
-	label.YAlign = draw.YCenter
-	b.values.TextStyle = slices.Repeat([]text.Style{label}, len(b.values.Labels))
-	b.Add(b.values)
-	b.NominalY(names...)
-	b.X.Min, b.Y.Tick.Length = 0, 0
-}
+const belowLegend = 8
 
 // serverTimes returns a bar for each way to allow an event.
-func (f figures) serverTimes() diagram {
+func (f figures) serverTimes() string {
 	const line, around = 15, 30
+	all := slices.DeleteFunc(slices.Clone(f.Server), bar.special)
 	var names []string
-	bars := newBars(line, "%.2f")
-	for i, b := range slices.DeleteFunc(slices.Clone(f.Server), bar.special) {
+	for _, b := range all {
 		names = append(names, b.Name)
-		bars.add(i, b.Ratio, colourOf(b.Name))
 	}
-	bars.finish(names...)
-	legend := charts.Legend{
-		{Name: "Slidegate", Sample: &plotter.BarChart{Color: charts.Blue}},
-		{Name: "other libraries and scripts", Sample: &plotter.BarChart{Color: charts.Vermilion}},
-		{Name: "floors, which decide nothing", Sample: &plotter.BarChart{Color: charts.Faint}},
+	bars := newBars(names...)
+	for i, b := range all {
+		bars.add(i, b.Ratio, "%.2f", colourOf(b.Name))
 	}
-	return diagram{bars.Plot, "An allowed event: time in the server, over that of redis_rate", legend, vg.Length(len(names)*line + around), false}
+	page := charts.NewPage(charts.PageWidth, "An allowed event: time in the server, over that of redis_rate", charts.Legend{
+		{Name: "Slidegate", Sample: charts.Curve{Colour: charts.Blue, Filled: true}},
+		{Name: "other libraries and scripts", Sample: charts.Curve{Colour: charts.Vermilion, Filled: true}},
+		{Name: "floors, which decide nothing", Sample: charts.Curve{Colour: charts.Faint, Filled: true}},
+	}, float64(len(names)*line+around))
+	bars.draw(page)
+	return page.SVG()
 }
 
 // colourOf returns different colours for this library, for other libraries, and for floors.
@@ -284,94 +258,74 @@ func colourOf(name string) charts.Colour {
 var callersLines = []struct {
 	name   string
 	colour charts.Colour
-	dashes []vg.Length
+	dashes string
 }{
-	{constant, charts.Faint, nil},
-	{"window", charts.Blue, nil},
-	{"window.lua", charts.Green, nil},
-	{"window, 3 limits", charts.Blue, []vg.Length{5, 3}},
-	{rate, charts.Vermilion, nil},
-	{"redis_rate, 3 limits", charts.Vermilion, []vg.Length{5, 3}},
+	{constant, charts.Faint, ""},
+	{"window", charts.Blue, ""},
+	{"window.lua", charts.Green, ""},
+	{"window, 3 limits", charts.Blue, "5 3"},
+	{rate, charts.Vermilion, ""},
+	{"redis_rate, 3 limits", charts.Vermilion, "5 3"},
 }
 
 // byCallers returns a picture with a line for each of several contenders, over the logarithm of the
 // number of callers.
-func (f figures) byCallers() diagram {
-	d := diagram{Plot: charts.NewPlot(), title: "Thousand decisions a second, by callers at a time", height: 230}
-	var lines []*plotter.Line
-	var ticks plot.ConstantTicks
+func (f figures) byCallers() string {
+	p := newLines("%.1f")
 	for _, look := range callersLines {
 		i := slices.IndexFunc(f.Callers, func(c curve) bool { return c.Name == look.name })
 		if i < 0 {
 			continue
 		}
-		line := charts.Line(look.colour, nil, look.dashes...)
-		ticks = nil
+		line := charts.Curve{Colour: look.colour, Dashes: look.dashes}
+		p.X.Ticks = nil
 		for _, at := range f.Callers[i].Points {
-			line.XYs = append(line.XYs, plotter.XY{X: math.Log2(at.X), Y: at.Y / 1000})
-			ticks = append(ticks, plot.Tick{Value: math.Log2(at.X), Label: fmt.Sprint(at.X)})
+			line.Points = append(line.Points, charts.Point{X: math.Log2(at.X), Y: at.Y / 1000})
+			p.X.Ticks = append(p.X.Ticks, charts.Tick{Value: math.Log2(at.X), Label: fmt.Sprint(at.X)})
 		}
-		lines = append(lines, line)
-		d.legend = append(d.legend, charts.Entry{Name: look.name, Sample: line})
+		p.add(look.name, line)
 	}
-	d.X.Tick.Marker, d.X.Label.Text = ticks, "callers"
-	d.addCurves("%.1f", lines)
-	return d
+	p.X.Label = "callers"
+	return p.draw("Thousand decisions a second, by callers at a time", 230)
 }
 
 // growing returns a picture with a line for each series of rows.
-func growing(title, x string, curves []curve) diagram {
-	d := diagram{Plot: charts.NewPlot(), title: title, height: 180}
-	var lines []*plotter.Line
+func growing(title, x string, curves []curve) string {
+	p := newLines("%.2f")
 	for i, c := range curves {
-		line := charts.Line([]charts.Colour{charts.Blue, charts.Vermilion}[i], c.Points)
-		lines = append(lines, line)
-		d.legend = append(d.legend, charts.Entry{Name: c.Name, Sample: line})
+		p.add(c.Name, charts.Curve{Colour: []charts.Colour{charts.Blue, charts.Vermilion}[i], Points: c.Points})
 	}
-	d.X.Label.Text = x
-	d.addCurves("%.2f", lines)
-	return d
+	p.X.Label, p.X.Ticks = x, charts.Ticks(p.X.Max)
+	return p.draw(title, 180)
 }
 
-// addCurves adds the lines, with a dot at each value and each line's last value as a number.
-func (d diagram) addCurves(format string, lines []*plotter.Line) {
-	d.Add(charts.Grid)
-	ends := numbers{format: format}
-	for _, l := range lines {
-		dots := draw.GlyphStyle{Color: l.Color, Radius: 2.5, Shape: draw.CircleGlyph{}}
-		d.Add(l, &plotter.Scatter{XYs: l.XYs, GlyphStyle: dots})
-		ends.values = append(ends.values, l.XYs[l.Len()-1])
-	}
-	d.Add(ends)
-	d.X.Min, d.Y.Min = 0, 0
-}
+// lines is a plot of lines, with a dot at each value and each line's last value as a number.
+type lines struct {
+	charts.Plot
 
-// numbers draws labels to the right of points. Where points are close together, it stacks the
-// labels vertically.
-type numbers struct {
+	legend charts.Legend
 	format string
-	values plotter.XYs // each number is the value of Y
 }
 
-// Plot implements plot.Plotter.
-func (n numbers) Plot(c draw.Canvas, p *plot.Plot) {
-	s, free := charts.Label, c.Min.Y-charts.Label.Font.Size
-	s.YAlign = draw.YCenter
-	slices.SortFunc(n.values, func(a, b plotter.XY) int { return cmp.Compare(a.Y, b.Y) })
-	for _, v := range n.values {
-		y := max(free, c.Y(p.Y.Norm(v.Y))+1)
-		c.FillText(s, vg.Point{X: c.X(p.X.Norm(v.X)) + besidePoint, Y: y}, fmt.Sprintf(n.format, v.Y))
-		free = y + s.Font.Size
-	}
+// newLines returns an empty plot, whose axes reach to 1 or further.
+func newLines(format string) *lines {
+	return &lines{Plot: charts.Plot{X: charts.Axis{Max: 1}, Y: charts.Axis{Max: 1}}, format: format}
 }
 
-const besidePoint = 5
-
-// GlyphBoxes implements plot.GlyphBoxer, to reserve space at the right edge.
-func (n numbers) GlyphBoxes(p *plot.Plot) (boxes []plot.GlyphBox) {
-	for _, v := range n.values {
-		right := vg.Point{X: besidePoint + charts.Label.Width(fmt.Sprintf(n.format, v.Y))}
-		boxes = append(boxes, plot.GlyphBox{X: p.X.Norm(v.X), Y: p.Y.Norm(v.Y), Rectangle: vg.Rectangle{Max: right}})
+func (p *lines) add(name string, line charts.Curve) {
+	p.legend = append(p.legend, charts.Entry{Name: name, Sample: line})
+	p.Curves = append(p.Curves, line, charts.Curve{Colour: line.Colour, Points: line.Points, Radius: 2.5})
+	for _, at := range line.Points {
+		p.X.Max, p.Y.Max = max(p.X.Max, at.X), max(p.Y.Max, at.Y)
 	}
-	return boxes
+	last := line.Points[len(line.Points)-1]
+	p.Numbers = append(p.Numbers, charts.Number{Point: last, Text: fmt.Sprintf(p.format, last.Y)})
+}
+
+// draw returns a picture with the plot, which has the given height.
+func (p *lines) draw(title string, height float64) string {
+	p.Y.Ticks = charts.Ticks(p.Y.Max)
+	page := charts.NewPage(charts.PageWidth, title, p.legend, belowLegend+height)
+	p.Draw(page.Inset(0, belowLegend, 0, 0))
+	return page.SVG()
 }

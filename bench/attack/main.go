@@ -22,7 +22,7 @@ func main() {
 		alarm, err = window.ParseLimit(text)
 		return err
 	})
-	picture := flag.String("picture", "", "also draw a chart of the passwords tried into this `file` (.svg or .png)")
+	picture := flag.String("picture", "", "also draw a chart of the passwords tried into this `file` (.svg)")
 	flag.Parse()
 	if err := run(*seed, alarm, *picture); err != nil {
 		fmt.Fprintln(os.Stderr, "attack:", err)

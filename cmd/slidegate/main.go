@@ -6,7 +6,6 @@
 //   - reset deletes the counts of an event
 //   - override temporarily gives an event other limits, and overrides lists these
 //   - proxy is an HTTP reverse proxy that limits requests
-//   - audit attacks a service's rate limit, and reports where it falls short
 package main
 
 import (
@@ -25,7 +24,6 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/proxyserver"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/replay"
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/webaudit"
 )
 
 type commandLine struct {
@@ -38,7 +36,6 @@ type commandLine struct {
 	Override  inspect.Override    `cmd:"" help:"Give an event other limits temporarily, while the service runs."`
 	Overrides inspect.Overrides   `cmd:"" help:"List the overrides of a limiter."`
 	Proxy     proxyserver.Command `cmd:"" help:"Run a reverse proxy that limits the requests to a server."`
-	Audit     webaudit.Command    `cmd:"" help:"Test whether the rate limit of a service does what it claims."`
 }
 
 func main() {

@@ -59,7 +59,6 @@ func TestGolden(t *testing.T) {
 		"override-help":  {"override", "--help"},
 		"overrides-help": {"overrides", "--help"},
 		"proxy-help":     {"proxy", "--help"},
-		"audit-help":     {"audit", "--help"},
 	} {
 		stdout, stderr, status := command(t.Context(), args...)
 		if status != 0 || stderr != "" {
@@ -138,7 +137,7 @@ func TestBadInput(t *testing.T) {
 		{"replay --picture=", "--picture: its value is empty; write one, or leave it out"},
 		{"replay --picture no/x.svg --picture no/y.svg", "--picture: it is given twice; choose one"},
 		{"replay --time-field=", "--time-field: its value is empty; write one, or leave it out"},
-		{"replay --picture limits.pdf", `--picture: "limits.pdf" does not end in .svg or .png; name a file that does`},
+		{"replay --picture limits.pdf", `--picture: "limits.pdf" does not end in .svg; name a file that does`},
 		{"replay --picture " + picturesIn(t), "(is a directory); name a file in a directory of yours"},
 		{"replay --picture no/such/directory/x.svg", `--picture: cannot write "no/such/directory/x.svg" (no such file or directory); name a file in a directory of yours`},
 		{"replay --redis=", `--redis: "" is not the address of a Redis server; write host:port, as in 127.0.0.1:6379`},
@@ -329,7 +328,7 @@ func TestEmptyArguments(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{""}, `unexpected argument , did you mean one of "replay", "inspect", "top", "reset", "override", "overrides", "proxy", "audit"?; --help shows what there is`},
+		{[]string{""}, `unexpected argument , did you mean one of "replay", "inspect", "top", "reset", "override", "overrides", "proxy"?; --help shows what there is`},
 		{[]string{"inspect", "login", "e", ""}, `unexpected argument ; --help shows what there is`},
 		{[]string{"replay", ""}, "[<file> ...]: its value is empty; write one, or leave it out"},
 		{[]string{"inspect", "login", ""}, "[<event>]: it is empty; write the one that the service uses"},

@@ -7,11 +7,9 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"gonum.org/v1/plot"
 )
 
-func names(ticks []plot.Tick) string {
+func names(ticks []Tick) string {
 	var all []string
 	for _, t := range ticks {
 		all = append(all, t.Label)
@@ -80,7 +78,7 @@ func TestWaitTicks(t *testing.T) {
 		{time.Second, time.Hour, "1 s 10 s 1 min 10 min 1 h"},
 		{year, 250 * year, "1 year 2 years 5 years 10 years 20 years 50 years 100 years 200 years"},
 	} {
-		if got := names(waitAxis(width).Ticks(float64(c.from), float64(c.to))); got != c.want {
+		if got := names(waitTicks(float64(c.from), float64(c.to), width)); got != c.want {
 			t.Errorf("from %v to %v: %s, not %s", c.from, c.to, got, c.want)
 		}
 	}
@@ -98,14 +96,14 @@ func TestCountAxis(t *testing.T) {
 		{[]int{0, 0, 3, 1}, false, "0 1 2 3", 4.0 / 3},
 		{[]int{20, 1, 1, 0, 0}, false, "0 5 10 15 20", 0.2},
 		{[]int{21, 1, 1, 0, 0}, true, "0 1 5 10 20", math.Sqrt(4.0 / 21)},
-		{[]int{999, 800}, false, "0 200 400 600 800", 4.0 / 999},
+		{[]int{999, 800}, false, "0 500 1,000", 4.0 / 999},
 		{[]int{1234567, 3, 4}, true, "0 50,000 200,000 500,000 1,000,000", math.Sqrt(4.0 / 1234567)},
 	} {
 		a, highest := newCountAxis(c.counts, panelRoom), float64(slices.Max(c.counts))
-		if got := names(a.Ticks(0, highest)); a.sqrt != c.sqrt || got != c.ticks {
+		if got := names(a.ticks()); a.sqrt != c.sqrt || got != c.ticks {
 			t.Errorf("%v: sqrt %v, %s; not %v, %s", c.counts, a.sqrt, got, c.sqrt, c.ticks)
 		}
-		if got := a.Normalize(0, a.top, 4) / a.Normalize(0, a.top, highest); math.Abs(got-c.four) > 1e-9 {
+		if got := a.axis().norm(4) / a.axis().norm(highest); math.Abs(got-c.four) > 1e-9 {
 			t.Errorf("%v: 4 is %v as high as the highest, not %v", c.counts, got, c.four)
 		}
 	}
@@ -134,8 +132,26 @@ func TestBinName(t *testing.T) {
 // TestFit checks that text is made printable, and shortened to the given width.
 func TestFit(t *testing.T) {
 	for text, want := range map[string]string{"short": "short", "": "", strings.Repeat("wide ", 9): "wide wide …", "\n": "\ufffd", "a\xff": "a\ufffd"} {
-		if got := fit(Label, text, 60); got != want {
+		if got := Label.fit(text, 60); got != want {
 			t.Errorf("%q: %q, not %q", text, got, want)
 		}
+	}
+}
+
+// TestPlot checks that numbers at nearby points do not overlap, and that a wide label at the end of
+// an axis is on the page.
+func TestPlot(t *testing.T) {
+	got := textsIn(t, func() string {
+		page := NewPage(NarrowWidth, "title", Legend{{"a line", Curve{Colour: Blue, Dashes: "1 1"}}}, 150)
+		Plot{
+			X:       Axis{Max: 10, Label: "name", Ticks: []Tick{{0, "0"}, {10, "a very wide label"}}},
+			Y:       Axis{Max: 3, Ticks: Ticks(3)},
+			Curves:  []Curve{{Colour: Blue, Points: []Point{{0, 1}, {10, 2}}}, {Colour: Green, Radius: 2, Points: []Point{{5, 1}}}},
+			Numbers: Numbers{{Point{10, 2}, "2.00"}, {Point{10, 1.99}, "1.99"}, {Point{10, 2.01}, "2.01"}},
+		}.Draw(page)
+		return page.SVG()
+	})
+	if want := "title|a line|name|0|a very wide label|0|1|2|3|1.99|2.00|2.01"; strings.Join(got, "|") != want {
+		t.Errorf("texts %q, want %s", got, want)
 	}
 }

@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -21,8 +21,8 @@ func Check(file string) error {
 	case "-":
 		return errors.New("--picture: the standard output is for the report; name a file")
 	}
-	if _, ok := formatOf(file); !ok {
-		return fmt.Errorf("--picture: %q does not end in .svg or .png; name a file that does", file)
+	if !strings.EqualFold(filepath.Ext(file), ".svg") {
+		return fmt.Errorf("--picture: %q does not end in .svg; name a file that does", file)
 	}
 	info, err := os.Stat(file)
 	switch {
@@ -57,7 +57,7 @@ func checkOld(file string) error {
 	begin := make([]byte, 512)
 	n, err := f.Read(begin)
 	_ = f.Close() // the file was only read
-	if err == nil && !bytes.Contains(begin[:n], []byte("<svg")) && !bytes.HasPrefix(begin[:n], []byte("\x89PNG")) {
+	if err == nil && !bytes.Contains(begin[:n], []byte("<svg")) {
 		return fmt.Errorf("--picture: %q exists, and is not a picture; name another file", file)
 	}
 	return nil
@@ -70,18 +70,13 @@ func writeError(file string, err error) error {
 	return fmt.Errorf("--picture: cannot write %q (%w); name a file in a directory of yours", file, err)
 }
 
-// Save writes a chart to the given file, in the format that its name implies. If the name is empty,
-// Save does nothing.
-func Save(file string, draw func(io.Writer, Format) error) error {
+// Save writes the chart that draw returns to the given file. If the name is empty, Save does
+// nothing.
+func Save(file string, draw func() string) error {
 	if file == "" {
 		return nil
 	}
-	format, _ := formatOf(file)
-	var drawn bytes.Buffer
-	if err := draw(&drawn, format); err != nil {
-		return err
-	}
-	if err := os.WriteFile(file, drawn.Bytes(), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte(draw()), 0o644); err != nil {
 		return writeError(file, err)
 	}
 	return nil

@@ -3,16 +3,10 @@ package charts
 import (
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"testing"
 	"time"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/slidegate/slidegate/ar1"
 	"github.com/slidegate/slidegate/window"
@@ -72,10 +66,10 @@ func gauges(t *testing.T, clock func() time.Time) [2]gauge {
 
 // run makes the given attempts. It reads the gauge ten times a second, and before and after each
 // attempt. It returns the readings, and the allowed and the denied attempts.
-func (g gauge) run(now *time.Time, attempts []float64) (readings, allowed, denied plotter.XYs) {
+func (g gauge) run(now *time.Time, attempts []float64) (readings, allowed, denied []Point) {
 	read := func(t float64) {
 		*now = time.UnixMilli(0).Add(time.Duration(t * float64(time.Second)))
-		readings = append(readings, plotter.XY{X: t, Y: g.read()})
+		readings = append(readings, Point{X: t, Y: g.read()})
 	}
 	for tenth := range 600 {
 		t := float64(tenth) / 10
@@ -83,9 +77,9 @@ func (g gauge) run(now *time.Time, attempts []float64) (readings, allowed, denie
 			t, attempts = attempts[0], attempts[1:]
 			read(t)
 			if g.allow() {
-				allowed = append(allowed, plotter.XY{X: t, Y: -0.6})
+				allowed = append(allowed, Point{X: t, Y: -0.6})
 			} else {
-				denied = append(denied, plotter.XY{X: t, Y: -1.1})
+				denied = append(denied, Point{X: t, Y: -1.1})
 			}
 		}
 		read(t)
@@ -93,19 +87,14 @@ func (g gauge) run(now *time.Time, attempts []float64) (readings, allowed, denie
 	return readings, allowed, denied
 }
 
-// marks returns dots for attempts.
-func marks(c Colour, radius vg.Length, at plotter.XYs) *plotter.Scatter {
-	return &plotter.Scatter{XYs: at, GlyphStyle: draw.GlyphStyle{Color: c, Radius: radius, Shape: draw.CircleGlyph{}}}
-}
-
 // TestLevels draws windows and levels under the same traffic.
 func TestLevels(t *testing.T) {
-	checkPicture(t, "levels.svg", func(w io.Writer, f Format) error { return drawLevels(t, w, f) }, "two a second for 30 s: 15 of 60 allowed")
+	checkPicture(t, "levels.svg", func() string { return drawLevels(t) }, "two a second for 30 s: 15 of 60 allowed")
 }
 
 // checkPicture checks that a picture in docs contains the same texts as the one that draw draws,
 // including the given text. To redraw all pictures: go test ./cmd/slidegate/charts -update.
-func checkPicture(t *testing.T, name string, draw func(io.Writer, Format) error, text string) {
+func checkPicture(t *testing.T, name string, draw func() string, text string) {
 	t.Helper()
 	file := "../../../docs/" + name
 	if *update {
@@ -113,43 +102,42 @@ func checkPicture(t *testing.T, name string, draw func(io.Writer, Format) error,
 			t.Fatal(err)
 		}
 	}
-	kept := textsIn(t, func(w io.Writer, _ Format) error {
-		_, err := w.Write(must(os.ReadFile(file)))
-		return err
-	})
+	kept := textsIn(t, func() string { return string(must(os.ReadFile(file))) })
 	if got := textsIn(t, draw); !slices.Equal(got, kept) || !slices.Contains(got, text) {
 		t.Errorf("docs/%s says %q, and this program %q; run go test with -update", name, kept, got)
 	}
 }
 
-func drawLevels(t *testing.T, w io.Writer, f Format) error {
+func drawLevels(t *testing.T) string {
 	t.Helper()
 	const height, headings, gap = 145, 34, 12
-	page := NewPage(f, "The same attempts under a window and under a level", Legend{
-		{"allowed (window)", marks(Blue, 3, nil)},
-		{"allowed (ar1)", marks(Green, 3, nil)},
-		{"denied", marks(Vermilion, 3, nil)},
-		{"up to here one more is allowed", Line(Faint, nil, 2, 2)},
+	dots := func(c Colour, radius float64, at []Point) Curve { return Curve{Colour: c, Radius: radius, Points: at} }
+	page := NewPage(PageWidth, "The same attempts under a window and under a level", Legend{
+		{"allowed (window)", dots(Blue, 3, nil)},
+		{"allowed (ar1)", dots(Green, 3, nil)},
+		{"denied", dots(Vermilion, 3, nil)},
+		{"up to here one more is allowed", Curve{Colour: Faint, Dashes: "2 2"}},
 	}, 2*(height+headings)+gap)
-	tiles := draw.Tiles{Rows: 2, Cols: len(traffics), PadX: 12, PadY: headings + gap, PadTop: headings}
 	for row := range 2 {
 		for column, of := range traffics {
 			now := time.UnixMilli(0)
 			g := gauges(t, func() time.Time { return now })[row]
 			readings, allowed, denied := g.run(&now, of.attempts)
-			p, curve := NewPlot(), Line(g.color, readings)
-			curve.Width = 1.2
-			p.Add(Line(Faint, plotter.XYs{{X: 0, Y: g.line}, {X: 60, Y: g.line}}, 2, 2), curve, marks(Vermilion, 1.5, denied), marks(g.color, 1.5, allowed))
-			p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, 60, -1.6, 6
-			p.X.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 20, Label: "20 s"}, {Value: 40, Label: "40 s"}, {Value: 60, Label: "60 s"}}
-			p.Y.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 5, Label: "5"}}
-			panel := tiles.At(page.Canvas, column, row)
-			p.Draw(panel)
-			panel.FillText(Remark, vg.Point{X: panel.Min.X, Y: panel.Max.Y + 5}, fmt.Sprintf("%s: %d of %d allowed", of.name, len(allowed), len(of.attempts)))
+			panel := page.Inset(0, headings, 0, 0).Row(row, 2, headings+gap).Column(column, len(traffics), 12)
+			Plot{
+				X: Axis{Max: 60, Ticks: []Tick{{0, "0"}, {20, "20 s"}, {40, "40 s"}, {60, "60 s"}}},
+				Y: Axis{Min: -1.6, Max: 6, Ticks: []Tick{{0, "0"}, {5, "5"}}},
+				Curves: []Curve{
+					{Colour: Faint, Dashes: "2 2", Points: []Point{{0, g.line}, {60, g.line}}},
+					{Colour: g.color, Points: readings},
+					dots(Vermilion, 1.5, denied), dots(g.color, 1.5, allowed),
+				},
+			}.Draw(panel)
+			panel.Text(Remark, panel.Left, panel.Top-5, fmt.Sprintf("%s: %d of %d allowed", of.name, len(allowed), len(of.attempts)))
 			if column == 0 {
-				panel.FillText(Heading, vg.Point{X: panel.Min.X, Y: panel.Max.Y + 19}, g.name)
+				panel.Text(Heading, panel.Left, panel.Top-19, g.name)
 			}
 		}
 	}
-	return page.Write(w)
+	return page.SVG()
 }

@@ -1,15 +1,6 @@
 package charts
 
-import (
-	"io"
-	"slices"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/text"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-)
+import "slices"
 
 // Panel dimensions, in points.
 const (
@@ -18,127 +9,90 @@ const (
 	panelRoom   = 165 // including its lower axis
 )
 
-// NewPlot returns an empty plot with the axis style of all charts.
-func NewPlot() *plot.Plot {
-	p := plot.New()
-	for _, a := range []*plot.Axis{&p.X, &p.Y} {
-		a.LineStyle, a.Tick.LineStyle, a.Tick.Length, a.Padding = axis, axis, 3, 0
-		a.Tick.Label.Font, a.Tick.Label.Color = Label.Font, Label.Color
-		a.Label.TextStyle.Font, a.Label.TextStyle.Color = Label.Font, Faint
-	}
-	p.X.Tick.Label.YAlign, p.X.Label.Padding = -1.2, 4
-	return p
-}
-
 // newPanel returns a plot whose horizontal axis runs from left to right, and whose vertical axis
 // shows counts.
-func newPanel(left, right float64, ticks plot.Ticker, counts countAxis, drawn ...plot.Plotter) *plot.Plot {
-	p := NewPlot()
-	p.X.Width, p.X.Padding, p.X.Tick.Marker = 0, -axis.Width/2, ticks
-	p.Y.Width, p.Y.Padding, p.Y.Tick.Length, p.Y.Tick.Marker, p.Y.Scale = 0, 2, 0, counts, counts
-	p.Add(Grid)
-	p.Add(drawn...)
-	p.Add(&plotter.Line{XYs: plotter.XYs{{X: left}, {X: right}}, LineStyle: axis}) // on top of the areas, unlike the line of p.X
-	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = left, right, 0, counts.top
-	return p
+func newPanel(left, right float64, ticks []Tick, counts countAxis, curves ...Curve) Plot {
+	return Plot{X: Axis{Min: left, Max: right, Ticks: ticks}, Y: counts.axis(), Curves: curves}
 }
 
 // emptyPanel returns a plot that says why there is nothing to draw.
-func emptyPanel(why string) *plot.Plot {
-	s := Remark
-	s.XAlign, s.YAlign = draw.XCenter, draw.YCenter
-	p := plot.New()
-	p.HideAxes()
-	p.Add(&plotter.Labels{XYs: plotter.XYs{{}}, Labels: []string{why}, TextStyle: []text.Style{s}})
-	return p
+func emptyPanel(why string) Plot {
+	return Plot{X: Axis{Max: 1}, Y: Axis{Max: 1}, over: []func(plotted){func(area plotted) {
+		area.Text(Remark.aligned(0.5), (area.Left+area.Right)/2, (area.Top+area.Bottom)/2, why)
+	}}}
 }
 
 // column is a heading with a remark, above plots that share their scales.
 type column struct {
 	name, remark string
-	panels       []*plot.Plot
+	panels       []Plot
 }
 
 // only returns a column with a single plot. It shortens the remark to fit the page.
-func only(name, remark string, p *plot.Plot) column {
-	return column{name, fit(Remark, remark, width-Heading.Width(name)-8), []*plot.Plot{p}}
+func only(name, remark string, p Plot) column {
+	return column{name, Remark.fit(remark, width-Heading.width(name)-8), []Plot{p}}
 }
 
-// drawHeading draws a name and a remark above a panel.
-func drawHeading(c draw.Canvas, left vg.Length, name, remark string) {
-	at := vg.Point{X: left, Y: c.Max.Y + 8}
-	c.FillText(Heading, at, name)
-	at.X += Heading.Width(name) + 8
-	c.FillText(Remark, at, remark)
+// drawHeading writes a name and a remark on the line at y.
+func (c Canvas) drawHeading(y float64, name, remark string) {
+	c.Text(Heading, c.Left, y, name)
+	c.Text(Remark, c.Left+Heading.width(name)+8, y, remark)
 }
 
-// drawStack writes a chart that stacks columns of one panel each. Each panel has the given height
+// drawStack returns a chart that stacks columns of one panel each. Each panel has the given height
 // and its own heading above it.
-func drawStack(w io.Writer, f Format, title string, l Legend, room vg.Length, stack ...column) error {
-	page := NewPage(f, title, l, vg.Length(len(stack))*(headingRoom+room+notesRoom)-notesRoom)
-	var panels []*plot.Plot
+func drawStack(title string, l Legend, room float64, stack ...column) string {
+	page := NewPage(PageWidth, title, l, float64(len(stack))*(headingRoom+room+notesRoom)-notesRoom)
+	var panels []Plot
 	for _, s := range stack {
 		panels = append(panels, s.panels...)
 	}
-	for i, place := range drawAligned(panels, draw.Crop(page.Canvas, 0, 0, 0, -headingRoom), headingRoom+notesRoom) {
-		drawHeading(place, page.Min.X, stack[i].name, stack[i].remark)
+	for i, place := range drawAligned(panels, page.Inset(0, headingRoom, 0, 0), headingRoom+notesRoom) {
+		place.drawHeading(place.Top-8, stack[i].name, stack[i].remark)
 	}
-	return page.Write(w)
+	return page.SVG()
 }
 
 // drawAligned stacks panels with the given gap between them and aligns their sides. It returns
 // their canvases.
-func drawAligned(panels []*plot.Plot, c draw.Canvas, gap vg.Length) (places []draw.Canvas) {
-	var rows [][]*plot.Plot
+func drawAligned(panels []Plot, c Canvas, gap float64) (places []Canvas) {
+	var left float64
 	for _, panel := range panels {
-		rows = append(rows, []*plot.Plot{panel})
+		left = max(left, panel.leftRoom())
 	}
-	for i, row := range plot.Align(rows, draw.Tiles{Rows: len(rows), Cols: 1, PadY: gap}, c) {
-		panels[i].Draw(row[0])
-		places = append(places, row[0])
+	for i, panel := range panels {
+		place := c.Row(i, len(panels), gap)
+		panel.draw(place, left)
+		places = append(places, place)
 	}
 	return places
 }
 
-// peak is the count of the highest bin. It is written above that bin.
-type peak struct {
-	count int
-	at    float64 // the middle of the bin
-}
-
-// peakOf returns the peak of counts. If several bins are equally high, the first is used. All bins
-// may be empty.
-func peakOf(counts []int, edge func(bin int) float64) plot.Plotter {
+// peakOf returns a function that writes the highest of the counts above its bin. If several bins
+// are equally high, the first is used. All bins may be empty.
+func peakOf(counts []int, edge func(bin int) float64) func(plotted) {
 	highest := slices.Max(counts)
 	bin := slices.Index(counts, highest)
-	return peak{highest, (edge(bin) + edge(bin+1)) / 2}
-}
-
-// Plot draws the count. It implements plot.Plotter.
-func (k peak) Plot(c draw.Canvas, p *plot.Plot) {
-	if k.count == 0 {
-		return
+	return func(area plotted) {
+		if highest == 0 {
+			return
+		}
+		label := Thousands(highest)
+		room := Label.width(label) / 2
+		top := area.at(Point{(edge(bin) + edge(bin+1)) / 2, float64(highest)})
+		area.Text(Label.aligned(0.5), max(area.Left+room, min(area.Right-room, top.X)), top.Y-2.5, label)
 	}
-	s, label := Label, Thousands(k.count)
-	s.XAlign = draw.XCenter
-	room := s.Width(label) / 2
-	x := max(c.Min.X+room, min(c.Max.X-room, c.X(p.X.Norm(k.at))))
-	c.FillText(s, vg.Point{X: x, Y: c.Y(p.Y.Norm(float64(k.count))) + 2.5}, label)
 }
 
 // area returns the given counts as an area.
-func area(c Colour, counts []int, edge func(bin int) float64) *plotter.Line {
-	a, last := filled(c), 0
+func area(c Colour, counts []int, edge func(bin int) float64) Curve {
+	var points []Point
+	last := 0
 	for i, n := range append(counts, 0) {
 		if n != last {
-			a.XYs = append(a.XYs, plotter.XY{X: edge(i), Y: float64(n)})
+			points = append(points, Point{edge(i), float64(last)}, Point{edge(i), float64(n)})
 		}
 		last = n
 	}
-	return a
-}
-
-// filled returns an empty area for a step plot.
-func filled(c Colour) *plotter.Line {
-	return &plotter.Line{FillColor: c, StepStyle: plotter.PostStep}
+	return Curve{Colour: c, Points: points, Filled: true}
 }

@@ -2,14 +2,9 @@ package charts
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"testing"
 	"time"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/slidegate/slidegate/window"
 )
@@ -50,7 +45,7 @@ func (l load) String() string {
 }
 
 // inLastMinute returns, for each second, how many of the given times are in the minute before it.
-func inLastMinute(times ...float64) (counts plotter.XYs) {
+func inLastMinute(times ...float64) (counts []Point) {
 	for second := range 481 {
 		at, n := float64(second), 0.0
 		for _, other := range times {
@@ -58,40 +53,39 @@ func inLastMinute(times ...float64) (counts plotter.XYs) {
 				n++
 			}
 		}
-		counts = append(counts, plotter.XY{X: at, Y: n})
+		counts = append(counts, Point{X: at, Y: n})
 	}
 	return counts
 }
 
-// shade returns the area below a curve.
-func shade(c Colour, curve plotter.XYs) *plotter.Line {
-	return &plotter.Line{XYs: curve, LineStyle: draw.LineStyle{Color: c, Width: 0.5}, FillColor: c}
+// shade returns the area below a curve that shows the given times.
+func shade(c Colour, times ...float64) Curve {
+	return Curve{Colour: c, Filled: true, Points: slices.Concat([]Point{{0, 0}}, inLastMinute(times...), []Point{{480, 0}})}
 }
 
 // TestPriority draws how users take precedence over background work, as in a recipe. The picture is
 // as wide as a phone.
 func TestPriority(t *testing.T) {
-	checkPicture(t, "priority.svg", func(w io.Writer, f Format) error { return drawPriority(t, w, f) }, "background work: 305 of 960 allowed")
+	checkPicture(t, "priority.svg", func() string { return drawPriority(t) }, "background work: 305 of 960 allowed")
 }
 
-func drawPriority(t *testing.T, w io.Writer, f Format) error {
+func drawPriority(t *testing.T) string {
 	t.Helper()
 	users, background := priorityLoads(t)
-	requests := Line(Ink, inLastMinute(users.requests...), 1, 2)
-	page := newPage(f, 390, "Requests in the last minute", Legend{
-		{users.String(), shade(Blue, nil)},
-		{background.String(), shade(Green, nil)},
-		{"requests of users", requests},
-		{"the limits, 80 and 100", Line(Vermilion, nil, 4, 2)},
-	}, 190)
-	p := NewPlot()
-	p.Add(shade(Green, inLastMinute(slices.Concat(users.allowed, background.allowed)...)), shade(Blue, inLastMinute(users.allowed...)), requests)
-	for _, limit := range []float64{80, 100} {
-		p.Add(Line(Vermilion, plotter.XYs{{X: 0, Y: limit}, {X: 480, Y: limit}}, 4, 2))
+	limit := func(n float64) Curve {
+		return Curve{Colour: Vermilion, Dashes: "4 2", Points: []Point{{0, n}, {480, n}}}
 	}
-	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, 480, 0, 125
-	p.X.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 120, Label: "2 min"}, {Value: 240, Label: "4 min"}, {Value: 360, Label: "6 min"}, {Value: 480, Label: "8 min"}}
-	p.Y.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 40, Label: "40"}, {Value: 80, Label: "80"}, {Value: 100, Label: "100"}}
-	p.Draw(page.Canvas)
-	return page.Write(w)
+	requests := Curve{Colour: Ink, Dashes: "1 2", Points: inLastMinute(users.requests...)}
+	page := NewPage(390, "Requests in the last minute", Legend{
+		{users.String(), shade(Blue)},
+		{background.String(), shade(Green)},
+		{"requests of users", requests},
+		{"the limits, 80 and 100", limit(0)},
+	}, 190)
+	Plot{
+		X:      Axis{Max: 480, Ticks: []Tick{{0, "0"}, {120, "2 min"}, {240, "4 min"}, {360, "6 min"}, {480, "8 min"}}},
+		Y:      Axis{Max: 125, Ticks: []Tick{{0, "0"}, {40, "40"}, {80, "80"}, {100, "100"}}},
+		Curves: []Curve{shade(Green, slices.Concat(users.allowed, background.allowed)...), shade(Blue, users.allowed...), requests, limit(80), limit(100)},
+	}.Draw(page)
+	return page.SVG()
 }

@@ -2,13 +2,9 @@ package charts
 
 import (
 	"fmt"
-	"io"
+	"math"
 	"slices"
 	"strings"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 )
 
 // Replay represents the outcome of a replay under one or more sets of limits: when attempts were
@@ -28,50 +24,50 @@ type Set struct {
 	Denied int // more than the number of waits if some attempts can never be allowed
 }
 
-// Draw writes the chart. A single set of limits gets two panels, one above the other. If there are
-// several sets, each gets a row of smaller panels, and all rows share their scales. The output is
-// deterministic: the same chart always gives the same bytes.
-func (r Replay) Draw(w io.Writer, f Format) error {
+// Draw returns the chart as SVG. A single set of limits gets two panels, one above the other. If
+// there are several sets, each gets a row of smaller panels, and all rows share their scales. The
+// output is deterministic: the same chart always gives the same bytes.
+func (r Replay) Draw() string {
 	if len(r.Sets) > 1 {
-		return r.drawRows(w, f)
+		return r.drawRows()
 	}
 	set := r.Sets[0]
-	legend := r.legend("allowed under " + fit(Label, set.Name, 500) + " (" + Thousands(set.Denied) + " denied)")
-	return drawStack(w, f, r.Title, legend, panelRoom, r.times(width, panelRoom), r.waits(width, panelRoom))
+	legend := r.legend("allowed under " + Label.fit(set.Name, 500) + " (" + Thousands(set.Denied) + " denied)")
+	return drawStack(r.Title, legend, panelRoom, r.times(width, panelRoom), r.waits(width, panelRoom))
 }
 
 // drawRows draws one row per set: the set's name, with its panels below.
-func (r Replay) drawRows(w io.Writer, f Format) error {
+func (r Replay) drawRows() string {
 	const room, gutter = 96, 16 // the height of a panel, and the gap between the panels of a row
 	const timesWidth = 0.62*width - gutter
-	rows := vg.Length(len(r.Sets))
-	page := NewPage(f, r.Title, r.legend("allowed"), rows*(headingRoom+room)+headingRoom/2+notesRoom)
-	r.waits(width-timesWidth-gutter, room).draw(draw.Crop(page.Canvas, timesWidth+gutter, 0, 0, 0))
-	for i, panel := range r.times(timesWidth, room).draw(draw.Crop(page.Canvas, 0, timesWidth-width, 0, 0)) {
+	rows := float64(len(r.Sets))
+	page := NewPage(PageWidth, r.Title, r.legend("allowed"), rows*(headingRoom+room)+headingRoom/2+notesRoom)
+	r.waits(width-timesWidth-gutter, room).draw(page.Inset(timesWidth+gutter, 0, 0, 0))
+	for i, panel := range r.times(timesWidth, room).draw(page.Inset(0, 0, width-timesWidth, 0)) {
 		set, allowed := r.Sets[i], r.Timeline.total(1+i)
 		remark := Thousands(allowed) + " allowed, " + Thousands(set.Denied) + " denied"
-		drawHeading(panel, page.Min.X, fit(Heading, set.Name, width-Remark.Width(remark)-10), remark)
+		panel.drawHeading(panel.Top-8, Heading.fit(set.Name, width-Remark.width(remark)-10), remark)
 	}
-	return page.Write(w)
+	return page.SVG()
 }
 
 // draw draws the panels of all sets below their common heading, from top to bottom. It returns
 // their canvases.
-func (c column) draw(room draw.Canvas) []draw.Canvas {
-	drawHeading(draw.Crop(room, 0, 0, 0, -headingRoom/2-8), room.Min.X, c.name, c.remark)
-	return drawAligned(c.panels, draw.Crop(room, 0, 0, notesRoom, -headingRoom*3/2), headingRoom)
+func (c column) draw(room Canvas) []Canvas {
+	room.drawHeading(room.Top+headingRoom/2, c.name, c.remark)
+	return drawAligned(c.panels, room.Inset(0, headingRoom*3/2, 0, notesRoom), headingRoom)
 }
 
 func (r Replay) legend(ofAllowed string) Legend {
 	return Legend{
-		{"attempts (" + Thousands(r.Timeline.total(0)) + ")", filled(Shade)},
-		{ofAllowed, filled(Blue)},
-		{"denied, by how long they have to wait", filled(Vermilion)},
+		{"attempts (" + Thousands(r.Timeline.total(0)) + ")", Curve{Colour: Shade, Filled: true}},
+		{ofAllowed, Curve{Colour: Blue, Filled: true}},
+		{"denied, by how long they have to wait", Curve{Colour: Vermilion, Filled: true}},
 	}
 }
 
 // times returns the panels that show attempts over time. Each panel has the given size.
-func (r Replay) times(wide, high vg.Length) column {
+func (r Replay) times(wide, high float64) column {
 	t := r.Timeline
 	c := column{name: "Attempts per " + binName(t.width)}
 	if t.bins() == 0 {
@@ -79,10 +75,13 @@ func (r Replay) times(wide, high vg.Length) column {
 	}
 	f := r.timeFrame(wide, high)
 	for i := range r.Sets {
-		c.panels = append(c.panels, f.panel(area(Shade, t.attempts(), t.edge), area(Blue, t.allowed(i), t.edge), peakOf(t.attempts(), t.edge)))
+		panel := f.panel(area(Shade, t.attempts(), t.edge), area(Blue, t.allowed(i), t.edge))
+		panel.over = append(panel.over, peakOf(t.attempts(), t.edge))
+		c.panels = append(c.panels, panel)
 	}
-	c.panels[len(c.panels)-1].Add(f.ticks) // the dates
-	c.remark = remarks(fit(Remark, r.Zone, 200), f.counts)
+	last := &c.panels[len(c.panels)-1]
+	last.over = append(last.over, f.ticks.drawNotes)
+	c.remark = remarks(Remark.fit(r.Zone, 200), f.counts)
 	return c
 }
 
@@ -94,18 +93,18 @@ type timeFrame struct {
 }
 
 // timeFrame returns the scales for panels of the given size. The timeline must contain attempts.
-func (r Replay) timeFrame(wide, high vg.Length) timeFrame {
+func (r Replay) timeFrame(wide, high float64) timeFrame {
 	t := r.Timeline
 	from, to := atLeast(20*float64(t.width), t.edge(0), t.edge(t.bins()))
 	return timeFrame{from, to, newTickStep(from, to, r.Yearless, wide), newCountAxis(t.attempts(), high)}
 }
 
-func (f timeFrame) panel(drawn ...plot.Plotter) *plot.Plot {
-	return newPanel(f.from, f.to, f.ticks, f.counts, drawn...)
+func (f timeFrame) panel(curves ...Curve) Plot {
+	return newPanel(f.from, f.to, f.ticks.Ticks(f.from, f.to), f.counts, curves...)
 }
 
 // waits returns the panels that show waits. Each panel has the given size.
-func (r Replay) waits(wide, high vg.Length) column {
+func (r Replay) waits(wide, high float64) column {
 	c := column{name: "Waits of the denied"}
 	var together Waits
 	for _, s := range r.Sets {
@@ -122,8 +121,8 @@ func (r Replay) waits(wide, high vg.Length) column {
 	axis := newCountAxis(all, high)
 	for _, s := range r.Sets {
 		n := h.counts(s.Waits)
-		panel := newPanel(h.from, h.to, waitAxis(wide), axis, area(Vermilion, n, h.edge), peakOf(n, h.edge))
-		panel.X.Scale = plot.LogScale{}
+		panel := newPanel(h.from, h.to, waitTicks(h.from, h.to, wide), axis, area(Vermilion, n, h.edge))
+		panel.X.Scale, panel.over = math.Log, []func(plotted){peakOf(n, h.edge)}
 		c.panels = append(c.panels, panel)
 	}
 	c.remark = remarks(fmt.Sprintf("in steps of %.0f %%", 100*h.ratio-100), axis)
@@ -187,10 +186,10 @@ type Budget struct {
 	Denied int
 }
 
-// Draw writes the chart. It shows all attempts and the allowed ones over time, the attempts that
-// each budget denied, and the waits of the denied attempts. A budget that denied nothing has no
-// panel. The output is deterministic: the same chart always gives the same bytes.
-func (l Logins) Draw(w io.Writer, f Format) error {
+// Draw returns the chart as SVG. It shows all attempts and the allowed ones over time, the attempts
+// that each budget denied, and the waits of the denied attempts. A budget that denied nothing has
+// no panel. The output is deterministic: the same chart always gives the same bytes.
+func (l Logins) Draw() string {
 	const room = 110
 	stack := []column{l.times(width, room)}
 	for i, b := range l.Budgets {
@@ -199,17 +198,18 @@ func (l Logins) Draw(w io.Writer, f Format) error {
 		}
 	}
 	legend := Legend{
-		{"attempts (" + Thousands(l.Timeline.total(0)) + ")", filled(Shade)},
-		{"allowed (" + Thousands(l.Timeline.total(1)) + ")", filled(Blue)},
-		{"denied (" + Thousands(l.Sets[0].Denied) + ")", filled(Vermilion)},
+		{"attempts (" + Thousands(l.Timeline.total(0)) + ")", Curve{Colour: Shade, Filled: true}},
+		{"allowed (" + Thousands(l.Timeline.total(1)) + ")", Curve{Colour: Blue, Filled: true}},
+		{"denied (" + Thousands(l.Sets[0].Denied) + ")", Curve{Colour: Vermilion, Filled: true}},
 	}
-	return drawStack(w, f, l.Title, legend, room, append(stack, l.waits(width, room))...)
+	return drawStack(l.Title, legend, room, append(stack, l.waits(width, room))...)
 }
 
 // deniedBy returns a panel that shows the attempts that b denied, in front of all attempts. It has
 // the scales of the first panel.
-func (r Replay) deniedBy(b Budget, counts []int, room vg.Length) column {
+func (r Replay) deniedBy(b Budget, counts []int, room float64) column {
 	t, f := r.Timeline, r.timeFrame(width, room)
-	panel := f.panel(area(Shade, t.attempts(), t.edge), area(Vermilion, counts, t.edge), f.ticks)
+	panel := f.panel(area(Shade, t.attempts(), t.edge), area(Vermilion, counts, t.edge))
+	panel.over = append(panel.over, f.ticks.drawNotes)
 	return only("Denied by "+b.Name, Thousands(b.Denied)+" denied, limits "+b.Limits, panel)
 }

@@ -7,12 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"golang.org/x/text/language"
-	"golang.org/x/text/message"
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 )
 
 // tickStep is the distance between two ticks on a time axis, in seconds or in months.
@@ -53,9 +47,9 @@ func (r tickStep) floor(at time.Time) time.Time {
 
 // newTickStep returns the shortest step that leaves 60 points for each tick on an axis of the given
 // width. from and to, the ends of the axis, are in seconds since 1970.
-func newTickStep(from, to float64, yearless bool, wide vg.Length) tickStep {
+func newTickStep(from, to float64, yearless bool, wide float64) tickStep {
 	r := tickSteps[len(tickSteps)-1]
-	most := math.Floor(wide.Points()/60) - 1
+	most := math.Floor(wide/60) - 1
 	if i := slices.IndexFunc(tickSteps, func(r tickStep) bool { return (to-from)/r.length() <= most }); i >= 0 {
 		r = tickSteps[i]
 	}
@@ -69,25 +63,24 @@ func withoutYear(layout string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(layout, "2006"), ", ")
 }
 
-// Ticks returns the ticks of an axis in seconds since 1970. It implements plot.Ticker.
-func (r tickStep) Ticks(from, to float64) (ticks []plot.Tick) {
+// Ticks returns the ticks of an axis in seconds since 1970.
+func (r tickStep) Ticks(from, to float64) (ticks []Tick) {
 	at := r.floor(instant(from))
 	for ; float64(at.Unix()) <= to; at = at.AddDate(0, int(r.months), 0).Add(time.Duration(r.seconds) * time.Second) {
 		if float64(at.Unix()) >= from {
-			ticks = append(ticks, plot.Tick{Value: float64(at.Unix()), Label: at.Format(r.name)})
+			ticks = append(ticks, Tick{Value: float64(at.Unix()), Label: at.Format(r.name)})
 		}
 	}
 	return ticks
 }
 
-// Plot draws the notes below the tick labels. It implements plot.Plotter.
-func (r tickStep) Plot(c draw.Canvas, p *plot.Plot) {
-	s, last := Remark, ""
-	s.XAlign = draw.XCenter
-	for _, tick := range r.Ticks(p.X.Min, p.X.Max) {
+// drawNotes writes the notes below the tick labels.
+func (r tickStep) drawNotes(area plotted) {
+	last := ""
+	for _, tick := range area.x.Ticks {
 		if note := instant(tick.Value).Format(r.note); note != last {
-			x := max(margin+s.Width(note)/2, c.X(p.X.Norm(tick.Value)))
-			c.FillText(s, vg.Point{X: x, Y: c.Min.Y - 26}, note)
+			x := max(margin+Remark.width(note)/2, area.at(Point{X: tick.Value}).X)
+			area.Text(Remark.aligned(0.5), x, area.Bottom+26, note)
 			last = note
 		}
 	}
@@ -108,20 +101,17 @@ var waitUnits = map[string]time.Duration{
 	"d": day * time.Second, "year": 365 * day * time.Second, "years": 365 * day * time.Second,
 }
 
-// waitAxis is the length of an axis that shows waits, in nanoseconds.
-type waitAxis vg.Length
-
-// Ticks returns the round waits, or all waits if fewer than five are round. It omits labels that
-// would overlap. It implements plot.Ticker.
-func (a waitAxis) Ticks(from, to float64) (visible []plot.Tick) {
+// waitTicks returns the ticks of an axis of the given length that shows waits, in nanoseconds: the
+// round waits, or all waits if fewer than five are round. It omits labels that would overlap.
+func waitTicks(from, to, wide float64) (visible []Tick) {
 	ticks := namedWaits(roundWaits, from, to)
 	if len(ticks) < 5 {
 		ticks = namedWaits(allWaits, from, to)
 	}
 	free := math.Inf(-1)
 	for _, tick := range ticks {
-		at := float64(a) * math.Log(tick.Value/from) / math.Log(to/from)
-		if half := Label.Width(tick.Label).Points() / 2; at-half >= free {
+		at := wide * math.Log(tick.Value/from) / math.Log(to/from)
+		if half := Label.width(tick.Label) / 2; at-half >= free {
 			visible, free = append(visible, tick), at+half+6
 		}
 	}
@@ -129,13 +119,13 @@ func (a waitAxis) Ticks(from, to float64) (visible []plot.Tick) {
 }
 
 // namedWaits parses a list of waits, and returns ticks for those between from and to.
-func namedWaits(waits string, from, to float64) (ticks []plot.Tick) {
+func namedWaits(waits string, from, to float64) (ticks []Tick) {
 	for _, name := range strings.Split(waits, ", ") {
 		var n float64
 		var unit string
 		_, _ = fmt.Sscan(name, &n, &unit)
 		if at := n * float64(waitUnits[unit]); at >= from && at <= to {
-			ticks = append(ticks, plot.Tick{Value: at, Label: name})
+			ticks = append(ticks, Tick{Value: at, Label: name})
 		}
 	}
 	return ticks
@@ -151,13 +141,13 @@ type countAxis struct {
 // newCountAxis returns the axis for the given counts in a panel of the given height. It uses a
 // square-root scale if the highest count is more than 20 times the median of the non-zero counts.
 // It leaves room above the highest count to write its number.
-func newCountAxis(counts []int, high vg.Length) countAxis {
+func newCountAxis(counts []int, high float64) countAxis {
 	const name = 14
 	counts = slices.DeleteFunc(slices.Clone(counts), func(n int) bool { return n == 0 })
 	slices.Sort(counts)
 	highest := counts[len(counts)-1]
 	a := countAxis{highest > 20*counts[len(counts)/2], float64(highest)}
-	part := 1 - name/(high.Points()-20) // without the lower axis
+	part := 1 - name/(high-axisRoom) // without the lower axis
 	if a.top /= part; a.sqrt {
 		a.top /= part
 	}
@@ -172,24 +162,27 @@ func (a countAxis) String() string {
 	return ""
 }
 
-// Normalize returns the position of n on the axis, from 0 to 1. It implements plot.Normalizer.
-func (a countAxis) Normalize(_, top, n float64) float64 {
+// axis returns the axis with its ticks.
+func (a countAxis) axis() Axis { return Axis{Max: a.top, Scale: a.scale, Ticks: a.ticks()} }
+
+// scale returns n, or its square root.
+func (a countAxis) scale(n float64) float64 {
 	if a.sqrt {
-		return math.Copysign(math.Sqrt(math.Abs(n)/top), n)
+		return math.Sqrt(n)
 	}
-	return n / top
+	return n
 }
 
-// Ticks returns 0 and the multiples of a round number. On a square-root scale it returns 0 and some
-// round numbers. It implements plot.Ticker.
-func (a countAxis) Ticks(_, top float64) (ticks []plot.Tick) {
+// ticks returns 0 and the multiples of a round number. On a square-root scale it returns 0 and some
+// round numbers.
+func (a countAxis) ticks() (ticks []Tick) {
 	if !a.sqrt {
-		return multiples(max(1, roundStep(top, 5)), top, func(n float64) string { return Thousands(int(n)) })
+		return multiples(max(1, roundStep(a.top, 5)), a.top, func(n float64) string { return Thousands(int(n)) })
 	}
 	last := math.Inf(-1)
-	for _, n := range append([]float64{0}, roundNumbers(top)...) {
-		if height := a.Normalize(0, top, n); n <= top && height-last > 0.15 {
-			ticks, last = append(ticks, plot.Tick{Value: n, Label: Thousands(int(n))}), height
+	for _, n := range append([]float64{0}, roundNumbers(a.top)...) {
+		if height := a.scale(n) / a.scale(a.top); n <= a.top && height-last > 0.15 {
+			ticks, last = append(ticks, Tick{Value: n, Label: Thousands(int(n))}), height
 		}
 	}
 	return ticks
@@ -216,12 +209,17 @@ func roundStep(length, most float64) float64 {
 }
 
 // multiples returns ticks at 0 and at the multiples of step, up to end.
-func multiples(step, end float64, label func(float64) string) (ticks plot.ConstantTicks) {
+func multiples(step, end float64, label func(float64) string) (ticks []Tick) {
 	for n := 0.0; n*step <= end; n++ {
-		ticks = append(ticks, plot.Tick{Value: n * step, Label: label(n * step)})
+		ticks = append(ticks, Tick{Value: n * step, Label: label(n * step)})
 	}
 	return ticks
 }
 
-// Thousands formats n with a comma between thousands.
-func Thousands(n int) string { return message.NewPrinter(language.English).Sprint(n) }
+// Thousands formats n, which must not be negative, with a comma between thousands.
+func Thousands(n int) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%s,%03d", Thousands(n/1000), n%1000)
+}

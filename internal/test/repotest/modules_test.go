@@ -59,7 +59,7 @@ var rooms = []string{
 	"internal/send",
 	"internal/limiter",
 	"window",
-	"internal/report mostdenied audit goredisgate windowtest",
+	"internal/report mostdenied goredisgate windowtest",
 	"ar1 pace inflight",
 	"login internal/adapter otelgate",
 	"httplimit grpclimit",

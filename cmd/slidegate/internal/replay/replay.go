@@ -30,7 +30,7 @@ type Command struct {
 	TimeRegex  flags.TimeRegex  `placeholder:"REGEX" help:"A regular expression with one group around the time, for lines of any format."`
 	TimeFormat flags.Text       `placeholder:"LAYOUT" help:"The layout of the time, as in Go's package time: 2006-01-02 15:04:05."`
 	Sort       bool             `help:"Sort the log by time first, in memory."`
-	Picture    flags.Text       `name:"picture" placeholder:"FILE" help:"Also draw a chart to FILE (.svg or .png)."`
+	Picture    flags.Text       `name:"picture" placeholder:"FILE" help:"Also draw a chart to FILE (.svg)."`
 	JSON       bool             `name:"json" help:"Print the report as one JSON object."`
 	Redis      flags.Redis      `placeholder:"HOST:PORT" help:"Decide on this Redis instead of in memory: host:port, nodes of a cluster, or a URL."`
 	RedisFiles flags.RedisFiles `embed:""`

@@ -4,20 +4,15 @@ import (
 	"context"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/slidegate/slidegate/audit"
+	"github.com/slidegate/slidegate/bench/audit"
 	"github.com/slidegate/slidegate/window"
 )
-
-// clock is the clock of a limiter.
-type clock func() time.Time
 
 // counting is a limiter that records the times of counted units, in order.
 type counting struct {
 	mu      sync.Mutex
-	now     clock
 	counted []time.Time
 }
 
@@ -26,7 +21,7 @@ func (c *counting) attempt(decide func(at time.Time) (bool, time.Duration)) audi
 	return func(context.Context) (bool, time.Duration, error) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		at := c.now()
+		at := time.Now()
 		allowed, wait := decide(at)
 		if allowed {
 			c.counted = append(c.counted, at)
@@ -46,8 +41,8 @@ func (c *counting) since(from time.Time) (n int64) {
 }
 
 // sliding returns a correct limiter: an exact log.
-func sliding(l window.Limit, now clock) audit.Func {
-	c := &counting{now: now}
+func sliding(l window.Limit) audit.Func {
+	c := &counting{}
 	return c.attempt(func(at time.Time) (bool, time.Duration) { return c.slides(l, at) })
 }
 
@@ -61,8 +56,8 @@ func (c *counting) slides(l window.Limit, at time.Time) (bool, time.Duration) {
 }
 
 // fixedOfClock returns a limiter that starts a window at each multiple of Per.
-func fixedOfClock(l window.Limit, now clock) audit.Func {
-	c := &counting{now: now}
+func fixedOfClock(l window.Limit) audit.Func {
+	c := &counting{}
 	return c.attempt(func(at time.Time) (bool, time.Duration) {
 		begin := at.Truncate(l.Per)
 		return c.since(begin) < l.Max, begin.Add(l.Per).Sub(at)
@@ -71,8 +66,8 @@ func fixedOfClock(l window.Limit, now clock) audit.Func {
 
 // fixedOfFirst returns a limiter whose windows start with the first attempt after the previous
 // window.
-func fixedOfFirst(l window.Limit, now clock) audit.Func {
-	c := &counting{now: now}
+func fixedOfFirst(l window.Limit) audit.Func {
+	c := &counting{}
 	var begin time.Time
 	return c.attempt(func(at time.Time) (bool, time.Duration) {
 		if at.Sub(begin) >= l.Per {
@@ -85,14 +80,14 @@ func fixedOfFirst(l window.Limit, now clock) audit.Func {
 // increx returns a limiter that behaves like INCREX of Redis 8.8 with UBOUND Max, PX Per and ENX,
 // according to its documentation. The first allowed attempt starts a window. A denial changes
 // nothing and reports no wait.
-func increx(l window.Limit, now clock) audit.Func {
+func increx(l window.Limit) audit.Func {
 	var mu sync.Mutex
 	var value int64
 	var expires time.Time
 	return func(context.Context) (bool, time.Duration, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		at := now()
+		at := time.Now()
 		if at.After(expires) {
 			value, expires = 0, at.Add(l.Per)
 		}
@@ -106,8 +101,8 @@ func increx(l window.Limit, now clock) audit.Func {
 
 // twoWindows returns a limiter that assumes that the units in the previous window were spread
 // evenly.
-func twoWindows(l window.Limit, now clock) audit.Func {
-	c := &counting{now: now}
+func twoWindows(l window.Limit) audit.Func {
+	c := &counting{}
 	fits := func(at time.Time) bool {
 		begin := at.Truncate(l.Per)
 		current := c.since(begin)
@@ -131,8 +126,8 @@ func twoWindows(l window.Limit, now clock) audit.Func {
 }
 
 // gcra returns a GCRA limiter with a burst of Max.
-func gcra(l window.Limit, now clock) audit.Func {
-	c := &counting{now: now}
+func gcra(l window.Limit) audit.Func {
+	c := &counting{}
 	var full time.Time // when all units are available again
 	each := l.Per / time.Duration(l.Max)
 	return c.attempt(func(at time.Time) (bool, time.Duration) {
@@ -149,8 +144,8 @@ func gcra(l window.Limit, now clock) audit.Func {
 }
 
 // chargesDenials returns a limiter that also counts denied attempts.
-func chargesDenials(l window.Limit, now clock) audit.Func {
-	c := &counting{now: now}
+func chargesDenials(l window.Limit) audit.Func {
+	c := &counting{}
 	return c.attempt(func(at time.Time) (bool, time.Duration) {
 		allowed, _ := c.slides(l, at)
 		if allowed {
@@ -162,9 +157,9 @@ func chargesDenials(l window.Limit, now clock) audit.Func {
 }
 
 // wrongWaits returns a constructor of limiters whose waits are wrong by the given duration.
-func wrongWaits(by time.Duration) func(window.Limit, clock) audit.Func {
-	return func(l window.Limit, now clock) audit.Func {
-		right := sliding(l, now)
+func wrongWaits(by time.Duration) func(window.Limit) audit.Func {
+	return func(l window.Limit) audit.Func {
+		right := sliding(l)
 		return func(ctx context.Context) (bool, time.Duration, error) {
 			allowed, wait, err := right(ctx)
 			return allowed, max(wait+by, time.Millisecond), err
@@ -172,44 +167,28 @@ func wrongWaits(by time.Duration) func(window.Limit, clock) audit.Func {
 	}
 }
 
-// withoutWaits returns a limiter that reports no waits.
-func withoutWaits(l window.Limit, now clock) audit.Func {
-	right := sliding(l, now)
-	return func(ctx context.Context) (bool, time.Duration, error) {
-		allowed, _, err := right(ctx)
-		return allowed, 0, err
-	}
-}
-
-// instances returns two limiters that alternate, and count separately.
-func instances(l window.Limit, now clock) audit.Func {
-	var calls atomic.Int64
-	each := []audit.Func{sliding(l, now), sliding(l, now)}
-	return func(ctx context.Context) (bool, time.Duration, error) { return each[calls.Add(1)%2](ctx) }
-}
-
 // stricter returns a limiter that allows half of Max.
-func stricter(l window.Limit, now clock) audit.Func {
+func stricter(l window.Limit) audit.Func {
 	l.Max /= 2
-	return sliding(l, now)
+	return sliding(l)
 }
 
 // forgetsEarly returns a limiter that forgets units a fiftieth of Per too early.
-func forgetsEarly(l window.Limit, now clock) audit.Func {
+func forgetsEarly(l window.Limit) audit.Func {
 	l.Per -= l.Per / 50
-	return sliding(l, now)
+	return sliding(l)
 }
 
 // forgetsLate returns a limiter that forgets units a tenth of Per too late.
-func forgetsLate(l window.Limit, now clock) audit.Func {
+func forgetsLate(l window.Limit) audit.Func {
 	l.Per += l.Per / 10
-	return sliding(l, now)
+	return sliding(l)
 }
 
 // checksFirst returns a limiter that first checks the limit and later counts the attempt, so that
 // concurrent attempts race.
-func checksFirst(l window.Limit, now clock) audit.Func {
-	c := &counting{now: now}
+func checksFirst(l window.Limit) audit.Func {
+	c := &counting{}
 	check := func(at time.Time) (bool, time.Duration) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -217,7 +196,7 @@ func checksFirst(l window.Limit, now clock) audit.Func {
 	}
 	count := c.attempt(func(time.Time) (bool, time.Duration) { return true, 0 })
 	return func(ctx context.Context) (bool, time.Duration, error) {
-		allowed, wait := check(now())
+		allowed, wait := check(time.Now())
 		if !allowed {
 			return false, wait, nil
 		}
@@ -229,23 +208,6 @@ func checksFirst(l window.Limit, now clock) audit.Func {
 }
 
 // unlimited returns a limiter that allows everything.
-func unlimited(window.Limit, clock) audit.Func {
+func unlimited(window.Limit) audit.Func {
 	return func(context.Context) (bool, time.Duration, error) { return true, 0, nil }
-}
-
-// oneByOne returns a limiter that consists of one limiter per limit. It calls them in order, until
-// one of them denies.
-func oneByOne(limits []window.Limit, now clock) audit.Func {
-	var each []audit.Func
-	for _, l := range limits {
-		each = append(each, sliding(l, now))
-	}
-	return func(ctx context.Context) (bool, time.Duration, error) {
-		for _, attempt := range each {
-			if allowed, wait, err := attempt(ctx); !allowed {
-				return false, wait, err
-			}
-		}
-		return true, 0, nil
-	}
 }

@@ -10,11 +10,11 @@ import (
 
 // Attempt represents an attempt and its answer. Times are relative to the start of the audit.
 type Attempt struct {
-	Attack     string        `json:"attack"` // the name of the attack, as in Report.Attacks
-	Sent       time.Duration `json:"sent_ns"`
-	Came       time.Duration `json:"came_ns"` // when the answer arrived
-	Answer     Answer        `json:"answer"`
-	RetryAfter time.Duration `json:"retry_after_ns,omitempty"` // the wait that a denial reported; 0 if it reported none
+	Attack     string // the name of the attack
+	Sent       time.Duration
+	Came       time.Duration // when the answer arrived
+	Answer     Answer
+	RetryAfter time.Duration // the wait that a denial reported; 0 if it reported none
 
 	begun, ended int64 // positions of the start and the end among those of all attempts
 }
@@ -38,9 +38,8 @@ const (
 // The limiter decides an attempt at some instant between Sent and Came, by a clock that we cannot
 // see. Latency, a busy machine, and a pause on either side only widen that interval. We assume
 // three things about the limiter's clock. Nobody sets it during the audit. It runs faster or slower
-// than ours by at most drift. It counts in steps of at most step. With a Clock, drift and step are
-// 0. Let u be the instant on our clock at which the limiter's clock first showed the time of the
-// decision. Then
+// than ours by at most drift. It counts in steps of at most step. Let u be the instant on our clock
+// at which the limiter's clock first showed the time of the decision. Then
 //
 //	Sent − step ≤ u ≤ Came      (1)
 //
@@ -71,11 +70,11 @@ const (
 // Consider a denial that overlaps no other attempt. A unit can be a reason for the denial only if
 // the unit was allowed, or may have been, and has not been forgotten yet. Then
 //
-//	Came of the unit > Sent of the denial − step − longer(Per + Resolution)      (3)
+//	Came of the unit > Sent of the denial − step − longer(Per + late)      (3)
 //
-// If each claim has fewer than Max such units, the denial has no reason. An attempt without an
-// answer is treated as one that may have been allowed at any later time. A window that starts
-// before the audit proves nothing, unless the budget is Fresh.
+// where late is how late the limiter may forget a unit. If there are fewer than Max such units, the
+// denial has no reason. An attempt without an answer is treated as one that may have been allowed
+// at any later time. Nobody used the event before the audit.
 //
 // # Waits
 //
@@ -83,47 +82,26 @@ const (
 // denial arrived, and was denied nevertheless. Nothing was allowed in between, so no other attempt
 // can have taken its place. Neither attempt may overlap any other attempt. A wait is too long if an
 // attempt after the denial was allowed, and its answer arrived before Sent of the denial +
-// shorter(wait) − step − WaitStep. A wait is endless if it is longer than the longest window plus
-// its Resolution.
+// shorter(wait) − step − waitStep. A wait is endless if it is longer than the window plus late.
 type evidence struct {
-	claims   []window.Limit
-	log      []Attempt
-	drift    float64
-	step     time.Duration
-	waitStep time.Duration
-	fresh    bool
-
+	limit   window.Limit
+	log     []Attempt
 	allowed times
 }
 
-// The tolerances in real time. NTP slews a clock by at most 1/2000.
+// The tolerances. NTP slews a clock by at most 1/2000.
 const (
-	realDrift = 1e-3
-	realStep  = time.Millisecond
+	drift    = 1e-3
+	step     = time.Millisecond
+	waitStep = time.Millisecond // the unit to which a limiter may round waits up
 )
 
-// newEvidence returns the evidence that log, the log of an audit, contains.
-func newEvidence(c Config, log []Attempt) *evidence {
-	e := &evidence{claims: c.Claims, waitStep: c.WaitStep, fresh: c.Fresh}
-	if c.Clock == nil {
-		e.drift, e.step = realDrift, realStep
-	}
-	e.log = slices.Clone(log)
+// newEvidence returns the evidence that log, the log of an audit under l, contains.
+func newEvidence(l window.Limit, log []Attempt) *evidence {
+	e := &evidence{limit: l, log: slices.Clone(log)}
 	slices.SortFunc(e.log, func(a, b Attempt) int { return cmp.Compare(a.begun, b.begun) })
 	e.allowed = allowedTimes(e.log, func(Attempt) bool { return true })
 	return e
-}
-
-// without returns a copy of e without the allowed attempts of the given attack.
-func (e *evidence) without(attack string) *evidence {
-	return e.only(func(a Attempt) bool { return a.Attack != attack })
-}
-
-// only returns a copy of e with only those allowed attempts for which keep returns true.
-func (e *evidence) only(keep func(Attempt) bool) *evidence {
-	part := *e
-	part.allowed = allowedTimes(e.log, keep)
-	return &part
 }
 
 // times holds the Sent times and the Came times of a number of attempts, each sorted.
@@ -141,21 +119,17 @@ func allowedTimes(log []Attempt, keep func(Attempt) bool) (t times) {
 	return t
 }
 
-func (e *evidence) shorter(d time.Duration) time.Duration {
-	return time.Duration(float64(d) / (1 + e.drift))
-}
-
-func (e *evidence) longer(d time.Duration) time.Duration {
-	return time.Duration(float64(d) / (1 - e.drift))
-}
+func shorter(d time.Duration) time.Duration { return time.Duration(float64(d) / (1 + drift)) }
+func longer(d time.Duration) time.Duration  { return time.Duration(float64(d) / (1 - drift)) }
 
 // exceeds reports whether more than Max was certainly allowed in some window, that is, at whichever
 // instant between Sent and Came each decision was made.
-func (e *evidence) exceeds(l window.Limit) bool {
-	n, per := int(min(l.Max, int64(len(e.allowed.sent)))), e.shorter(l.Per)
+func (e *evidence) exceeds() bool {
+	l := e.limit
+	n, per := int(min(l.Max, int64(len(e.allowed.sent)))), shorter(l.Per)
 	earliest := make([]time.Duration, len(e.allowed.sent))
 	for i := range earliest {
-		earliest[i] = e.allowed.sent[i] - e.step
+		earliest[i] = e.allowed.sent[i] - step
 		if i >= n {
 			earliest[i] = max(earliest[i], earliest[i-n]+per)
 		}
@@ -168,23 +142,29 @@ func (e *evidence) exceeds(l window.Limit) bool {
 
 // most returns the largest number of units that were certainly allowed within one window, an
 // interval shorter than Per.
-func (e *evidence) most(l window.Limit) (most int) {
-	per := e.shorter(l.Per)
+func (e *evidence) most() (most int) {
+	per := shorter(e.limit.Per)
 	for i, sent := range e.allowed.sent {
-		end, _ := slices.BinarySearch(e.allowed.came, sent-e.step+per)
+		end, _ := slices.BinarySearch(e.allowed.came, sent-step+per)
 		most = max(most, end-i) // by the end of this window, end answers had arrived, and at most i of those attempts had been sent before it
 	}
-	if e.exceeds(l) {
-		most = max(most, int(l.Max)+1)
+	if e.exceeds() {
+		most = max(most, int(e.limit.Max)+1)
 	}
 	return most
 }
 
-// late returns how late the limiter may forget a unit under l.
+// races reports whether more than Max was allowed only with concurrent attempts: sequential
+// attempts used up Max but did not exceed it. If answers take too long for that, sequential
+// attempts prove nothing.
+func (e *evidence) races() bool {
+	alone := *e
+	alone.allowed = allowedTimes(e.log, func(a Attempt) bool { return a.Attack != parallel })
+	return e.exceeds() && !alone.exceeds() && alone.most() >= int(e.limit.Max)
+}
+
+// late returns how late the limiter may forget a unit under l, because it may count in buckets.
 func late(l window.Limit) time.Duration {
-	if l.Resolution > 0 {
-		return l.Resolution
-	}
 	return (l.Per/60 + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
@@ -197,30 +177,19 @@ func (e *evidence) alone(i int) bool {
 	return !slices.ContainsFunc(e.log[:i], func(b Attempt) bool { return b.ended > a.begun })
 }
 
-// reason reports whether a claim can be the reason for the denial of attempt i, which overlaps no
+// reason reports whether the limit can be the reason for the denial of attempt i, which overlaps no
 // other attempt. If deniedCount is true, denied attempts count too.
 func (e *evidence) reason(i int, deniedCount bool) bool {
-	for _, l := range e.claims {
-		from := e.log[i].Sent - e.step - e.longer(l.Per+late(l))
-		if from < 0 && !e.fresh || e.counted(i, from, deniedCount) >= l.Max {
-			return true
-		}
-	}
-	return false
-}
-
-// counted returns how many of the attempts before attempt i may have been counted after from. If
-// deniedCount is true, denied attempts count too.
-func (e *evidence) counted(i int, from time.Duration, deniedCount bool) (n int64) {
+	from, n := e.log[i].Sent-e.longest(), int64(0)
 	for _, a := range e.log[:i] {
 		if a.Answer == AnswerUnknown || a.Came > from && (a.Answer == AnswerAllowed || deniedCount) {
 			n++
 		}
 	}
-	return n
+	return n >= e.limit.Max
 }
 
-// needless returns the indices of the denials for which no claim is a reason. unexplained lists
+// needless returns the indices of the denials for which the limit is no reason. unexplained lists
 // those that have no reason even if denied attempts count.
 func (e *evidence) needless() (needless, unexplained []int) {
 	for i, a := range e.log {
@@ -237,20 +206,15 @@ func (e *evidence) needless() (needless, unexplained []int) {
 
 // waits describes how accurate the limiter's waits were. The slices contain indices of denials.
 type waits struct {
-	reported, withoutWait int // how many denials came with and without a wait
-	short, long           []int
-	endless               []int
-	worst                 time.Duration // the most by which a wait in long was too long
+	reported             int // how many denials came with a wait
+	short, long, endless []int
+	worst                time.Duration // the most by which a wait in long was too long
 }
 
 // waits judges the wait of every denial.
 func (e *evidence) waits() (w waits) {
 	for i, d := range e.log {
-		switch {
-		case d.Answer != AnswerDenied:
-		case d.RetryAfter <= 0:
-			w.withoutWait++
-		default:
+		if d.Answer == AnswerDenied && d.RetryAfter > 0 {
 			w.reported++
 			e.judgeWait(&w, i)
 		}
@@ -264,7 +228,7 @@ func (e *evidence) judgeWait(w *waits, i int) {
 		return
 	}
 	if i+1 < len(e.log) {
-		if next := e.log[i+1]; next.Answer == AnswerDenied && e.alone(i+1) && next.Sent >= d.Came+e.longer(d.RetryAfter)+e.step {
+		if next := e.log[i+1]; next.Answer == AnswerDenied && e.alone(i+1) && next.Sent >= d.Came+longer(d.RetryAfter)+step {
 			w.short = append(w.short, i)
 		}
 	}
@@ -272,34 +236,22 @@ func (e *evidence) judgeWait(w *waits, i int) {
 		w.long = append(w.long, i)
 		w.worst = max(w.worst, by)
 	}
-	if d.RetryAfter > e.longest()+e.waitStep {
+	if d.RetryAfter > e.longest()+waitStep {
 		w.endless = append(w.endless, i)
 	}
 }
 
-// tooLong returns by how much more than WaitStep the wait of denial i was too long, judged by the
+// tooLong returns by how much more than waitStep the wait of denial i was too long, judged by the
 // next allowed attempt. If the result is not positive, nothing shows that the wait was too long.
 func (e *evidence) tooLong(i int) time.Duration {
 	d := e.log[i]
 	for _, a := range e.log[i+1:] {
 		if a.Answer == AnswerAllowed && a.Sent >= d.Came {
-			return d.Sent + e.shorter(d.RetryAfter) - e.step - e.waitStep - a.Came
+			return d.Sent + shorter(d.RetryAfter) - step - waitStep - a.Came
 		}
 	}
 	return 0
 }
 
 // longest returns the longest time for which a unit can remain the reason for denials.
-func (e *evidence) longest() (longest time.Duration) {
-	for _, l := range e.claims {
-		longest = max(longest, e.longer(l.Per+late(l))+e.step)
-	}
-	return longest
-}
-
-// Exceeds reports whether attempts made in real time prove that more than Max was allowed in some
-// window. Use it for attempts that Run did not make, such as those of several clients that should
-// share a budget.
-func Exceeds(attempts []Attempt, l window.Limit) bool {
-	return newEvidence(Config{}, attempts).exceeds(l)
-}
+func (e *evidence) longest() time.Duration { return longer(e.limit.Per+late(e.limit)) + step }

@@ -3,51 +3,38 @@ package audit
 import (
 	"context"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/slidegate/slidegate/window"
 )
 
-// target is a claim to attack, and the times and numbers that follow from it.
+// target is a limit to attack, and the times and numbers that follow from it.
 type target struct {
 	window.Limit
 	drain time.Duration // the time after which a limiter has forgotten everything
-	fill  time.Duration // the time needed to use up Max within the shorter claims
 	room  time.Duration // the time for a burst
 	poll  time.Duration // the pause after a denied attempt
-	burst int           // the most attempts in a burst, including those that a shorter claim denies
+	burst int           // the most attempts in a burst
 }
 
-// targets returns a target for each claim, in order of increasing window.
-func (c Config) targets() (all []target) {
-	claims := slices.SortedFunc(slices.Values(c.Claims), func(a, b window.Limit) int { return int(a.Per - b.Per) })
-	for i, l := range claims {
-		t := target{Limit: l, drain: l.Per + late(l) + l.Per/500 + 5*time.Millisecond, burst: int(min(l.Max, int64(c.MaxAttempts))) + 2}
-		t.poll = max(l.Per/time.Duration(min(4*l.Max, 1<<30)), time.Millisecond)
-		for _, shorter := range claims[:i] {
-			t.fill = max(t.fill, time.Duration((l.Max-1)/shorter.Max)*(shorter.Per+late(shorter)))
-			t.poll = min(t.poll, max(shorter.Per/4, time.Millisecond))
-		}
-		t.fill = min(t.fill, l.Per)
-		t.room = t.fill + min(l.Per/8, 10*time.Second)
-		t.burst += int(t.fill / t.poll)
-		all = append(all, t)
+func newTarget(l window.Limit) target {
+	return target{
+		Limit: l,
+		drain: l.Per + late(l) + l.Per/500 + 5*time.Millisecond,
+		room:  min(l.Per/8, 10*time.Second),
+		poll:  max(l.Per/time.Duration(4*l.Max), time.Millisecond),
+		burst: int(l.Max) + 2,
 	}
-	return all
 }
 
 // parallel is the name of the only attack in which attempts overlap.
 const parallel = "parallel"
 
-// attack is a pattern of attempts. takes returns an upper bound on its duration, and tries an upper
-// bound on its number of attempts.
+// attack is a pattern of attempts. takes returns an upper bound on its duration.
 type attack struct {
 	name  string
-	why   string // what it tests
 	takes func(t target) time.Duration
-	tries func(t target) int
 	run   func(r *runner, t target)
 }
 
@@ -57,28 +44,25 @@ const (
 	rounds           = 2
 )
 
-// attacks lists all attacks, the most revealing first.
+// attacks lists all attacks. The comment on each says what it tests.
 var attacks = []attack{
-	{
-		"burst", "how much is allowed at once",
+	{ // how much is allowed at once
+		"burst",
 		func(t target) time.Duration { return t.room },
-		func(t target) int { return t.burst },
 		func(r *runner, t target) { r.burst(t) },
 	},
-	{
-		"all the time", "how much is allowed beyond a burst, and at the boundary of a clock-aligned fixed window",
+	{ // how much is allowed beyond a burst, and at the boundary of a clock-aligned fixed window
+		"all the time",
 		func(t target) time.Duration { return t.drain + t.Per + retryTime(t) },
-		func(t target) int { return retryAttempts(t, retryTime(t)) },
 		func(r *runner, t target) {
 			r.sleep(t.drain)
-			r.sleep(untilLastQuarter(r.clock.now(), t.Per))
+			r.sleep(untilLastQuarter(time.Now(), t.Per))
 			r.retryFor(t, retryTime(t))
 		},
 	},
-	{
-		"end of a window", "how much is allowed at the end of a window that the first attempt opened",
+	{ // how much is allowed at the end of a window that the first attempt opened
+		"end of a window",
 		func(t target) time.Duration { return t.drain + t.Per + t.Per/4 },
-		func(t target) int { return 1 + retryAttempts(t, t.room+t.Per/4) },
 		func(r *runner, t target) {
 			r.sleep(t.drain)
 			r.try()
@@ -86,10 +70,9 @@ var attacks = []attack{
 			r.retryFor(t, t.room+t.Per/4)
 		},
 	},
-	{
-		"after a rest", "whether all units come back, and in time",
+	{ // whether all units come back, and in time
+		"after a rest",
 		func(t target) time.Duration { return 2 * (t.drain + t.room) },
-		func(t target) int { return 2 * t.burst },
 		func(r *runner, t target) {
 			for range 2 {
 				r.sleep(t.drain)
@@ -97,10 +80,9 @@ var attacks = []attack{
 			}
 		},
 	},
-	{
-		"retry at the wait", "whether waits are long enough, and no longer than needed",
+	{ // whether waits are long enough, and no longer than needed
+		"retry at the wait",
 		func(t target) time.Duration { return 4*(t.drain+t.room) + t.Per/2 },
-		func(t target) int { return 4*t.burst + 64 },
 		func(r *runner, t target) {
 			r.sleep(t.drain)
 			for _, retry := range []func(*runner, target){exactly, exactly, early, halving} {
@@ -108,10 +90,9 @@ var attacks = []attack{
 			}
 		},
 	},
-	{
-		parallel, "whether concurrent attempts are counted one by one",
+	{ // whether concurrent attempts are counted one by one
+		parallel,
 		func(t target) time.Duration { return rounds * (t.drain + t.room) },
-		func(t target) int { return rounds * (t.burst + parallelAttempts) },
 		func(r *runner, t target) {
 			for range rounds {
 				r.sleep(t.drain)
@@ -119,27 +100,24 @@ var attacks = []attack{
 			}
 		},
 	},
-	{
-		"just below the rate", "whether a client that keeps the limit is ever denied",
-		func(t target) time.Duration { return t.drain + 2*t.drain },
-		func(t target) int { return 2 * t.burst },
+	{ // whether a client that keeps the limit is ever denied
+		"just below the rate",
+		func(t target) time.Duration { return 3 * t.drain },
 		func(r *runner, t target) {
 			r.sleep(t.drain)
 			r.flow(2*t.drain, func() time.Duration { return t.drain / time.Duration(t.Max) })
 		},
 	},
-	{
-		"just above the rate", "whether small excesses add up",
+	{ // whether small excesses add up
+		"just above the rate",
 		func(t target) time.Duration { return 2 * t.Per },
-		func(t target) int { return 3 * t.burst },
 		func(r *runner, t target) {
 			r.flow(2*t.Per, func() time.Duration { return t.Per * 10 / 11 / time.Duration(t.Max) })
 		},
 	},
-	{
-		"random flow", "what happens to clients that ignore the limit",
+	{ // what happens to clients that ignore the limit
+		"random flow",
 		func(t target) time.Duration { return 3 * t.Per },
-		func(t target) int { return 6*t.burst + 20 },
 		func(r *runner, t target) {
 			random := rand.New(rand.NewPCG(1, 2)) // fixed, so that every audit uses the same sequence
 			mean := float64(t.Per) / (1.5 * float64(t.Max))
@@ -149,9 +127,6 @@ var attacks = []attack{
 }
 
 func retryTime(t target) time.Duration { return t.Per + t.Per/4 }
-
-// retryAttempts returns the maximum number of attempts that retryFor makes within d.
-func retryAttempts(t target, d time.Duration) int { return int(d/t.poll) + 3*t.burst }
 
 // untilLastQuarter returns the time from now until the last quarter of a clock-aligned window
 // starts.
@@ -167,22 +142,23 @@ func untilLastQuarter(now time.Time, per time.Duration) time.Duration {
 // exhausted. It returns the last attempt.
 func (r *runner) burst(t target) (last Attempt) {
 	end := r.since() + t.room
-	for tries := 0; tries < t.burst && r.since() <= end; {
-		if last = r.try(); last.Answer == AnswerDenied && (t.fill == 0 || r.since() > end-t.room/8) {
-			break
-		}
-		tries++
-		if last.Answer != AnswerAllowed {
+	for tries := 0; tries < t.burst && r.since() <= end; tries++ {
+		switch last = r.try(); last.Answer {
+		case AnswerDenied:
+			return last
+		case AnswerUnknown:
 			r.sleep(t.poll)
+		case AnswerAllowed:
 		}
 	}
 	return last
 }
 
-// retryFor makes attempts for the duration d. It pauses only after an attempt that was not allowed.
+// retryFor makes attempts for the duration d, but no more than a limiter without a limit needs to
+// be found. It pauses only after an attempt that was not allowed.
 func (r *runner) retryFor(t target, d time.Duration) {
 	end := r.since() + d
-	for left := retryAttempts(t, d); left > 0 && r.since() < end && !r.ended(); left-- {
+	for left := int(d/t.poll) + 3*t.burst; left > 0 && r.since() < end && !r.ended(); left-- {
 		if r.try().Answer != AnswerAllowed {
 			r.sleep(t.poll)
 		}
@@ -201,7 +177,7 @@ func (r *runner) flow(d time.Duration, rest func() time.Duration) {
 // exactly retries as soon as the wait is certainly over.
 func exactly(r *runner, t target) {
 	if d := r.burst(t); d.Answer == AnswerDenied && d.RetryAfter > 0 {
-		r.sleep(r.waitOver(d) - r.since())
+		r.sleep(waitOver(d) - r.since())
 		r.try()
 	}
 }
@@ -215,7 +191,7 @@ func early(r *runner, t target) {
 	}
 	r.sleep(d.Sent + d.RetryAfter - time.Millisecond - r.since())
 	if again := r.try(); again.Answer == AnswerDenied {
-		r.sleep(r.waitOver(again) - r.since())
+		r.sleep(waitOver(again) - r.since())
 		r.try()
 	}
 }
@@ -231,12 +207,7 @@ func halving(r *runner, t target) {
 }
 
 // waitOver returns the time at which the wait reported by the denial d is certainly over.
-func (r *runner) waitOver(d Attempt) time.Duration {
-	if r.clock != nil {
-		return d.Came + d.RetryAfter
-	}
-	return d.Came + time.Duration(float64(d.RetryAfter)/(1-realDrift)) + 2*realStep
-}
+func waitOver(d Attempt) time.Duration { return d.Came + longer(d.RetryAfter) + 2*step }
 
 // atOnce uses up all units except openAttempts, and then makes parallelAttempts concurrent
 // attempts.
@@ -263,44 +234,45 @@ func (r *runner) atOnce(t target) {
 type runner struct {
 	ctx     context.Context
 	attempt Func
-	clock   *Clock
 	began   time.Time
-	name    string        // of the attack
-	end     time.Duration // of the attack
-	left    int           // attempts that the attack may still make
+	attack  string        // the name of the present attack
+	end     time.Duration // of the present attack
 
-	performed, inconclusive []string // attacks that had a result, and those that had none, with the reason
-
-	mu      sync.Mutex
-	order   int64
-	log     []Attempt
-	answers int
-	failed  error // the last error of an attempt
-	fails   int   // consecutive errors of sequential attempts
+	mu     sync.Mutex
+	order  int64
+	log    []Attempt
+	failed error // the last error of an attempt
+	fails  int   // consecutive errors
 }
 
-func (r *runner) since() time.Duration { return r.clock.now().Sub(r.began) }
+func (r *runner) since() time.Duration { return time.Since(r.began) }
 
 // ended reports whether the attack is over.
 func (r *runner) ended() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.left <= 0 || r.since() >= r.end || r.ctx.Err() != nil || r.fails >= mostFailures
+	return r.since() >= r.end || r.ctx.Err() != nil || r.fails >= mostFailures
 }
 
 // sleep waits for d, or until the attack's time is over.
 func (r *runner) sleep(d time.Duration) {
-	if d = min(d, r.end-r.since()); d > 0 {
-		r.clock.sleep(r.ctx.Done(), d)
+	if d = min(d, r.end-r.since()); d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-r.ctx.Done():
 	}
 }
 
 // try makes an attempt. It returns the zero Attempt if the attack is over.
 func (r *runner) try() Attempt {
-	a, ok := r.begin()
-	if !ok {
+	if r.ended() {
 		return Attempt{}
 	}
+	a := r.begin()
 	allowed, wait, err := r.attempt(r.ctx)
 	switch {
 	case err != nil:
@@ -313,17 +285,11 @@ func (r *runner) try() Attempt {
 	return r.finish(a, err)
 }
 
-func (r *runner) begin() (Attempt, bool) {
-	if r.ended() {
-		return Attempt{}, false
-	}
+func (r *runner) begin() Attempt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.left--; r.left < 0 {
-		return Attempt{}, false
-	}
 	r.order++
-	return Attempt{Attack: r.name, begun: r.order, Sent: r.since()}, true
+	return Attempt{Attack: r.attack, begun: r.order, Sent: r.since()}
 }
 
 func (r *runner) finish(a Attempt, err error) Attempt {
@@ -332,10 +298,10 @@ func (r *runner) finish(a Attempt, err error) Attempt {
 	a.Came = r.since()
 	r.order++
 	a.ended = r.order
-	if err == nil {
-		r.fails, r.answers = 0, r.answers+1
-	} else if r.failed = err; a.Attack != parallel && r.ctx.Err() == nil { // concurrent attempts may overload it, and none succeeds after the context is done
-		r.fails++
+	if r.fails++; err == nil {
+		r.fails = 0
+	} else {
+		r.failed = err
 	}
 	r.log = append(r.log, a)
 	return a

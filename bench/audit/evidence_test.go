@@ -14,7 +14,7 @@ import (
 // slow, and counts in milliseconds.
 type simulation struct {
 	random  *rand.Rand
-	limits  []window.Limit
+	limit   window.Limit
 	rate    float64 // speed of the limiter's clock
 	latency time.Duration
 	late    bool // whether the limiter forgets units as late as it may
@@ -22,13 +22,8 @@ type simulation struct {
 
 func newSimulation(random *rand.Rand) *simulation {
 	s := &simulation{random: random, rate: 1 + (2*random.Float64()-1)*0.99e-3, late: random.IntN(2) == 0}
-	for range 1 + random.IntN(2) {
-		l := window.Limit{Max: 1 + random.Int64N(20), Per: time.Duration(1+random.IntN(2000)) * time.Millisecond}
-		if len(s.limits) == 0 || s.limits[0].Per != l.Per {
-			s.limits = append(s.limits, l)
-		}
-	}
-	s.latency = s.limits[0].Per / time.Duration(1+random.IntN(100))
+	s.limit = window.Limit{Max: 1 + random.Int64N(20), Per: time.Duration(1+random.IntN(2000)) * time.Millisecond}
+	s.latency = s.limit.Per / time.Duration(1+random.IntN(100))
 	return s
 }
 
@@ -53,7 +48,7 @@ func (s *simulation) log(clients, attempts int) (log []Attempt) {
 
 // pause returns a random pause between attempts: often 0, sometimes a window.
 func (s *simulation) pause() time.Duration {
-	l := s.limits[s.random.IntN(len(s.limits))]
+	l := s.limit
 	switch s.random.IntN(12) {
 	case 0:
 		return l.Per + time.Duration(s.random.Int64N(int64(l.Per)))
@@ -81,18 +76,16 @@ func (s *simulation) decide(log []Attempt, decided map[int]time.Duration) {
 	}
 }
 
-// wait returns how long the limits deny further attempts.
-func (s *simulation) wait(counted []time.Duration, now time.Duration) (wait time.Duration) {
-	for _, l := range s.limits {
-		per := l.Per
-		if s.late {
-			per += late(l)
-		}
-		if n := int64(len(counted)) - l.Max; n >= 0 {
-			wait = max(wait, counted[n]+per-now)
-		}
+// wait returns how long the limit denies further attempts.
+func (s *simulation) wait(counted []time.Duration, now time.Duration) time.Duration {
+	n, per := int64(len(counted))-s.limit.Max, s.limit.Per
+	if n < 0 {
+		return 0
 	}
-	return wait
+	if s.late {
+		per += late(s.limit)
+	}
+	return max(0, counted[n]+per-now)
 }
 
 // number numbers the starts and ends of attempts in chronological order.
@@ -121,18 +114,16 @@ func TestNoFalseFinding(t *testing.T) {
 	for seed := range uint64(histories) {
 		s := newSimulation(rand.New(rand.NewPCG(seed, 0)))
 		clients := 1 + s.random.IntN(4)*s.random.IntN(3)
-		e := newEvidence(Config{Claims: s.limits, WaitStep: time.Millisecond, Fresh: true}, s.log(clients, 150))
-		for _, l := range s.limits {
-			if e.exceeds(l) || int64(e.most(l)) > l.Max {
-				t.Errorf("seed %d: more than %v, %d in a window", seed, l, e.most(l))
-			}
+		e := newEvidence(s.limit, s.log(clients, 150))
+		if e.exceeds() || int64(e.most()) > s.limit.Max {
+			t.Errorf("seed %d: more than %v, %d in a window", seed, s.limit, e.most())
 		}
 		if needless, _ := e.needless(); len(needless) > 0 {
-			t.Errorf("seed %d: denied without need under %v: %v", seed, s.limits, e.log[needless[0]])
+			t.Errorf("seed %d: denied without need under %v: %v", seed, s.limit, e.log[needless[0]])
 		}
 		w := e.waits()
 		if len(w.short)+len(w.long)+len(w.endless) > 0 {
-			t.Errorf("seed %d: waits %+v under %v", seed, w, s.limits)
+			t.Errorf("seed %d: waits %+v under %v", seed, w, s.limit)
 		}
 		judged += w.reported
 		if t.Failed() {
@@ -147,8 +138,7 @@ func TestNoFalseFinding(t *testing.T) {
 // TestLosesNothing checks that the log proves that a limiter forgets units 1% too early, even if
 // each answer takes longer than that.
 func TestLosesNothing(t *testing.T) {
-	l := window.Limit{Max: 5, Per: time.Second}
-	s := &simulation{random: rand.New(rand.NewPCG(1, 2)), limits: []window.Limit{{Max: 5, Per: 990 * time.Millisecond}}, rate: 1, latency: 30 * time.Millisecond}
+	s := &simulation{limit: window.Limit{Max: 5, Per: 990 * time.Millisecond}, rate: 1}
 	var log []Attempt
 	decided := map[int]time.Duration{}
 	for at := time.Duration(0); at < 10*time.Second; at += 33 * time.Millisecond {
@@ -157,7 +147,7 @@ func TestLosesNothing(t *testing.T) {
 	}
 	s.decide(log, decided)
 	number(log)
-	if e := newEvidence(Config{Claims: []window.Limit{l}}, log); !e.exceeds(l) {
+	if e := newEvidence(window.Limit{Max: 5, Per: time.Second}, log); !e.exceeds() {
 		t.Error("not found")
 	}
 }
