@@ -13,147 +13,76 @@ GOVULNCHECK = $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0
 ALL   = ./cluster_test/... ./... ./cmd/slidegate/... ./goredisgate/... ./grpclimit/... ./otelgate/... ./examples/... ./bench/...
 USERS = ./... ./cmd/slidegate/... ./goredisgate/... ./grpclimit/... ./otelgate/... ./examples/...
 
-# Tests may install missing programs by apt-get: redis-server (unless Docker is available), chromium,
-# prometheus, zsh, fish, and what the clients in other languages need. They report what they install.
-# Plain `go test` never installs anything.
-export SLIDEGATE_INSTALL ?= 1
+# The number of test binaries that run at a time. Many tests mostly wait. With P=1, tests take longer.
+# This suits a machine on which containers start slowly.
+P ?= 4
 
-# All tests of the packages in ONCE run under the race detector, and only there. In the packages in
-# LOAD, they would take minutes. There, only the tests whose names end in UnderLoad run under the race
-# detector, a second time and in short form. In these, many goroutines use the package at the same
-# time. make race-full runs all tests of LOAD under the race detector.
-ONCE = $(addprefix ./,$(wildcard httplimit goredisgate grpclimit otelgate login/loginhttp internal/connection internal/health internal/limiter internal/send internal/test/redistest $(addprefix cmd/slidegate/internal/,inspect logs page proxy proxyserver)))
-LOAD = $(filter-out $(ONCE) ./cluster_test,$(sort $(patsubst %/,%,$(dir $(shell grep -rl --include='*_test.go' '^func Test.*UnderLoad\b' .)))))
-
-# Without cgo there is no race detector, so all packages run without it. The attack simulation takes
-# 45 s of CPU for a single page of docs, so it runs only nightly.
-CGO    = $(shell $(GO) env CGO_ENABLED)
-OTHERS = $(filter-out $(if $(filter 1,$(CGO)),$(shell $(GO) list $(ONCE))) $(shell $(GO) list ./bench/attack),$(shell $(GO) list $(ALL)))
-
-# The servers for `make matrix`, and the targets that run on each. The servers run in Docker, from the
-# official images. If UNPACKED is set, they run as processes, from that directory, into which
+# The servers for `make matrix`, and the command that runs on each. The servers run in Docker, from
+# the official images. If UNPACKED is set, they run as processes, from that directory, into which
 # .ci/servers unpacked them.
 SERVERS ?= redis-6.0 redis-7.0 redis-8.0 redis-8.6 redis-8.8 redis-8.10 redis-8.12 valkey-8.0 valkey-8.1 valkey-9.1 valkey-9.2
-TESTS   ?= test
+TESTS   ?= $(MAKE) --no-print-directory test
 image    = $(patsubst valkey-%,valkey/valkey:%-alpine,$(patsubst redis-%,redis:%-alpine,$(1)))
 place    = $(if $(UNPACKED),SLIDEGATE_DOCKER=0 PATH="$(UNPACKED)/$(1):$$PATH",SLIDEGATE_DOCKER=1 SLIDEGATE_REDIS_IMAGE=$(image))
 
-# The versions of go-redis to test: the oldest that goredisgate supports, which its go.mod requires, a
-# later one, and the newest.
+# The versions of go-redis, OpenTelemetry and gRPC to test: the oldest that an adapter supports, which
+# its go.mod requires, and the newest. Of go-redis also one in between.
 GO_REDIS ?= $(call oldest,go-redis/v9,goredisgate) v9.22.0 v9.23.0
-
-# The versions of OpenTelemetry and gRPC to test: the oldest that otelgate and grpclimit support, and
-# the newest.
-OTEL ?= $(call oldest,otel,otelgate) latest
-GRPC ?= $(call oldest,grpc,grpclimit) latest
+OTEL     ?= $(call oldest,otel,otelgate) latest
+GRPC     ?= $(call oldest,grpc,grpclimit) latest
 
 # The version of a module that another module's go.mod requires.
 oldest = $(shell sed -n 's|.*/$(1) \(v[^ ]*\).*|\1|p' $(2)/go.mod)
 
-.PHONY: help check test full newest short cluster docker matrix go-redis adapters simulate race race-once race-load race-full lint vulnerabilities api regression fuzz bench site
+.PHONY: help check test race matrix versions lint vulnerabilities fuzz bench site
 
 help:
-	@echo "make check   vet, and the short tests of all packages: run it before each commit"
-	@echo "make test    the tests of all modules, on real Redis servers; JOBS=1 takes longer, and suits a slow machine"
-	@echo "make matrix  all tests on each of SERVERS=\"$(SERVERS)\", in Docker"
-	@echo "make go-redis  the tests of goredisgate and cluster_test on each of GO_REDIS=\"$(GO_REDIS)\""
-	@echo "make adapters  the tests of otelgate on each of OTEL=\"$(OTEL)\", those of grpclimit on each of GRPC=\"$(GRPC)\""
-	@echo "make simulate  compares docs/login-simulation.md with the simulated attacks, in 45 s"
-	@echo "make short   the tests that depend most on the server, in a minute; make cluster does the same on a cluster"
-	@echo "make docker  the tests of the image, and of how tests start and break servers in Docker"
-	@echo "make race    packages with several goroutines, under the race detector (part of make test);"
-	@echo "             from the largest, only tests named ...UnderLoad; make race-full runs all of them"
-	@echo "make lint    formatting, vet and linters, on all modules; vet for 32-bit, arm64 and Windows; the workflows; Lua"
+	@echo "make check            vet, and the short tests of all modules: run it before each commit"
+	@echo "make test             all tests, then make race; as root, apt-get installs programs that tests need"
+	@echo "make race             the short tests under the race detector; with SHORT= all tests"
+	@echo "make matrix           TESTS=\"make test\" on each of SERVERS, in Docker"
+	@echo "make versions         the adapters' tests on each of GO_REDIS, OTEL and GRPC"
+	@echo "make lint             formatting, linters, vet for all systems, the workflows, Lua"
 	@echo "make vulnerabilities  known vulnerabilities that the code can reach, by govulncheck"
-	@echo "make api     what changed in the API since the last tag"
-	@echo "make regression  whether a decision costs more than at the previous day's last commit"
-	@echo "make fuzz    every fuzz target for FUZZTIME=$(FUZZTIME)"
-	@echo "make bench   what a decision costs, compared with other libraries, scripts and floors"
-	@echo "make site    README and docs as static HTML, by VitePress, and its check in Chromium (not part of make test)"
-	@echo
-	@echo "If there is neither Docker nor redis-server, these targets install redis-server by apt-get, as root."
-	@echo "They also install chromium, prometheus, zsh, fish, python3-redis, nodejs, node-redis and esbuild, for"
-	@echo "the tests of pages, metrics, completion and clients in other languages. SLIDEGATE_INSTALL=0 prevents this."
+	@echo "make fuzz             every fuzz target for FUZZTIME=$(FUZZTIME)"
+	@echo "make bench            what a decision costs, compared with other libraries, scripts and floors"
+	@echo "make site             README and docs as static HTML, and its check in Chromium"
 
+# Short tests need only a Redis, in Docker or on the PATH. They install nothing.
 check:
 	$(GO) vet $(ALL)
-	$(GO) test -vet=off -short -p 6 $(ALL)
+	$(GO) test -vet=off -short -p $(P) $(ALL)
 
-# The full tests and those under the race detector run at the same time, because many tests mostly
-# wait. JOBS=1 runs them one after the other, with P test binaries at a time. This suits a machine on
-# which containers start slowly.
-JOBS ?= 2
-P    ?= 2
-
-# The first test gets a Redis, and prints its version.
+# Tests may install missing programs by apt-get: redis-server (unless Docker is available), chromium,
+# prometheus, lua5.1, and what the clients in other languages need. They report what they install. The
+# first test gets a Redis, and prints its version. The last three tests are those whose outcome depends
+# most on the version of go-redis, on its newest version.
+test: export SLIDEGATE_INSTALL ?= 1
 test:
 	$(GO) test -count=1 -v -run '^TestServer$$' ./internal/test/redistest
-	@$(MAKE) --no-print-directory -j$(JOBS) full race newest
-
-full:
-	$(GO) test -vet=off -count=1 -timeout 15m -p $(if $(filter 1,$(JOBS)),$(P),3) $(OTHERS)
-
-# The three tests whose outcome depends most on the version of go-redis, on its newest version.
-newest:
+	$(GO) test -vet=off -count=1 -timeout 15m -p $(P) $(ALL)
+	@$(MAKE) --no-print-directory race
 	@.ci/with $(lastword $(GO_REDIS)) github.com/redis/go-redis/v9 -- $(GO) test -vet=off -count=1 -timeout 5m -run '^Test(Hooks|BrokenTogether|SentOnce)$$' ./goredisgate
 
-# The tests of goredisgate and cluster_test, on each of GO_REDIS.
-go-redis:
-	@set -e; for v in $(GO_REDIS); do .ci/with $$v github.com/redis/go-redis/v9 -- $(GO) test -count=1 -timeout 15m -p 2 ./goredisgate ./cluster_test; done
+SHORT ?= -short
+race:
+	@[ "$$($(GO) env CGO_ENABLED)" = 1 ] || echo "No race detector: it needs cgo, and therefore a C compiler."
+	[ "$$($(GO) env CGO_ENABLED)" = 0 ] || $(GO) test -race -vet=off $(SHORT) -count=1 -timeout 40m -p $(P) $(ALL)
 
-# The tests of otelgate and grpclimit, on each of OTEL and GRPC.
-adapters:
-	@set -e; for v in $(OTEL); do .ci/with $$v $(addprefix go.opentelemetry.io/,otel otel/metric otel/sdk otel/sdk/metric otel/trace) -- $(GO) test -count=1 -timeout 5m ./otelgate; done
-	@set -e; for v in $(GRPC); do .ci/with $$v google.golang.org/grpc -- $(GO) test -count=1 -timeout 5m ./grpclimit; done
-
-# Checks all tables in docs/login-simulation.md.
-simulate:
-	$(GO) test -count=1 ./bench/attack
-
-# Short tests of guarantees, scripts, histories, outages, replays on Redis, and ways to reach a server.
-# It leaves out the longest tests of those that only test memory, client deadlines or many goroutines.
-short:
-	$(GO) test -count=1 -v -run '^TestServer$$' ./internal/test/redistest
-	$(GO) test -vet=off -count=1 -short -timeout 5m -skip '^Test(JointAmidFaults|DeadlinesOfCallers|ConnectingTakesLonger|Flood|Fleet|Local.*|.*UnderLoad)$$|^TestTrouble$$/Fallback' ./window ./pace ./ar1 ./lua ./cmd/slidegate/internal/inspect ./cmd/slidegate/internal/replay
-	$(GO) test -vet=off -count=1 -timeout 5m -run '^Test(PromotedByHand|TLS|RESP2|ACLOfOneServer|ACLWithoutProbes|Full)$$' ./cluster_test
-
-# Short tests of ACL users and failovers, on a cluster and under Sentinel.
-cluster:
-	$(GO) test -vet=off -count=1 -v -timeout 5m -run '^Test(ACL|HostileEvents|GracefulFailover|Sentinel)$$|^TestFailover$$/^killed$$' ./cluster_test
-
-# What can be tested only with Docker: the image, and how tests start servers in Docker and make them
-# fail.
-docker:
-	$(GO) test -vet=off -count=1 -v -timeout 5m -run '^TestImage$$' ./cmd/slidegate
-	$(GO) test -vet=off -count=1 -v -timeout 5m ./internal/test/redistest
-
-# Runs the targets in TESTS on each server. It fails if a server has another version, or if Docker is
-# needed but does not respond. `make -j2 -Orecurse matrix` tests two servers at a time, and keeps their
-# output apart.
+# Runs TESTS on each server. It fails if a server has another version, or if Docker is needed but does
+# not respond. `make -j2 -Orecurse matrix` tests two servers at a time, and keeps their output apart.
 matrix: $(addprefix matrix-,$(SERVERS))
 
 matrix-%:
 	@echo "== $*"
-	@SLIDEGATE_LONG=1 SLIDEGATE_SERVER=$* $(call place,$*) $(MAKE) --no-print-directory $(TESTS) JOBS=1
+	@set -e; export SLIDEGATE_LONG=1 SLIDEGATE_SERVER=$* $(call place,$*); $(GO) test -count=1 -v -run '^TestServer$$' ./internal/test/redistest; $(TESTS)
 
-race:
-ifeq ($(CGO),1)
-	@$(MAKE) --no-print-directory race-once race-load
-else
-	@echo "No race detector: it needs cgo, and therefore a C compiler."
-endif
-
-race-once:
-	$(GO) test -race -vet=off -count=1 -timeout 15m -p $(P) $(ONCE)
-
-race-load:
-	$(GO) test -race -vet=off -short -count=1 -timeout 15m -p $(P) -run 'UnderLoad$$' $(LOAD)
-
-# All tests of LOAD, and of packages that race reaches only through others. It runs nightly. Under the
-# race detector, a sync.Pool drops items at random and objects are larger, so the tests that count
-# allocations and measure the heap are skipped.
-race-full:
-	$(GO) test -race -vet=off -count=1 -timeout 40m -p 2 -skip '^(TestAllocations|TestHeapOfLimiters)$$' $(LOAD) ./cmd/slidegate ./cmd/slidegate/internal/suggest
+# The tests of goredisgate and cluster_test on each version of go-redis, and those of otelgate and
+# grpclimit on theirs.
+versions:
+	@set -e; for v in $(GO_REDIS); do .ci/with $$v github.com/redis/go-redis/v9 -- $(GO) test -count=1 -timeout 15m -p 2 ./goredisgate ./cluster_test; done
+	@set -e; for v in $(OTEL); do .ci/with $$v $(addprefix go.opentelemetry.io/,otel otel/metric otel/sdk otel/sdk/metric otel/trace) -- $(GO) test -count=1 -timeout 5m ./otelgate; done
+	@set -e; for v in $(GRPC); do .ci/with $$v google.golang.org/grpc -- $(GO) test -count=1 -timeout 5m ./grpclimit; done
 
 # GOWORK=off reveals requirements that are missing from the libraries' go.mod. For the other modules,
 # this check is possible only once the libraries are tagged.
@@ -177,14 +106,6 @@ vulnerabilities:
 		echo "== $$dir"; \
 		$(GOVULNCHECK) -C $$dir -db $(VULNDB) -test ./...; \
 	done'
-
-# Prints what changed in the API of each module since its last tag.
-api:
-	@.ci/api
-
-# Checks whether a decision costs more than at the previous day's last commit.
-regression:
-	@.ci/regression
 
 fuzz:
 	@set -e; for pkg in $$($(GO) list $(ALL)); do \

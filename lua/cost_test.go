@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/slidegate/slidegate/internal/test/redistest"
 	"github.com/slidegate/slidegate/lua"
 )
 
@@ -61,10 +62,7 @@ const maxLiveNames = 60
 // TestLiveNames checks how many names are in scope at any line of each script, as the compiler
 // sees them.
 func TestLiveNames(t *testing.T) {
-	luac, err := exec.LookPath("luac5.1")
-	if err != nil {
-		t.Skip("luac5.1 is not on the PATH: install lua5.1 to count the names in scope")
-	}
+	luac := redistest.Program(t, "lua5.1", "luac5.1")
 	for name, source := range map[string]string{
 		"window": lua.Window.Source, "ar1": lua.AR1.Source, "pace": lua.Pace.Source, "inflight": lua.Inflight.Source,
 		"overrides": lua.Overrides.Source, "probe": lua.Probe.Source,

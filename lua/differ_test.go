@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/slidegate/slidegate/internal/test/redistest"
 	"github.com/slidegate/slidegate/lua"
 )
 
@@ -25,14 +26,10 @@ var compared = []string{
 // sourceFor returns the script that decides a verb.
 func sourceFor(verb string) string { return lua.WindowFor(verb).Source }
 
-// lua51 returns the path of Lua 5.1, the version that servers run. Without it, the test is skipped.
+// lua51 returns the path of Lua 5.1, the version that servers run.
 func lua51(tb testing.TB) string {
 	tb.Helper()
-	path, err := exec.LookPath("lua5.1")
-	if err != nil {
-		tb.Skip("lua5.1 is not on the PATH: install it to compare scripts and to count their instructions")
-	}
-	return path
+	return redistest.Program(tb, "lua5.1", "lua5.1")
 }
 
 // scriptArgs writes the script of each verb to a file, and returns arguments for testdata/differ.lua
@@ -63,10 +60,7 @@ func scriptFile(tb testing.TB, source string) string {
 // today, and compares what they reply and write. To look for rarer differences, run it as often as
 // you like with other seeds: lua5.1 testdata/differ.lua.
 func TestBehavesAsBefore(t *testing.T) {
-	calls := 25_000
-	if testing.Short() {
-		calls = 2_500
-	}
+	const calls = 25_000
 	path, scripts := lua51(t), scriptArgs(t)
 	for seed := range 4 {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {

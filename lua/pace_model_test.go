@@ -680,6 +680,9 @@ func TestPaceModel(t *testing.T) {
 // TestPaceModelNeedsItsRules checks that no rule can be left out: without it, the search finds a
 // broken promise.
 func TestPaceModelNeedsItsRules(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it searches 21 designs")
+	}
 	for name, d := range map[string]paceDesign{
 		"no order":                              {noOrder: true},
 		"turns of a call alone":                 {eachAlone: true},

@@ -380,7 +380,7 @@ func TestAtOnce(t *testing.T) {
 // TestNoAllocations checks that this package allocates nothing for a decision whose span is not
 // recorded.
 func TestNoAllocations(t *testing.T) {
-	if testing.Short() {
+	if redistest.Race {
 		t.Skip("under the race detector, pools forget at random")
 	}
 	b, o := newCollector(), seen(window.KindAllowed, time.Millisecond)

@@ -14,7 +14,7 @@ import (
 // TestAllocations checks that a decision makes two allocations, its key and its Usage, in addition
 // to those that rueidis makes for a bare EVALSHA.
 func TestAllocations(t *testing.T) {
-	if testing.Short() {
+	if redistest.Race {
 		t.Skip("under the race detector, pools drop items at random")
 	}
 	client := redistest.Client(t)
@@ -39,7 +39,7 @@ const heapPerLimiter = 1024
 // TestHeapOfLimiters checks how much memory a limiter takes before its first call, so that a
 // service can hold one for each tenant. With -v, it prints the bytes and the objects.
 func TestHeapOfLimiters(t *testing.T) {
-	if testing.Short() {
+	if redistest.Race {
 		t.Skip("under the race detector, objects are larger")
 	}
 	const n = 1000

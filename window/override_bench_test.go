@@ -31,7 +31,7 @@ func withOverrides(tb testing.TB, name string, many int, on bool, secret []byte)
 // overrides or 1,000 are set, and that a blocked decision makes two allocations: its limiter and
 // its Usage.
 func TestOverrideAllocations(t *testing.T) {
-	if testing.Short() {
+	if redistest.Race {
 		t.Skip("under the race detector, pools drop items at random")
 	}
 	count := func(l *window.Limiter, event string) float64 {

@@ -129,7 +129,7 @@ func TestWithSharesBreaker(t *testing.T) {
 
 // TestWithCost checks that With makes three allocations.
 func TestWithCost(t *testing.T) {
-	if testing.Short() {
+	if redistest.Race {
 		t.Skip("under the race detector, more is allocated")
 	}
 	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("2/1h")}))

@@ -51,9 +51,6 @@ var browsers = make(chan struct{}, 3)
 // call it before any attempt that can expire.
 func chromium(t *testing.T) context.Context {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("A browser takes long to start, and does not depend on the server; run this test without -short.")
-	}
 	path := redistest.Program(t, "chromium", "chromium", "chromium-browser", "google-chrome")
 	browsers <- struct{}{}
 	t.Cleanup(func() { <-browsers })

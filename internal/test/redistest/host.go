@@ -68,8 +68,8 @@ func findLocal(noDocker error) (host, bool) {
 
 // Program returns the path of the first program in names that is on the PATH. If none of them is,
 // and SLIDEGATE_INSTALL allows it, Program installs the Debian package pkg, which must contain the
-// first program in names. If it is not allowed or not able to install the package, it skips the
-// test and reports what is missing.
+// first program in names. If it is not allowed or not able to install the package, the test fails.
+// With go test -short, the test is skipped, so that short tests need no program except a server.
 func Program(tb testing.TB, pkg string, names ...string) string {
 	tb.Helper()
 	return Tool(tb, names[0], func() (string, bool) { return findProgram(names) }, pkg)
@@ -79,25 +79,29 @@ func Program(tb testing.TB, pkg string, names ...string) string {
 // more than one program, and that may need several packages.
 func Tool(tb testing.TB, what string, find func() (path string, ok bool), pkgs ...string) string {
 	tb.Helper()
-	if path, ok := find(); ok {
-		return path
+	if testing.Short() {
+		tb.Skipf("This test needs %s; run it without -short.", what)
 	}
-	err := aptInstall("no "+what, pkgs...)
-	path, ok := find()
-	if !ok {
-		unavailable(tb, what, err)
+	path, err := findOrInstall(what, find, pkgs...)
+	if err != nil {
+		tb.Fatalf("This test needs %s: install it (%v), or leave out all such tests by -short.", what, err)
 	}
 	return path
 }
 
-// unavailable ends a test that needs a missing program. It skips the test, unless an attempt to
-// install the program has failed.
-func unavailable(tb testing.TB, program string, err error) {
-	tb.Helper()
-	if errors.Is(err, errForbidden) || errors.Is(err, errUnable) {
-		tb.Skipf("This test needs %s, which is not installed: %v.", program, err)
+func findOrInstall(what string, find func() (path string, ok bool), pkgs ...string) (string, error) {
+	if path, ok := find(); ok {
+		return path, nil
 	}
-	tb.Fatalf("redistest: %s could not be installed: %v", program, err)
+	err := aptInstall("no "+what, pkgs...)
+	path, ok := find()
+	switch {
+	case ok:
+		return path, nil
+	case err == nil:
+		err = fmt.Errorf("apt-get has installed %s, but that is not enough", strings.Join(pkgs, " "))
+	}
+	return "", err
 }
 
 func findProgram(names []string) (path string, ok bool) {

@@ -24,6 +24,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/proxy"
 	"github.com/slidegate/slidegate/httplimit"
 	"github.com/slidegate/slidegate/internal/adapter"
+	"github.com/slidegate/slidegate/internal/test/redistest"
 	"github.com/slidegate/slidegate/window"
 )
 
@@ -54,13 +55,10 @@ func startCGI(t *testing.T) (at string) {
 	return s.URL
 }
 
-// python returns a command that runs a Python 3 program for at most a minute. If Python is not
-// installed, it skips the test.
+// python returns a command that runs a Python 3 program for at most a minute.
 func python(t *testing.T, program string) *exec.Cmd {
-	path, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("python3 is not installed")
-	}
+	t.Helper()
+	path := redistest.Program(t, "python3", "python3")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return exec.CommandContext(ctx, path, "-c", program)

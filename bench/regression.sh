@@ -5,7 +5,7 @@
 # turns on one server, so that other work on the machine affects them equally
 # (docs/performance.md).
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")"
 
 before=$(git rev-parse "${1:-$(git rev-list -1 --before='24 hours ago' HEAD)}")
 if [ "$before" = "$(git rev-parse HEAD)" ]; then
@@ -20,6 +20,6 @@ figures='(.rows | INDEX(.name)) as $row
 	| [$name, "server CPU in µs", $before.process_us, $now.process_us],
 	  [$name, "client allocations", $before.allocs, $now.allocs] | @tsv'
 
-bench/earlier.sh "$before" -json -memory 0 -rounds 5 -rows '^window( before)?(, 3 limits)?$' server |
+./earlier.sh "$before" -json -memory 0 -rounds 5 -rows '^window( before)?(, 3 limits)?$' server |
 	jq -r "$figures" |
 	awk -F'\t' '{ printf "%s: %s: %.2f, before %.2f\n", $1, $2, $4, $3 } $4 > 1.1 * $3 { more = 1; print "  over a tenth more" } END { exit more || NR != 4 }'
