@@ -91,7 +91,7 @@ func goRedis(tb testing.TB, o rueidis.ClientOption) *window.Connection {
 	tb.Helper()
 	client := redis.NewUniversalClient(&redis.UniversalOptions{
 		Addrs: o.InitAddress, MasterName: o.Sentinel.MasterSet, IsClusterMode: !o.ForceSingleClient && o.Sentinel.MasterSet == "",
-		ReadTimeout: time.Second, DialerRetries: 1, Dialer: faulttest.Dialer(o),
+		ReadTimeout: cmp.Or(o.ConnWriteTimeout, time.Minute), DialerRetries: 1, Dialer: faulttest.Dialer(o),
 	})
 	tb.Cleanup(func() { _ = client.Close() })
 	conn := goredisgate.On(client)
