@@ -120,7 +120,8 @@ func shortDeadlines(t *testing.T, k kind, pipelining bool) {
 	}), perMonth(neverReached))
 	patient := startLoad(t, callers, l.Allow, roundRobin(all))
 	patient.await(t, 100)
-	faults.Delay(100 * time.Millisecond)
+	const delay = 100 * time.Millisecond
+	faults.Delay(delay)
 	var failed []attempt
 	var mu sync.Mutex
 	var group sync.WaitGroup
@@ -139,8 +140,8 @@ func shortDeadlines(t *testing.T, k kind, pipelining bool) {
 	group.Wait()
 	faults.Delay(0)
 	for _, a := range failed {
-		if !errors.Is(a.err, context.DeadlineExceeded) {
-			t.Errorf("a caller with a short deadline: %+v %v", a.decision, a.err)
+		if !errors.Is(a.err, context.DeadlineExceeded) && (a.err != nil || a.took < delay) { // a busy machine can be late
+			t.Errorf("a caller with a short deadline, after %v: %+v %v", a.took, a.decision, a.err)
 		}
 	}
 	attempts := patient.end()
@@ -167,20 +168,21 @@ func TestFirstOfAConnection(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				l := must(k.newOnClient(client, window.Config{Name: redistest.Key(t), Limits: []window.Limit{perMonth(100)}, Timeout: 10 * time.Second}))
-				faults.Delay(200 * time.Millisecond)
+				l := must(k.newOnClient(client, window.Config{Name: redistest.Key(t), Limits: []window.Limit{perMonth(100)}}))
+				const delay = 200 * time.Millisecond
+				faults.Delay(delay)
 				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-				var early error
+				var early attempt
 				var group sync.WaitGroup
-				group.Go(func() { _, early = l.Allow(ctx, event) })
+				group.Go(func() { early = allowFunc(l.Allow).attempt(ctx, event) })
 				<-time.After(20 * time.Millisecond) // so that the call with the short deadline is the first
 				if _, err := l.Allow(t.Context(), event); err != nil {
 					t.Errorf("%s, after a call with a short deadline: %v", event, err)
 				}
 				group.Wait()
 				cancel()
-				if !errors.Is(early, context.DeadlineExceeded) {
-					t.Errorf("%s, a call with a short deadline: %v", event, early)
+				if !errors.Is(early.err, context.DeadlineExceeded) && (early.err != nil || early.took < delay) {
+					t.Errorf("%s, a call with a short deadline: %v after %v", event, early.err, early.took)
 				}
 			})
 		}
@@ -233,12 +235,14 @@ func TestACL(t *testing.T) {
 func checkInFlight(t *testing.T, nodes *redistest.Nodes, client rueidis.Client) {
 	t.Helper()
 	onAll(t, nodes, "ACL", "LOG", "RESET")
-	l := must(inflight.New(window.On(client), inflight.Config{Name: "login", Max: 1, TTL: time.Second}))
+	l := must(inflight.New(window.On(client), inflight.Config{Name: "login", Max: 1, TTL: 3 * time.Second, Timeout: time.Second}))
 	lease, _, err := l.TryAcquire(t.Context(), "e")
 	if lease == nil || err != nil {
 		t.Fatal(lease, err)
 	}
-	time.AfterFunc(1500*time.Millisecond, func() { _ = lease.Release(t.Context()) }) // the lease has been renewed by then
+	first := must(l.Inspect(t.Context(), "e")).Leases[0].Until
+	eventually(t, "the lease is renewed", func() bool { return must(l.Inspect(t.Context(), "e")).Leases[0].Until.After(first) })
+	time.AfterFunc(time.Millisecond, func() { _ = lease.Release(t.Context()) })
 	next := must(l.Acquire(t.Context(), "e"))
 	if used := must(l.Inspect(t.Context(), "e")).Used; used != 1 || lease.Left() > 0 {
 		t.Errorf("%d units are held, %v of the first lease are left", used, lease.Left())

@@ -58,7 +58,7 @@ func places() *inflight.Limiter {
 
 // placesInRedis returns an inflight limiter of one place on Redis, with its own Name.
 func placesInRedis(tb testing.TB) *inflight.Limiter {
-	return must(inflight.New(window.On(redistest.Client(tb)), inflight.Config{Name: redistest.Key(tb), Max: 1, Timeout: time.Second}))
+	return must(inflight.New(window.On(redistest.Client(tb)), inflight.Config{Name: redistest.Key(tb), Max: 1, TTL: time.Hour, Timeout: time.Minute}))
 }
 
 // brief returns an inflight limiter of one place whose leases are lost after 100 ms.

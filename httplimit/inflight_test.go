@@ -200,7 +200,7 @@ func TestInFlightGoesOn(t *testing.T) {
 			server := redistest.Start(t)
 			lost := make(chan struct{})
 			l := must(inflight.New(window.On(server.Client(t)), inflight.Config{
-				Name: redistest.Key(t), Max: 1, TTL: 750 * time.Millisecond,
+				Name: redistest.Key(t), Max: 1, TTL: 3 * time.Second, Timeout: time.Second,
 				Observe: func(_ context.Context, o window.Observation) {
 					if o.Kind == inflight.KindLost {
 						close(lost)

@@ -72,7 +72,7 @@ func TestFallbackStates(t *testing.T) {
 // TestSecretStaysSecret checks that with a Secret, the log never contains the key of a request.
 func TestSecretStaysSecret(t *testing.T) {
 	s := redistest.Start(t)
-	l := must(window.New(window.On(s.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("1/1h"), Secret: []byte("0123456789abcdef"), Timeout: 10 * time.Second}))
+	l := must(window.New(window.On(s.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("1/1h"), Secret: []byte("0123456789abcdef"), Timeout: time.Minute}))
 	var log logBuffer
 	h := middleware(httplimit.Config{Limiter: l, Key: httplimit.Header("X-Api-Key"), Log: log.loggerOf("err", "msg")}).Wrap(fine)
 	with := func(r *http.Request) { r.Header.Set("X-Api-Key", "hunter2") }

@@ -59,7 +59,7 @@ func places(most int64) *inflight.Limiter {
 
 // placesInRedis returns an inflight limiter on Redis, with its own Name.
 func placesInRedis(tb testing.TB, most int64) *inflight.Limiter {
-	return must(inflight.New(window.On(redistest.Client(tb)), inflight.Config{Name: redistest.Key(tb), Max: most, Timeout: time.Second}))
+	return must(inflight.New(window.On(redistest.Client(tb)), inflight.Config{Name: redistest.Key(tb), Max: most, TTL: time.Hour, Timeout: time.Minute}))
 }
 
 // brief returns an inflight limiter of one place whose leases are lost after 100 ms.

@@ -166,7 +166,7 @@ func TestPlan(t *testing.T) {
 // that decisions during the outage have the right source.
 func TestOutage(t *testing.T) {
 	server, b := redistest.Start(t), newCollector()
-	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("1000000/1h"), Timeout: 10 * time.Second, Observe: b.observe}
+	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("1000000/1h"), Timeout: time.Minute, Observe: b.observe}
 	l := must(window.New(window.On(server.Client(t)), cfg))
 	cfg.Name += ".b"
 	cfg.Fallback = must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1000000/1h")}))
