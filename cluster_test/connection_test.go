@@ -42,26 +42,6 @@ func TestLostReply(t *testing.T) {
 	})
 }
 
-// TestCutConnections repeatedly cuts all connections under load, until at least one has been cut in
-// the middle of a call.
-func TestCutConnections(t *testing.T) {
-	eachClient(t, func(t *testing.T, k kind) {
-		t.Parallel()
-		faults := &redistest.Faults{}
-		l := k.newLimiter(t, redistest.Replicated(t).Options(faults.Break), perMonth(neverReached))
-		group := startLoad(t, callers, l.Allow, roundRobin(slices.Concat(shardEvents[:]...)))
-		for n, least := 0, redistest.UnlessShort(30, 10); n < least || group.uncertain.Load() == 0 && n < 300; n++ {
-			group.await(t, 100)
-			faults.Cut()
-		}
-		sum := checkCounts(t, l, neverReached, group.end(), nil)
-		t.Logf("%+v", sum)
-		if sum.uncertain == 0 {
-			t.Error("this test proves too little: no connection was cut in the middle of a call")
-		}
-	})
-}
-
 // TestHotEventsAreAccountedFor checks that all attempts are accounted for if many callers use one
 // event per shard, so that their attempts are merged. Meanwhile, connections are cut, replies are
 // lost, and every fourth caller cancels at a random moment.
@@ -147,46 +127,6 @@ func shortDeadlines(t *testing.T, k kind, pipelining bool) {
 	attempts := patient.end()
 	checkNoErrors(t, attempts)
 	t.Logf("%+v", checkCounts(t, l, neverReached, append(attempts, failed...), nil))
-}
-
-// TestFirstOfAConnection checks that calls succeed even if the first call on their connection had a
-// deadline that was too short. rueidis writes and reads such a first call synchronously, and would
-// set its deadline on the connection.
-func TestFirstOfAConnection(t *testing.T) {
-	each(t, func(t *testing.T, k kind) {
-		nodes := redistest.Replicated(t)
-		for n, event := range slices.Concat(shardEvents[0][:3], shardEvents[1][:3], shardEvents[2][:3]) {
-			t.Run(event, func(t *testing.T) {
-				t.Parallel()
-				faults := &redistest.Faults{}
-				client := nodes.NewClient(t, func(o *rueidis.ClientOption) {
-					faults.Break(o)
-					o.AlwaysPipelining = false
-				})
-				if n%2 == 0 { // connect beforehand, or by the first call
-					if err := client.Do(t.Context(), client.B().Exists().Key(k.key("x", event)).Build()).Error(); err != nil {
-						t.Fatal(err)
-					}
-				}
-				l := must(k.newOnClient(client, window.Config{Name: redistest.Key(t), Limits: []window.Limit{perMonth(100)}}))
-				const delay = 200 * time.Millisecond
-				faults.Delay(delay)
-				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-				var early attempt
-				var group sync.WaitGroup
-				group.Go(func() { early = allowFunc(l.Allow).attempt(ctx, event) })
-				<-time.After(20 * time.Millisecond) // so that the call with the short deadline is the first
-				if _, err := l.Allow(t.Context(), event); err != nil {
-					t.Errorf("%s, after a call with a short deadline: %v", event, err)
-				}
-				group.Wait()
-				cancel()
-				if !errors.Is(early.err, context.DeadlineExceeded) && (early.err != nil || early.took < delay) {
-					t.Errorf("%s, a call with a short deadline: %v after %v", event, early.err, early.took)
-				}
-			})
-		}
-	})
 }
 
 // TestACL checks that the user in docs/keys.md may do everything that a limiter does, even while

@@ -450,30 +450,6 @@ func (s *incidentRun) outlastsAPause(t *testing.T) {
 	}
 }
 
-// TestScriptFlush repeatedly flushes the scripts of the masters under load by every script. No caller
-// may notice.
-func TestScriptFlush(t *testing.T) {
-	eachOf(t, mixedKinds, func(t *testing.T, k kind) {
-		nodes := redistest.Replicated(t)
-		l := k.newLimiter(t, nodes.Options(nil), perMonth(neverReached))
-		group := startLoad(t, callers, l.Allow, roundRobin(slices.Concat(shardEvents[:]...)))
-		for range redistest.UnlessShort(5, 3) {
-			for _, events := range shardEvents {
-				group.await(t, 100)
-				master := nodes.MasterOf(t, slotOf(events[0]))
-				must(master.Do(t.Context(), "CONFIG", "RESETSTAT").ToString())
-				must(master.Do(t.Context(), "SCRIPT", "FLUSH").ToString())
-				eventually(t, "the script is sent again", func() bool {
-					return strings.Contains(must(master.Do(t.Context(), "INFO", "commandstats").ToString()), "cmdstat_eval:")
-				})
-			}
-		}
-		attempts := group.end()
-		checkNoErrors(t, attempts)
-		t.Logf("%+v", checkCounts(t, l, neverReached, attempts, nil))
-	})
-}
-
 // TestGracefulFailover makes every replica take over under load, as in a rolling restart. The old
 // masters then restart as empty nodes, so each shard gets a master that has never seen the scripts.
 // No caller may notice, and nothing may be lost.

@@ -121,7 +121,7 @@ func TestEveryKind(t *testing.T) {
 			if err := places.Close(t.Context()); err != nil || must(places.Inspect(t.Context(), "e")).Used != 0 {
 				t.Errorf("a place is held after Close: %v", err)
 			}
-			guard := must(login.New(conn, login.Config{Name: redistest.Key(t), Secret: []byte("sixteen bytes or more")}))
+			guard := must(login.New(conn, login.Config{Name: redistest.Key(t), Secret: []byte("sixteen bytes or more"), Timeout: time.Minute}))
 			if _, err := guard.Inspect(t.Context(), "alice", netip.MustParseAddr("198.51.100.7")); err != nil {
 				t.Error(err)
 			}

@@ -1,7 +1,6 @@
 package httplimit_test
 
 import (
-	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -92,15 +91,5 @@ func TestSecretStaysSecret(t *testing.T) {
 	}
 	if text := log.String(); strings.Contains(text, "hunter2") || strings.Count(text, "\n") != 2 {
 		t.Errorf("%s", text)
-	}
-}
-
-// TestLogSaysWhyTheFallbackDecides checks that the log states why the Fallback decides.
-func TestLogSaysWhyTheFallbackDecides(t *testing.T) {
-	var log logBuffer
-	l := fixedLimiter{Decision: window.Decision{Allowed: true, Degraded: true, Cause: errors.New("NOPERM")}}
-	ask(middleware(httplimit.Config{Limiter: l, Log: log.loggerOf("level", "err")}).Wrap(fine))
-	if log.String() != "level=WARN err=NOPERM\n" {
-		t.Error(log.String())
 	}
 }
