@@ -148,10 +148,10 @@ func (mini onMiniredis) pace(t *testing.T) {
 }
 
 func (mini onMiniredis) inflight(t *testing.T) {
-	l := must(inflight.New(mini.conn, inflight.Config{Name: "i", Max: 1000, TTL: time.Minute, Holder: "test", Timeout: time.Minute}))
+	l := must(inflight.New(mini.conn, inflight.Config{Name: "i", Max: 1000, TTL: time.Hour, Holder: "test", Timeout: time.Minute}))
 	lease := must(l.AcquireN(t.Context(), "job", 1000))
 	_, d, err := l.TryAcquire(t.Context(), "job")
-	if err != nil || d.Used != 1000 || d.RetryAfter != time.Minute {
+	if err != nil || d.Used != 1000 || d.RetryAfter != time.Hour {
 		t.Errorf("a lease too many: %+v, %v", d, err)
 	}
 	if s := must(l.Inspect(t.Context(), "job")); s.Used != 1000 || len(s.Leases) != 1 || s.Leases[0].Holder != "test" {
@@ -159,7 +159,7 @@ func (mini onMiniredis) inflight(t *testing.T) {
 	}
 	must("", lease.Release(t.Context()))
 	_ = must(l.Acquire(t.Context(), "job"))
-	mini.pass(time.Minute) // in which the lease is not renewed
+	mini.pass(time.Hour) // in which the lease is not renewed
 	if s := must(l.Inspect(t.Context(), "job")); s.Used != 0 {
 		t.Errorf("after its end, a lease is held: %+v", s)
 	}
