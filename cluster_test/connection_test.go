@@ -42,26 +42,6 @@ func TestLostReply(t *testing.T) {
 	})
 }
 
-// TestCutConnections repeatedly cuts all connections under load, until at least one has been cut in
-// the middle of a call.
-func TestCutConnections(t *testing.T) {
-	eachClient(t, func(t *testing.T, k kind) {
-		t.Parallel()
-		faults := &redistest.Faults{}
-		l := k.newLimiter(t, redistest.Replicated(t).Options(faults.Break), perMonth(neverReached))
-		group := startLoad(t, callers, l.Allow, roundRobin(slices.Concat(shardEvents[:]...)))
-		for n, least := 0, redistest.UnlessShort(30, 10); n < least || group.uncertain.Load() == 0 && n < 300; n++ {
-			group.await(t, 100)
-			faults.Cut()
-		}
-		sum := checkCounts(t, l, neverReached, group.end(), nil)
-		t.Logf("%+v", sum)
-		if sum.uncertain == 0 {
-			t.Error("this test proves too little: no connection was cut in the middle of a call")
-		}
-	})
-}
-
 // TestHotEventsAreAccountedFor checks that all attempts are accounted for if many callers use one
 // event per shard, so that their attempts are merged. Meanwhile, connections are cut, replies are
 // lost, and every fourth caller cancels at a random moment.
@@ -120,7 +100,8 @@ func shortDeadlines(t *testing.T, k kind, pipelining bool) {
 	}), perMonth(neverReached))
 	patient := startLoad(t, callers, l.Allow, roundRobin(all))
 	patient.await(t, 100)
-	faults.Delay(100 * time.Millisecond)
+	const delay = 100 * time.Millisecond
+	faults.Delay(delay)
 	var failed []attempt
 	var mu sync.Mutex
 	var group sync.WaitGroup
@@ -139,52 +120,13 @@ func shortDeadlines(t *testing.T, k kind, pipelining bool) {
 	group.Wait()
 	faults.Delay(0)
 	for _, a := range failed {
-		if !errors.Is(a.err, context.DeadlineExceeded) {
-			t.Errorf("a caller with a short deadline: %+v %v", a.decision, a.err)
+		if !errors.Is(a.err, context.DeadlineExceeded) && (a.err != nil || a.took < delay) { // a busy machine can be late
+			t.Errorf("a caller with a short deadline, after %v: %+v %v", a.took, a.decision, a.err)
 		}
 	}
 	attempts := patient.end()
 	checkNoErrors(t, attempts)
 	t.Logf("%+v", checkCounts(t, l, neverReached, append(attempts, failed...), nil))
-}
-
-// TestFirstOfAConnection checks that calls succeed even if the first call on their connection had a
-// deadline that was too short. rueidis writes and reads such a first call synchronously, and would
-// set its deadline on the connection.
-func TestFirstOfAConnection(t *testing.T) {
-	each(t, func(t *testing.T, k kind) {
-		nodes := redistest.Replicated(t)
-		for n, event := range slices.Concat(shardEvents[0][:3], shardEvents[1][:3], shardEvents[2][:3]) {
-			t.Run(event, func(t *testing.T) {
-				t.Parallel()
-				faults := &redistest.Faults{}
-				client := nodes.NewClient(t, func(o *rueidis.ClientOption) {
-					faults.Break(o)
-					o.AlwaysPipelining = false
-				})
-				if n%2 == 0 { // connect beforehand, or by the first call
-					if err := client.Do(t.Context(), client.B().Exists().Key(k.key("x", event)).Build()).Error(); err != nil {
-						t.Fatal(err)
-					}
-				}
-				l := must(k.newOnClient(client, window.Config{Name: redistest.Key(t), Limits: []window.Limit{perMonth(100)}, Timeout: 10 * time.Second}))
-				faults.Delay(200 * time.Millisecond)
-				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-				var early error
-				var group sync.WaitGroup
-				group.Go(func() { _, early = l.Allow(ctx, event) })
-				<-time.After(20 * time.Millisecond) // so that the call with the short deadline is the first
-				if _, err := l.Allow(t.Context(), event); err != nil {
-					t.Errorf("%s, after a call with a short deadline: %v", event, err)
-				}
-				group.Wait()
-				cancel()
-				if !errors.Is(early, context.DeadlineExceeded) {
-					t.Errorf("%s, a call with a short deadline: %v", event, early)
-				}
-			})
-		}
-	})
 }
 
 // TestACL checks that the user in docs/keys.md may do everything that a limiter does, even while
@@ -233,12 +175,14 @@ func TestACL(t *testing.T) {
 func checkInFlight(t *testing.T, nodes *redistest.Nodes, client rueidis.Client) {
 	t.Helper()
 	onAll(t, nodes, "ACL", "LOG", "RESET")
-	l := must(inflight.New(window.On(client), inflight.Config{Name: "login", Max: 1, TTL: time.Second}))
+	l := must(inflight.New(window.On(client), inflight.Config{Name: "login", Max: 1, TTL: 3 * time.Second, Timeout: time.Second}))
 	lease, _, err := l.TryAcquire(t.Context(), "e")
 	if lease == nil || err != nil {
 		t.Fatal(lease, err)
 	}
-	time.AfterFunc(1500*time.Millisecond, func() { _ = lease.Release(t.Context()) }) // the lease has been renewed by then
+	first := must(l.Inspect(t.Context(), "e")).Leases[0].Until
+	eventually(t, "the lease is renewed", func() bool { return must(l.Inspect(t.Context(), "e")).Leases[0].Until.After(first) })
+	time.AfterFunc(time.Millisecond, func() { _ = lease.Release(t.Context()) })
 	next := must(l.Acquire(t.Context(), "e"))
 	if used := must(l.Inspect(t.Context(), "e")).Used; used != 1 || lease.Left() > 0 {
 		t.Errorf("%d units are held, %v of the first lease are left", used, lease.Left())

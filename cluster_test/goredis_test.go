@@ -22,7 +22,7 @@ func TestReadsOnReplicas(t *testing.T) {
 	o := nodes.Options(nil)
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: o.InitAddress, Dialer: faulttest.Dialer(o), RouteRandomly: true})
 	defer client.Close()
-	l := must(window.New(goredisgate.On(client), window.Config{Name: redistest.Key(t), Limits: []window.Limit{perMonth(1)}, Timeout: 10 * time.Second}))
+	l := must(window.New(goredisgate.On(client), window.Config{Name: redistest.Key(t), Limits: []window.Limit{perMonth(1)}, Timeout: time.Minute}))
 	mustAllow(t, l, event, 1)
 	old := nodes.MasterOf(t, slotOf(event))
 	nodes.Failover(t, old)

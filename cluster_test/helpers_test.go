@@ -91,7 +91,7 @@ func goRedis(tb testing.TB, o rueidis.ClientOption) *window.Connection {
 	tb.Helper()
 	client := redis.NewUniversalClient(&redis.UniversalOptions{
 		Addrs: o.InitAddress, MasterName: o.Sentinel.MasterSet, IsClusterMode: !o.ForceSingleClient && o.Sentinel.MasterSet == "",
-		ReadTimeout: time.Second, DialerRetries: 1, Dialer: faulttest.Dialer(o),
+		ReadTimeout: cmp.Or(o.ConnWriteTimeout, time.Minute), DialerRetries: 1, Dialer: faulttest.Dialer(o),
 	})
 	tb.Cleanup(func() { _ = client.Close() })
 	conn := goredisgate.On(client)
@@ -104,9 +104,10 @@ func (k kind) newOnClient(client rueidis.Client, cfg window.Config) (limiter, er
 	return k.newOn(window.On(client), cfg)
 }
 
-// newOn returns a limiter on a Connection. If cfg has no Timeout, it gets that of these tests.
+// newOn returns a limiter on a Connection. If cfg has no Timeout, it is a minute, because the machine
+// may be busy.
 func (k kind) newOn(conn *window.Connection, cfg window.Config) (limiter, error) {
-	cfg.Timeout = cmp.Or(cfg.Timeout, timeout)
+	cfg.Timeout = cmp.Or(cfg.Timeout, time.Minute)
 	return k.new(conn, cfg)
 }
 
@@ -133,17 +134,16 @@ func eachOf(t *testing.T, all []kind, test func(*testing.T, kind)) {
 	}
 }
 
-// newLimiter returns a limiter with the given limits. No other test uses its name. Its Timeout is
-// 10 s, because the machine may be busy.
+// newLimiter returns a limiter with the given limits. No other test uses its name.
 func (k kind) newLimiter(t *testing.T, o rueidis.ClientOption, limits ...window.Limit) limiter {
 	t.Helper()
-	return k.newWithConfig(t, o, window.Config{Name: redistest.Key(t), Limits: limits, Timeout: 10 * time.Second})
+	return k.newWithConfig(t, o, window.Config{Name: redistest.Key(t), Limits: limits})
 }
 
-// newWithShortTimeout is like newLimiter, but with a Timeout of one second.
+// newWithShortTimeout is like newLimiter, but its Timeout is a second.
 func (k kind) newWithShortTimeout(t *testing.T, o rueidis.ClientOption, limits ...window.Limit) limiter {
 	t.Helper()
-	return k.newWithConfig(t, o, window.Config{Name: redistest.Key(t), Limits: limits})
+	return k.newWithConfig(t, o, window.Config{Name: redistest.Key(t), Limits: limits, Timeout: timeout})
 }
 
 // loadedLimiter is a limiter of some kind under load.
@@ -397,7 +397,7 @@ func exhaust(t *testing.T, l limiter, events []string) (attempts []attempt) {
 	t.Helper()
 	var mu sync.Mutex
 	var callers sync.WaitGroup
-	late := time.Now().Add(20 * time.Second)
+	late := time.Now().Add(time.Minute)
 	for part := range slices.Chunk(events, (len(events)+15)/16) {
 		callers.Go(func() {
 			pace := time.NewTicker(time.Millisecond / 2)
@@ -410,7 +410,7 @@ func exhaust(t *testing.T, l limiter, events []string) (attempts []attempt) {
 					mu.Unlock()
 					denied = a.err == nil && !a.decision.Allowed
 					if !denied && time.Now().After(late) {
-						t.Errorf("%s is not denied after 20 s: %v", event, a.err)
+						t.Errorf("%s is not denied after a minute: %v", event, a.err)
 						return
 					}
 				}
@@ -482,11 +482,13 @@ var (
 )
 
 const (
-	callers     = 16              // per kind of limiter
-	timeout     = time.Second     // for each call, unless a test sets another
-	slack       = 2 * time.Second // how much longer things may take on a busy machine
-	failedShard = 0               // the index of the shard that loses its master
+	callers     = 16          // per kind of limiter
+	timeout     = time.Second // for each call, while masters fail
+	failedShard = 0           // the index of the shard that loses its master
 )
+
+// startTimers starts plain timers with which a test compares how long calls take.
+func startTimers() *redistest.Control { return redistest.Timers(2*callers, timeout) }
 
 func pageOnKeys() string { return string(must(os.ReadFile("../docs/keys.md"))) }
 

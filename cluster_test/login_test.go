@@ -40,7 +40,7 @@ func TestHundredFailuresAnHour(t *testing.T) {
 			nodes, faults := redistest.Replicated(t), &redistest.Faults{}
 			s := &loginAttack{faults: faults, nodes: nodes, challenges: cfg.Challenged != nil}
 			s.ms.Store(time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC).UnixMilli())
-			cfg.Name, cfg.Secret, cfg.Timeout = redistest.Key(t), []byte("sixteen bytes, or more"), 10*time.Second
+			cfg.Name, cfg.Secret, cfg.Timeout = redistest.Key(t), []byte("sixteen bytes, or more"), time.Minute
 			cfg.Now = s.now
 			s.guard = must(login.New(window.On(nodes.NewClient(t, faults.Break)), cfg))
 			for range 60 {

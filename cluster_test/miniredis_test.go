@@ -49,8 +49,6 @@ type onMiniredis struct {
 	pass func(time.Duration)
 }
 
-const miniredisTimeout = 10 * time.Second // because the machine may be busy
-
 // denyTogether makes the joint call that AllowAll makes once it is proved that there is one server.
 func (mini onMiniredis) denyTogether(t *testing.T) {
 	t.Helper()
@@ -67,7 +65,7 @@ func (mini onMiniredis) denyTogether(t *testing.T) {
 
 func (mini onMiniredis) window(t *testing.T) {
 	l := must(window.New(mini.conn, window.Config{
-		Name: "w", Limits: []window.Limit{window.PerMinute(2), window.PerHour(100)}, Overrides: true, Timeout: miniredisTimeout,
+		Name: "w", Limits: []window.Limit{window.PerMinute(2), window.PerHour(100)}, Overrides: true, Timeout: time.Minute,
 	}))
 	mini.decide(t, l, time.Minute)
 	s := must(l.Inspect(t.Context(), "alice"))
@@ -96,7 +94,7 @@ func (mini onMiniredis) window(t *testing.T) {
 }
 
 func (mini onMiniredis) ar1(t *testing.T) {
-	l := must(ar1.New(mini.conn, ar1.Config{Name: "a", Limits: []window.Limit{window.PerMinute(2)}, Timeout: miniredisTimeout}))
+	l := must(ar1.New(mini.conn, ar1.Config{Name: "a", Limits: []window.Limit{window.PerMinute(2)}, Timeout: time.Minute}))
 	mini.decide(t, l, 0)
 	if s := must(l.Inspect(t.Context(), "alice")); s.Limits[0].Used < 1 {
 		t.Errorf("inspect: %+v", s)
@@ -128,7 +126,7 @@ func (mini onMiniredis) decide(t *testing.T, l limiter, wait time.Duration) {
 }
 
 func (mini onMiniredis) pace(t *testing.T) {
-	l := must(pace.New(mini.conn, pace.Config{Name: "p", Limits: []window.Limit{window.Every(time.Second)}, Timeout: miniredisTimeout}))
+	l := must(pace.New(mini.conn, pace.Config{Name: "p", Limits: []window.Limit{window.Every(time.Second)}, Timeout: time.Minute}))
 	first, second := must(l.Reserve(t.Context(), "api")), must(l.Reserve(t.Context(), "api"))
 	if !first.OK || !second.OK || second.At.Sub(first.At) != time.Second {
 		t.Errorf("turns: %+v, %+v", first, second)
@@ -150,10 +148,10 @@ func (mini onMiniredis) pace(t *testing.T) {
 }
 
 func (mini onMiniredis) inflight(t *testing.T) {
-	l := must(inflight.New(mini.conn, inflight.Config{Name: "i", Max: 1000, TTL: time.Minute, Holder: "test", Timeout: miniredisTimeout}))
+	l := must(inflight.New(mini.conn, inflight.Config{Name: "i", Max: 1000, TTL: time.Hour, Holder: "test", Timeout: time.Minute}))
 	lease := must(l.AcquireN(t.Context(), "job", 1000))
 	_, d, err := l.TryAcquire(t.Context(), "job")
-	if err != nil || d.Used != 1000 || d.RetryAfter != time.Minute {
+	if err != nil || d.Used != 1000 || d.RetryAfter != time.Hour {
 		t.Errorf("a lease too many: %+v, %v", d, err)
 	}
 	if s := must(l.Inspect(t.Context(), "job")); s.Used != 1000 || len(s.Leases) != 1 || s.Leases[0].Holder != "test" {
@@ -161,7 +159,7 @@ func (mini onMiniredis) inflight(t *testing.T) {
 	}
 	must("", lease.Release(t.Context()))
 	_ = must(l.Acquire(t.Context(), "job"))
-	mini.pass(time.Minute) // in which the lease is not renewed
+	mini.pass(time.Hour) // in which the lease is not renewed
 	if s := must(l.Inspect(t.Context(), "job")); s.Used != 0 {
 		t.Errorf("after its end, a lease is held: %+v", s)
 	}

@@ -173,6 +173,7 @@ func byEvent(attempts []attempt) map[string][]attempt {
 func (p *overrideProcess) checkHistory(t *testing.T, history map[string][]inForce, attempts []attempt) {
 	t.Helper()
 	slices.SortFunc(attempts, func(a, b attempt) int { return a.began.Compare(b.began) })
+	const slack = 2 * time.Second
 	late := slack
 	for i, a := range attempts {
 		late = max(late, slack+a.took)

@@ -121,7 +121,7 @@ func TestEveryKind(t *testing.T) {
 			if err := places.Close(t.Context()); err != nil || must(places.Inspect(t.Context(), "e")).Used != 0 {
 				t.Errorf("a place is held after Close: %v", err)
 			}
-			guard := must(login.New(conn, login.Config{Name: redistest.Key(t), Secret: []byte("sixteen bytes or more")}))
+			guard := must(login.New(conn, login.Config{Name: redistest.Key(t), Secret: []byte("sixteen bytes or more"), Timeout: time.Minute}))
 			if _, err := guard.Inspect(t.Context(), "alice", netip.MustParseAddr("198.51.100.7")); err != nil {
 				t.Error(err)
 			}
@@ -204,7 +204,7 @@ func TestHooks(t *testing.T) {
 			for i := range events {
 				events[i] = fmt.Sprint("event ", i)
 			}
-			askAll(t, l, events) // loads the script
+			faulttest.Asker(t, l)(events) // loads the script
 			seen.keys.Store(0)
 			seen.largest.Store(0)
 			sent := int64(10)
@@ -212,7 +212,7 @@ func TestHooks(t *testing.T) {
 				must(l.Allow(t.Context(), "a"))
 			}
 			for i := 0; i < 1000 && seen.largest.Load() < 2; i++ { // until script calls share a pipeline
-				askAll(t, l, events)
+				faulttest.Asker(t, l)(events)
 				sent += int64(len(events))
 			}
 			if keys, largest := seen.keys.Load(), seen.largest.Load(); keys != sent || largest < 2 {
@@ -225,17 +225,6 @@ func TestHooks(t *testing.T) {
 // An allower is a limiter of any kind that allows units.
 type allower interface {
 	Allow(ctx context.Context, event string) (window.Decision, error)
-}
-
-// askAll makes an attempt for each of the events, all at once, and fails the test if one has an
-// error.
-func askAll(t *testing.T, l allower, events []string) {
-	t.Helper()
-	redistest.AtOnce(len(events), func(i int) {
-		if _, err := l.Allow(t.Context(), events[i]); err != nil {
-			t.Errorf("%s: %v", events[i], err)
-		}
-	})
 }
 
 // wrapper is a hook that adds text to errors.
@@ -292,7 +281,7 @@ func TestBrokenTogether(t *testing.T) {
 		t.Fatalf("this test proves nothing: %v on a broken connection", err)
 	}
 	for range 100 {
-		askAll(t, l, []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"})
+		faulttest.Asker(t, l)([]string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"})
 	}
 }
 

@@ -1,6 +1,7 @@
 package goredisgate_test
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
@@ -41,11 +42,12 @@ func connect(tb testing.TB, client redis.UniversalClient) *window.Connection {
 }
 
 // client returns a go-redis client that has the default options of go-redis, except for those that
-// the package comment recommends to set.
+// the package comment recommends to set. It waits for replies for a minute, because the machine may
+// be busy, unless o sets another time.
 func client(tb testing.TB, o rueidis.ClientOption) redis.UniversalClient {
 	tb.Helper()
 	c := redis.NewUniversalClient(&redis.UniversalOptions{
-		Addrs: o.InitAddress, Username: o.Username, Password: o.Password, IsClusterMode: !o.ForceSingleClient, ReadTimeout: time.Second, DialerRetries: 1, Dialer: faulttest.Dialer(o),
+		Addrs: o.InitAddress, Username: o.Username, Password: o.Password, IsClusterMode: !o.ForceSingleClient, ReadTimeout: cmp.Or(o.ConnWriteTimeout, time.Minute), DialerRetries: 1, Dialer: faulttest.Dialer(o),
 	})
 	tb.Cleanup(func() { _ = c.Close() })
 	return c

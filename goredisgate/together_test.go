@@ -43,7 +43,7 @@ func (g together) limiter() *window.Limiter {
 
 func (g together) play() {
 	l := g.limiter()
-	g.calls.AwaitSeveral(g, func(events []string) { askAll(g.T, l, events) })
+	g.calls.AwaitSeveral(g, func(events []string) { faulttest.Asker(g.T, l)(events) })
 	g.do("SET", "together:{event-5}:w", "foreign")
 	g.do("LPUSH", "together:{event-70}:w", "foreign")
 	g.do("SET", "together:{event-199}:w", "")

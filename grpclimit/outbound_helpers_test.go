@@ -56,9 +56,10 @@ func places() *inflight.Limiter {
 	return must(inflight.NewLocal(inflight.Config{Name: "places", Max: 1}))
 }
 
-// placesInRedis returns an inflight limiter of one place on Redis, with its own Name.
+// placesInRedis returns an inflight limiter of one place on Redis. If a caller leaves during its
+// call, the place can be held until the end of the TTL, which is within the minute of awaitFree.
 func placesInRedis(tb testing.TB) *inflight.Limiter {
-	return must(inflight.New(window.On(redistest.Client(tb)), inflight.Config{Name: redistest.Key(tb), Max: 1, Timeout: time.Second}))
+	return must(inflight.New(window.On(redistest.Client(tb)), inflight.Config{Name: redistest.Key(tb), Max: 1, TTL: 30 * time.Second, Timeout: 10 * time.Second}))
 }
 
 // brief returns an inflight limiter of one place whose leases are lost after 100 ms.

@@ -122,7 +122,7 @@ func TestChecksRefused(t *testing.T) {
 // given back, and that this is logged.
 func TestChecksStayCounted(t *testing.T) {
 	s := redistest.Start(t)
-	one := must(window.New(window.On(s.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("9/1h"), Timeout: 10 * time.Second}))
+	one := must(window.New(window.On(s.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("9/1h"), Timeout: time.Minute}))
 	full := must(window.NewLocal(window.Config{Name: "full", Limits: limits("1/1h"), Observe: func(_ context.Context, o window.Observation) {
 		if o.Kind == window.KindDenied {
 			s.Kill(t)

@@ -200,7 +200,7 @@ func TestInFlightGoesOn(t *testing.T) {
 			server := redistest.Start(t)
 			lost := make(chan struct{})
 			l := must(inflight.New(window.On(server.Client(t)), inflight.Config{
-				Name: redistest.Key(t), Max: 1, TTL: 750 * time.Millisecond,
+				Name: redistest.Key(t), Max: 1, TTL: 3 * time.Second, Timeout: time.Second,
 				Observe: func(_ context.Context, o window.Observation) {
 					if o.Kind == inflight.KindLost {
 						close(lost)
@@ -349,7 +349,7 @@ func TestInFlightOutage(t *testing.T) {
 
 func testInFlightOutage(t *testing.T, wait time.Duration) {
 	server := redistest.Start(t)
-	l := must(inflight.New(window.On(server.Client(t)), inflight.Config{Name: redistest.Key(t), Max: 1}))
+	l := must(inflight.New(window.On(server.Client(t)), inflight.Config{Name: redistest.Key(t), Max: 1, TTL: time.Hour, Timeout: time.Minute}))
 	var log logBuffer
 	open := inFlight(httplimit.InFlightConfig{Places: l, Wait: wait, Outage: httplimit.FailOpen, Log: log.logger()}).Wrap(fine)
 	closed := inFlight(httplimit.InFlightConfig{Places: l, Wait: wait, Log: log.logger()}).Wrap(fine)

@@ -57,9 +57,10 @@ func places(most int64) *inflight.Limiter {
 	return must(inflight.NewLocal(inflight.Config{Name: "places", Max: most}))
 }
 
-// placesInRedis returns an inflight limiter on Redis, with its own Name.
+// placesInRedis returns an inflight limiter on Redis, with its own Name. If a caller leaves during its
+// call, the place can be held until the end of the TTL, which is within the minute of awaitFree.
 func placesInRedis(tb testing.TB, most int64) *inflight.Limiter {
-	return must(inflight.New(window.On(redistest.Client(tb)), inflight.Config{Name: redistest.Key(tb), Max: most, Timeout: time.Second}))
+	return must(inflight.New(window.On(redistest.Client(tb)), inflight.Config{Name: redistest.Key(tb), Max: most, TTL: 30 * time.Second, Timeout: 10 * time.Second}))
 }
 
 // brief returns an inflight limiter of one place whose leases are lost after 100 ms.

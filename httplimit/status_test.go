@@ -91,7 +91,7 @@ func TestStatusInOutage(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	up := must(window.New(window.On(redistest.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("5/1h"), Timeout: time.Minute}))
-	down := must(window.New(window.On(s.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("5/1h"), Timeout: 10 * time.Second, Fallback: inMemory(nil, "5/1h")}))
+	down := must(window.New(window.On(s.Client(t)), window.Config{Name: redistest.Key(t), Limits: limits("5/1h"), Timeout: time.Minute, Fallback: inMemory(nil, "5/1h")}))
 	var log logBuffer
 	h := status(&log, httplimit.Quota{Name: "up", Limiter: up}, httplimit.Quota{Name: "down", Limiter: down})
 	check := func(want int, contains, lines string) {

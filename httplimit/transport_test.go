@@ -180,7 +180,7 @@ func TestTransportOutage(t *testing.T) {
 	server := redistest.Start(t)
 	var log logBuffer
 	client := transport(httplimit.TransportConfig{
-		Turns:  must(pace.New(window.On(server.Client(t)), pace.Config{Name: redistest.Key(t), Limits: limits("1/1ms")})),
+		Turns:  must(pace.New(window.On(server.Client(t)), pace.Config{Name: redistest.Key(t), Limits: limits("1/1ms"), Timeout: time.Minute})),
 		Outage: httplimit.FailOpen, Log: log.logger(),
 		Base: roundTripper(func(*http.Request) (*http.Response, error) { return &http.Response{Body: http.NoBody}, nil }),
 	})

@@ -15,9 +15,9 @@ import (
 	"github.com/slidegate/slidegate/window"
 )
 
-// TestOutage stops Redis for longer than TTL. Without a Fallback, a lease must be lost before its
-// units can be free for others. With a Fallback, the lease must stay alive, and be back in Redis
-// after the outage.
+// TestOutage stops Redis for longer than TTL. Without a Fallback, a lease must be lost. With a
+// Fallback, the lease must stay alive, and be back in Redis after the outage. TestStates checks that a
+// lease is lost before its units can be free for others.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -30,11 +30,10 @@ func TestOutage(t *testing.T) {
 	safe := must(inflight.New(conn, cfg))
 	lost, carried := taken(t, plain, "e"), taken(t, safe, "e")
 	work, goesOn := lost.Context(t.Context()), carried.Context(t.Context())
-	until := must(plain.Inspect(t.Context(), "e")).Leases[0].Until
 	server.Pause(t)
 	<-work.Done()
-	if !errors.Is(context.Cause(work), inflight.ErrLost) || !strings.Contains(context.Cause(work).Error(), "not renewed within its TTL of 3s") || !errors.Is(context.Cause(work), inflight.ErrUncertain) && !errors.Is(context.Cause(work), inflight.ErrOutage) || lost.Left() > 0 || time.Now().After(until.Add(ttl)) {
-		t.Errorf("%v at %v, until %v", context.Cause(work), time.Now(), until)
+	if !errors.Is(context.Cause(work), inflight.ErrLost) || !strings.Contains(context.Cause(work).Error(), "not renewed within its TTL of 3s") || !errors.Is(context.Cause(work), inflight.ErrUncertain) && !errors.Is(context.Cause(work), inflight.ErrOutage) || lost.Left() > 0 {
+		t.Error(context.Cause(work), lost.Left())
 	}
 	if _, _, err := plain.TryAcquire(t.Context(), "e"); !errors.Is(err, inflight.ErrOutage) && !errors.Is(err, inflight.ErrUncertain) {
 		t.Error(err)
@@ -95,12 +94,13 @@ func TestLostReplies(t *testing.T) {
 	}
 	lease := taken(t, l, "e")
 	work := lease.Context(t.Context())
+	timers := redistest.Timers(1, time.Millisecond)
 	for range 3 {
 		faults.LoseReply("renew")
 		<-time.After(ttl / 2)
 	}
-	if work.Err() != nil || lease.Left() <= 0 {
-		t.Error(context.Cause(work))
+	if late := timers.Longest(); late < ttl/3 && (work.Err() != nil || lease.Left() <= 0) { // a machine that stops for longer may lose it
+		t.Errorf("%v, though no timer was later than %v", context.Cause(work), late)
 	}
 	faults.LoseReply("release")
 	release(t, lease)

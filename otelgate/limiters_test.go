@@ -95,7 +95,7 @@ func TestSources(t *testing.T) {
 // TestWait checks that the source of a pace turn that a caller has waited for is Redis.
 func TestWait(t *testing.T) {
 	b := newCollector()
-	l := must(pace.New(window.On(redistest.Client(t)), pace.Config{Name: redistest.Key(t), Limits: parsed("1/1h"), Observe: b.observe}))
+	l := must(pace.New(window.On(redistest.Client(t)), pace.Config{Name: redistest.Key(t), Limits: parsed("1/1h"), Timeout: time.Minute, Observe: b.observe}))
 	if err := l.Wait(t.Context(), "e"); err != nil {
 		t.Fatal(err)
 	}

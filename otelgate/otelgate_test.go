@@ -70,7 +70,7 @@ func TestBuckets(t *testing.T) {
 func TestDecisions(t *testing.T) {
 	b := newCollector()
 	cached := uint64(0)
-	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), DenialCache: 9, Observe: func(ctx context.Context, o window.Observation) {
+	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), Timeout: time.Minute, DenialCache: 9, Observe: func(ctx context.Context, o window.Observation) {
 		if b.observe(ctx, o); o.Trace.Remembered {
 			cached++
 		}
@@ -119,7 +119,7 @@ func TestDecisions(t *testing.T) {
 // an override that sets other limits, the source is Redis.
 func TestOverride(t *testing.T) {
 	b, client := newCollector(), redistest.Client(t)
-	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), Overrides: true}
+	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("2/1h"), Timeout: time.Minute, Overrides: true}
 	l := must(window.New(window.On(client), cfg))
 	cfg.Observe = b.observe
 	observed := must(window.New(window.On(client), cfg))
@@ -166,7 +166,7 @@ func TestPlan(t *testing.T) {
 // that decisions during the outage have the right source.
 func TestOutage(t *testing.T) {
 	server, b := redistest.Start(t), newCollector()
-	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("1000000/1h"), Timeout: 10 * time.Second, Observe: b.observe}
+	cfg := window.Config{Name: redistest.Key(t), Limits: parsed("1000000/1h"), Timeout: time.Minute, Observe: b.observe}
 	l := must(window.New(window.On(server.Client(t)), cfg))
 	cfg.Name += ".b"
 	cfg.Fallback = must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1000000/1h")}))
@@ -296,7 +296,7 @@ func TestExemplars(t *testing.T) {
 func TestNoEvent(t *testing.T) {
 	b := newCollector()
 	ctx, events := traced(t)
-	l := must(window.New(window.On(redistest.Client(t)), window.Config{Name: redistest.Key(t), Limits: parsed("1/1h"), DenialCache: 9, Observe: b.observe}))
+	l := must(window.New(window.On(redistest.Client(t)), window.Config{Name: redistest.Key(t), Limits: parsed("1/1h"), Timeout: time.Minute, DenialCache: 9, Observe: b.observe}))
 	for range 5 {
 		must(l.Allow(ctx, "secret-event"))
 	}

@@ -21,9 +21,10 @@ import (
 
 // A fault breaks something while callers ask, and repairs it once they are done.
 type fault struct {
-	name   string
-	strike func(a *account)
-	mend   func(a *account) // may be nil
+	name    string
+	strike  func(a *account)
+	mend    func(a *account) // may be nil
+	timeout time.Duration    // of the limiters; 0 means a minute, because a busy machine can be slow
 }
 
 var faults = []fault{
@@ -33,9 +34,10 @@ var faults = []fault{
 	{name: "clients killed", strike: func(a *account) { a.do("CLIENT", "KILL", "TYPE", "normal") }},
 	{name: "no script", strike: func(a *account) { a.do("SCRIPT", "FLUSH") }},
 	{
-		name:   "hang",
-		strike: func(a *account) { a.server.Pause(a) },
-		mend:   func(a *account) { a.server.Resume(a) },
+		name:    "hang",
+		strike:  func(a *account) { a.server.Pause(a) },
+		mend:    func(a *account) { a.server.Resume(a) },
+		timeout: time.Second,
 	},
 	{
 		name:   "OOM",
@@ -67,7 +69,7 @@ func TestAmidFaults(t *testing.T) {
 		for _, callers := range []int{1, 60} {
 			t.Run(fmt.Sprintf("%s, %d callers", f.name, callers), func(t *testing.T) {
 				t.Parallel()
-				a := newAccount(t)
+				a := newAccount(t, cmp.Or(f.timeout, time.Minute))
 				for round := range redistest.UnlessShort(2, 1) {
 					a.round(f, round, callers)
 				}
@@ -105,11 +107,11 @@ type told struct {
 	back             bool // the turn was given back
 }
 
-func newAccount(t *testing.T) *account {
+func newAccount(t *testing.T, timeout time.Duration) *account {
 	a := &account{T: t, server: redistest.Start(t, "--maxmemory-policy", "noeviction")}
 	for i := range 3 {
 		client := a.server.NewClient(t, func(o *rueidis.ClientOption) { a.faults.Break(o) })
-		cfg := pace.Config{Name: "faults", Limits: parsed("1/5ms", "256/1h"), MaxAhead: time.Hour, Timeout: time.Second, Observe: a.observe}
+		cfg := pace.Config{Name: "faults", Limits: parsed("1/5ms", "256/1h"), MaxAhead: time.Hour, Timeout: timeout, Observe: a.observe}
 		if i == 2 { // with another MaxAhead
 			cfg.MaxAhead = time.Second
 		}

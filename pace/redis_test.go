@@ -51,6 +51,7 @@ func TestOutage(t *testing.T) {
 	server := redistest.Start(t)
 	conn := window.On(server.Client(t))
 	limits := parsed("1/200ms")
+	booked := must(pace.New(conn, pace.Config{Name: "plain", Limits: limits, Timeout: time.Minute}))
 	plain := must(pace.New(conn, pace.Config{Name: "plain", Limits: limits, Timeout: time.Second}))
 	fallback := must(pace.NewLocal(pace.Config{Name: "local", Limits: parsed("1/5s")}))
 	var degraded []window.Observation
@@ -60,12 +61,10 @@ func TestOutage(t *testing.T) {
 		}
 	}
 	safe := must(pace.New(conn, pace.Config{Name: "safe", Limits: limits, Timeout: time.Second, Fallback: fallback, Observe: observe}))
-	for _, l := range []*pace.Limiter{plain, safe} {
-		must(l.Reserve(t.Context(), "e"))
-	}
+	must(booked.Reserve(t.Context(), "e"))
 	waits := make(chan error, 1)
-	go func() { waits <- plain.Wait(t.Context(), "e") }()
-	for len(must(plain.Inspect(t.Context(), "e")).Limits[0].Buckets) == 0 { // until it has booked
+	go func() { waits <- booked.Wait(t.Context(), "e") }()
+	for len(must(booked.Inspect(t.Context(), "e")).Limits[0].Buckets) == 0 { // until it has booked
 	}
 	server.Pause(t)
 	if err := <-waits; err != nil && !errors.Is(err, window.ErrUncertain) && !errors.Is(err, window.ErrOutage) {

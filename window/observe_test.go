@@ -161,7 +161,7 @@ func TestObserverPanics(t *testing.T) {
 		}()
 	}
 	server.Resume(t)
-	faulttest.AwaitRecovery(t, l)
+	faulttest.AwaitAnswer(t, l, "e")
 	if _, err := l.Allow(t.Context(), "e"); err != nil || !panicked.Load() {
 		t.Errorf("%v; it has panicked: %v", err, panicked.Load())
 	}

@@ -20,7 +20,7 @@ import (
 func senders() int {
 	synctest.Wait()
 	stacks := make([]byte, 1<<23)
-	return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte("pipeline.(*queue).run("))
+	return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte("send.(*queue).run("))
 }
 
 // length returns how many requests are in the queue.

@@ -34,14 +34,14 @@ func Rueidis(tb testing.TB, o rueidis.ClientOption) *window.Connection {
 	return conn
 }
 
-// Dialer returns the dial function in o for use by a client other than rueidis. It returns nil if o
-// uses the default.
+// Dialer returns the dial function in o for use by a client other than rueidis, with the default
+// timeout of both clients. It returns nil if o uses the default.
 func Dialer(o rueidis.ClientOption) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	if o.DialCtxFn == nil {
 		return nil
 	}
 	return func(ctx context.Context, _, addr string) (net.Conn, error) {
-		return o.DialCtxFn(ctx, addr, &net.Dialer{Timeout: time.Second}, nil)
+		return o.DialCtxFn(ctx, addr, &net.Dialer{Timeout: 5 * time.Second}, nil)
 	}
 }
 
@@ -90,7 +90,7 @@ func countRefused(t *testing.T, conn *window.Connection) int64 {
 	t.Helper()
 	var refused atomic.Int64
 	redistest.AtOnce(concurrentCalls, func(int) {
-		l := must(window.New(conn, window.Config{Name: "dead", Limits: parsed("1/1h"), Timeout: Timeout}))
+		l := must(window.New(conn, window.Config{Name: "dead", Limits: parsed("1/1h"), Timeout: time.Minute}))
 		if _, err := l.Peek(t.Context(), "e"); err != nil && strings.Contains(err.Error(), "refused") {
 			refused.Add(1)
 		}

@@ -42,7 +42,7 @@ func ShardingBeginsUnderLoad(t *testing.T, open Open) {
 	l := must(window.New(open(t, proxy.Options(calls.Count)), sharded(t)))
 	AwaitGroups(t, l, calls)
 	proxy.Share(500)
-	ask := asker(t, l)
+	ask := Asker(t, l)
 	calls.AwaitProof(t, ask)
 	calls.AwaitSingles(t, ask)
 	before := calls.Several.Load()
@@ -83,7 +83,7 @@ func sharded(t *testing.T) window.Config {
 // must count them in calls. AwaitGroups makes attempts for events that no test uses.
 func AwaitGroups(t *testing.T, l allower, calls *redistest.Calls) {
 	t.Helper()
-	calls.AwaitSeveral(t, asker(t, l))
+	calls.AwaitSeveral(t, Asker(t, l))
 }
 
 // An allower is a limiter, such as a *window.Limiter.
@@ -91,8 +91,9 @@ type allower interface {
 	Allow(ctx context.Context, event string) (window.Decision, error)
 }
 
-// asker returns a function that makes an attempt for each of the events, all at once.
-func asker(t *testing.T, l allower) func(events []string) {
+// Asker returns a function that makes an attempt for each of the events, all at once. It fails the
+// test if an attempt has an error.
+func Asker(t *testing.T, l allower) func(events []string) {
 	t.Helper()
 	return func(events []string) {
 		redistest.AtOnce(len(events), func(i int) {

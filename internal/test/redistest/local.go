@@ -15,7 +15,7 @@ import (
 )
 
 // startLimit is how long a server may take to start and answer.
-const startLimit = 30 * time.Second
+const startLimit = time.Minute
 
 // ready is what Redis and Valkey log when they start to answer.
 const ready = "Ready to accept connections"
