@@ -19,9 +19,9 @@ import (
 func TestStepHistories(t *testing.T) { // not in parallel with tests that depend on a Timeout
 	for name, conn := range map[string]*window.Connection{"memory": nil, "Redis": window.On(redistest.Client(t))} {
 		t.Run(name, func(t *testing.T) {
-			all := int64(redistest.Share(100_000))
+			all := int64(redistest.UnlessShort(redistest.Share(100_000), 3_000))
 			if conn != nil {
-				all = int64(redistest.Share(30_000))
+				all = int64(redistest.UnlessShort(redistest.Share(30_000), 1_000))
 			}
 			var next, back, cancelled atomic.Int64
 			redistest.AtOnce(64, func(i int) {

@@ -18,8 +18,6 @@ import (
 // Faults injects faults into a client's connections. Pass its method Break to NewClient. The zero
 // Faults injects nothing. Several clients can share a Faults.
 type Faults struct {
-	reach dialer
-
 	refuse atomic.Int64 // how many dials fail; below 0 means none
 	delay  atomic.Int64 // in ns
 
@@ -30,8 +28,10 @@ type Faults struct {
 
 // Break makes a client connect through f.
 func (f *Faults) Break(o *rueidis.ClientOption) {
-	f.reach = o.DialCtxFn
-	o.DialCtxFn = f.Dial
+	reach := dialer(o.DialCtxFn)
+	o.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+		return f.dial(ctx, reach, addr, d)
+	}
 }
 
 // LoseReply loses one reply: the reply to the next command that contains part, such as "EVALSHA".
@@ -60,10 +60,14 @@ func (f *Faults) Cut() {
 
 // Dial connects to addr, unless Refuse makes it fail.
 func (f *Faults) Dial(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+	return f.dial(ctx, nil, addr, d)
+}
+
+func (f *Faults) dial(ctx context.Context, reach dialer, addr string, d *net.Dialer) (net.Conn, error) {
 	if f.refuse.Add(-1) >= 0 {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	}
-	inner, err := f.reach.connect(ctx, addr, d, nil)
+	inner, err := reach.connect(ctx, addr, d, nil)
 	if err != nil {
 		return nil, err
 	}
