@@ -97,9 +97,9 @@ func cutTrimmed(output, line string) (before, after string, found bool) {
 	return output, "", false
 }
 
-// TestPictureOfReadme compares the README's chart with what the program draws. To redraw it: go
+// TestSamplePicture compares the chart of the sample in docs/replay.md with what the program draws. To redraw it: go
 // test ./cmd/slidegate -update.
-func TestPictureOfReadme(t *testing.T) {
+func TestSamplePicture(t *testing.T) {
 	drawn := filepath.Join(t.TempDir(), "sample.svg")
 	if _, stderr, status := command(t.Context(), "replay", "--picture", drawn); status != 0 {
 		t.Fatal(stderr)

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -147,6 +148,19 @@ func TestHelpFits(t *testing.T) {
 		lines := strings.Split(strings.TrimSuffix(help, "\n"), "\n")
 		if n := widest(lines); n > 80 || len(lines) > 60 || len(lines) < 10 {
 			t.Errorf("%s: %d lines, %d columns\n%s", field.Name, len(lines), n, help)
+		}
+		checkFlagsShown(t, strings.ToLower(field.Name), help)
+	}
+}
+
+// checkFlagsShown checks that the page about a command names its flags, except those that all
+// commands have.
+func checkFlagsShown(t *testing.T, name, help string) {
+	t.Helper()
+	page := text(t, "../../docs/"+cmp.Or(map[string]string{"reset": "inspect", "override": "overrides"}[name], name)+".md")
+	for _, flag := range regexp.MustCompile(`(?m)^ +(?:-., )?(--[a-z0-9-]+)`).FindAllStringSubmatch(help[strings.LastIndex(help, "\nFlags:"):], -1) {
+		if !strings.HasPrefix(flag[1], "--redis") && flag[1] != "--help" && flag[1] != "--version" && !strings.Contains(page, flag[1]) {
+			t.Errorf("docs has no word about %s of %s", flag[1], name)
 		}
 	}
 }

@@ -8,10 +8,12 @@ import (
 	"net"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/redis/rueidis"
 
 	"github.com/slidegate/slidegate/internal/connection"
@@ -108,19 +110,42 @@ func TestFailureHasNoKey(t *testing.T) {
 	}
 }
 
-// TestReasonsAreDocumented checks that docs/outages.md has a row for each reason.
+// TestReasonsAreDocumented checks that each reason is in the table of docs/outages.md and in the
+// comments of window/observe.go. Those above timeout need an operator, so all alerts for these and
+// the runbook must name them.
 func TestReasonsAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/outages.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page, comments, runbook := file(t, "docs/outages.md"), file(t, "window/observe.go"), file(t, "docs/production.md")
 	reasons := []string{ReasonTimeout, ReasonRefused, ReasonClosed, ReasonOther}
 	for _, r := range replyReasons {
 		reasons = append(reasons, r.reason)
 	}
+	urgent, _, _ := strings.Cut(page, "\n| `timeout` |")
+	var alert []string
 	for _, reason := range reasons {
-		if !regexp.MustCompile("(?m)^\\| [^|]*`" + reason + "`[^|]* \\|").Match(page) {
-			t.Errorf("the reason %q is not in the table of docs/outages.md", reason)
+		row := regexp.MustCompile("(?m)^\\| [^|]*`" + reason + "`[^|]* \\|")
+		if !row.MatchString(page) || !regexp.MustCompile(`(?i)\b(Reason)?`+reason+`\b`).MatchString(comments) {
+			t.Errorf("the reason %q is not in the table of docs/outages.md, or not in window/observe.go", reason)
+		}
+		if row.MatchString(urgent) && !slices.Contains(alert, reason) {
+			alert = append(alert, reason)
+			if !row.MatchString(runbook) {
+				t.Errorf("the reason %q is not in the table of docs/production.md", reason)
+			}
 		}
 	}
+	for _, list := range regexp.MustCompile(`error_type=~"([^"]*)"`).FindAllStringSubmatch(file(t, "docs/monitoring/alerts.yml"), -1) {
+		if diff := cmp.Diff(slices.Sorted(slices.Values(alert)), slices.Sorted(slices.Values(strings.Split(list[1], "|")))); diff != "" {
+			t.Errorf("an alert names other reasons: %s", diff)
+		}
+	}
+}
+
+// file returns the content of a file of the repository.
+func file(t *testing.T, name string) string {
+	t.Helper()
+	content, err := os.ReadFile("../../" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
 }
