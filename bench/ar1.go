@@ -12,7 +12,7 @@ import (
 // levelMaker returns a maker that creates ar1 limiters.
 func levelMaker(client rueidis.Client) maker {
 	return func(limits []string, now func() time.Time) ask {
-		cfg := ar1.Config{Name: "login", Limits: parse(limits), Now: now}
+		cfg := ar1.Config{Name: "login", Limits: parse(limits), Timeout: patience, Now: now}
 		for i := range cfg.Limits {
 			cfg.Limits[i].Resolution = 0
 		}

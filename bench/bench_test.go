@@ -484,7 +484,7 @@ func BenchmarkCall(b *testing.B) {
 		}
 	})
 	for _, limits := range [][]string{{"1000000/1h"}, {"1000000/5s", "1000000/1h", "1000000/1d"}} {
-		l := must(window.New(window.On(client), window.Config{Name: redistest.Key(b), Limits: parse(limits)}))
+		l := must(window.New(window.On(client), window.Config{Name: redistest.Key(b), Limits: parse(limits), Timeout: patience}))
 		b.Run(fmt.Sprintf("window/limits=%d", len(limits)), func(b *testing.B) {
 			b.ReportAllocs()
 			name := event(0)

@@ -105,7 +105,7 @@ func leaseRows(client rueidis.Client) []contender {
 
 // leasing takes a lease with TryAcquire and releases it.
 func leasing(client rueidis.Client) ask {
-	l := must(inflight.New(window.On(client), inflight.Config{Name: "jobs", Max: 1000}))
+	l := must(inflight.New(window.On(client), inflight.Config{Name: "jobs", Max: 1000, TTL: 3 * patience, Timeout: patience}))
 	return func(ctx context.Context, event string) (bool, error) {
 		lease, _, err := l.TryAcquire(ctx, event)
 		if lease == nil {
@@ -118,7 +118,7 @@ func leasing(client rueidis.Client) ask {
 // hold takes n leases that outlive the bench without being renewed.
 func hold(ctx context.Context, client rueidis.Client, event string, n int) error {
 	const day = 24 * time.Hour
-	l := must(inflight.New(window.On(client), inflight.Config{Name: "jobs", Max: 1000, TTL: day, MaxHold: day}))
+	l := must(inflight.New(window.On(client), inflight.Config{Name: "jobs", Max: 1000, TTL: day, MaxHold: day, Timeout: patience}))
 	for range n {
 		if lease, _, err := l.TryAcquire(ctx, event); lease == nil {
 			return fmt.Errorf("no place is free: %w", err)
@@ -169,7 +169,7 @@ func (b bench) wakes(ctx context.Context) (all []wake, err error) {
 		return nil, err
 	}
 	defer client.Close()
-	cfg := inflight.Config{Name: "wakes", Max: 1}
+	cfg := inflight.Config{Name: "wakes", Max: 1, TTL: 3 * patience, Timeout: patience}
 	a, other := must(inflight.New(window.On(b.ours), cfg)), must(inflight.New(window.On(client), cfg))
 	pairs := []handover{{"the same process", a, a}, {"another process", a, other}}
 	took := make([][]float64, len(pairs))

@@ -16,7 +16,7 @@ const loginName = "login"
 // loggingIn calls login.Guard.Begin, with the default limits of its five budgets, followed by
 // Attempt.Succeed.
 func loggingIn(client rueidis.Client) ask {
-	guard := must(login.New(window.On(client), login.Config{Name: "login", Secret: []byte("sixteen bytes, or more")}))
+	guard := must(login.New(window.On(client), login.Config{Name: "login", Secret: []byte("sixteen bytes, or more"), Timeout: patience}))
 	return func(ctx context.Context, event string) (bool, error) {
 		a, err := guard.Begin(ctx, "account of "+event, netip.MustParseAddr(event))
 		if err != nil {

@@ -56,7 +56,7 @@ func farGuard(tb testing.TB, delay time.Duration) *login.Guard {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(client.Close)
-	guard, err := login.New(window.On(client), login.Config{Name: redistest.Key(tb), Secret: []byte("sixteen bytes, or more")})
+	guard, err := login.New(window.On(client), login.Config{Name: redistest.Key(tb), Secret: []byte("sixteen bytes, or more"), Timeout: patience})
 	if err != nil {
 		tb.Fatal(err)
 	}

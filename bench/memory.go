@@ -88,7 +88,7 @@ func (b bench) measureMemory(ctx context.Context) (memory, error) {
 // countOften counts each of the first n events five times.
 func (b bench) countOften(ctx context.Context, n int) error {
 	var now time.Time
-	cfg := window.Config{Name: "login", Limits: parse(memoryLimits), Now: func() time.Time { return now }}
+	cfg := window.Config{Name: "login", Limits: parse(memoryLimits), Timeout: patience, Now: func() time.Time { return now }}
 	l := must(window.New(window.On(b.client), cfg))
 	day := time.Now().Truncate(24 * time.Hour)
 	for i := range n {

@@ -14,7 +14,7 @@ import (
 // paceMaker returns a maker that creates pace limiters. Each decision books a turn.
 func paceMaker(client rueidis.Client) maker {
 	return func(limits []string, now func() time.Time) ask {
-		l := must(pace.New(window.On(client), pace.Config{Name: "login", Limits: parse(limits), Now: now}))
+		l := must(pace.New(window.On(client), pace.Config{Name: "login", Limits: parse(limits), Timeout: patience, Now: now}))
 		return func(ctx context.Context, event string) (bool, error) {
 			r, err := l.Reserve(ctx, event)
 			return r.OK, err
@@ -39,7 +39,7 @@ func waiters(client rueidis.Client) []contender {
 	}
 }
 
-// patience is the Timeout for callers that wait. It is long, so that a stall of the machine does
+// patience is the Timeout of all limiters. It is long, so that a stall of the machine does
 // not count as an outage.
 const patience = time.Minute
 

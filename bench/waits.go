@@ -33,8 +33,8 @@ func waiting(client rueidis.Client, theirs redis.UniversalClient) map[string]ret
 			}
 			return r.Allowed > 0, r.RetryAfter, nil
 		},
-		"window":    retrying(must(window.New(window.On(client), window.Config{Name: "accuracy", Limits: limits}))),
-		"ar1":       retrying(must(ar1.New(window.On(client), ar1.Config{Name: "accuracy", Limits: limits}))),
+		"window":    retrying(must(window.New(window.On(client), window.Config{Name: "accuracy", Limits: limits, Timeout: patience}))),
+		"ar1":       retrying(must(ar1.New(window.On(client), ar1.Config{Name: "accuracy", Limits: limits, Timeout: patience}))),
 		"throttled": throttle(theirs, attacked),
 		"ulule":     increment(theirs, attacked),
 	}

@@ -14,7 +14,7 @@ import (
 // windowMaker returns a maker that creates window limiters.
 func windowMaker(client rueidis.Client) maker {
 	return func(limits []string, now func() time.Time) ask {
-		return asking(must(window.New(window.On(client), window.Config{Name: "login", Limits: parse(limits), Now: now})))
+		return asking(must(window.New(window.On(client), window.Config{Name: "login", Limits: parse(limits), Timeout: patience, Now: now})))
 	}
 }
 
@@ -25,7 +25,7 @@ const goRedisName = "window, go-redis"
 func goRedisMaker(client redis.UniversalClient) maker {
 	conn := goredisgate.On(client)
 	return func(limits []string, now func() time.Time) ask {
-		return asking(must(window.New(conn, window.Config{Name: "login", Limits: parse(limits), Now: now})))
+		return asking(must(window.New(conn, window.Config{Name: "login", Limits: parse(limits), Timeout: patience, Now: now})))
 	}
 }
 
@@ -35,7 +35,7 @@ const localName = "window, in memory"
 // localMaker returns a maker that creates window limiters in memory.
 func localMaker(rueidis.Client) maker {
 	return func(limits []string, now func() time.Time) ask {
-		return asking(must(window.NewLocal(window.Config{Name: "login", Limits: parse(limits), Now: now})))
+		return asking(must(window.NewLocal(window.Config{Name: "login", Limits: parse(limits), Timeout: patience, Now: now})))
 	}
 }
 

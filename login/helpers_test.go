@@ -57,8 +57,14 @@ func bot(i int) netip.Addr { return netip.AddrFrom4([4]byte{198, 51, byte(i >> 8
 // newGuard returns a guard on Redis whose keys no other test uses.
 func newGuard(t *testing.T, client rueidis.Client, cfg login.Config) *login.Guard {
 	t.Helper()
-	cfg.Name, cfg.Secret, cfg.Timeout = redistest.Key(t), secret, 10*time.Second
+	cfg.Name, cfg.Secret, cfg.Timeout = redistest.Key(t), secret, time.Minute
 	return must(login.New(window.On(client), cfg))
+}
+
+// refuseScripts begins an outage in which calls fail at once. On a dead server, they try for a second.
+func refuseScripts(t *testing.T, server *redistest.Server) {
+	t.Helper()
+	must(server.Do(t.Context(), "ACL", "SETUSER", "default", "-@scripting").ToString())
 }
 
 // guards returns constructors of guards: in memory, on one server and on a cluster.

@@ -136,7 +136,7 @@ func TestHistories(t *testing.T) {
 	cfg := login.Config{
 		Secret: secret, Now: c.now,
 		Address: limits("4/1m", "15/10m"), Pair: limits("2/1m", "5/10m"), Account: limits("8/1m", "16/30m"), Streak: limits("8/1d"), Device: limits("2/1m", "5/1d"),
-		Total: limits("90/1h", "29/10m"), Timeout: 10 * time.Second,
+		Total: limits("90/1h", "29/10m"), Timeout: time.Minute,
 		Challenged: &login.Challenged{Address: limits("3/1m", "12/10m"), Pair: limits("2/1m", "4/10m"), Account: limits("4/1m", "10/1h"), Streak: limits("6/1d")},
 	}
 	for name, guard := range guards(t, cfg) {

@@ -12,6 +12,7 @@ import (
 	"github.com/slidegate/slidegate/internal/test/redistest"
 	"github.com/slidegate/slidegate/login"
 	"github.com/slidegate/slidegate/window"
+	"github.com/slidegate/slidegate/windowtest"
 )
 
 // TestInspect checks that the states name the budgets in the order in which Begin asks them, and
@@ -96,8 +97,7 @@ func TestInspectAsBegin(t *testing.T) {
 // TestInspectErrors checks that Inspect rejects the accounts and addresses that Begin rejects, and
 // returns window.ErrOutage if Redis does not answer.
 func TestInspectErrors(t *testing.T) {
-	server := redistest.Start(t)
-	g := newGuard(t, server.NewClient(t, nil), login.Config{Fallback: must(login.NewLocal(login.Config{Name: "login"}))})
+	g := must(login.New(windowtest.Down(), login.Config{Name: "login", Secret: secret, Fallback: must(login.NewLocal(login.Config{Name: "login"}))}))
 	if _, err := g.Inspect(t.Context(), ""); !errors.Is(err, login.ErrEmptyAccount) {
 		t.Errorf("no account: %v", err)
 	}
@@ -107,7 +107,6 @@ func TestInspectErrors(t *testing.T) {
 	if _, err := new(login.Guard).Inspect(t.Context(), "alice"); err == nil {
 		t.Error("a zero Guard returned no error")
 	}
-	server.Kill(t)
 	if s, err := g.Inspect(t.Context(), "alice", home); !errors.Is(err, window.ErrOutage) || s != nil {
 		t.Errorf("Redis is gone: %v, %v", s, err)
 	}

@@ -430,7 +430,7 @@ func (g *guardedService) fail(t *testing.T, account, ip string, ago ...time.Dura
 func (g *guardedService) challenged(t *testing.T, ago time.Duration) *login.Guard {
 	t.Helper()
 	then := func() time.Time { return afternoon.Add(-ago) }
-	c, err := login.New(window.On(g.client), login.Config{Name: g.name, Secret: g.secret, Now: then, Challenged: &login.Challenged{}})
+	c, err := login.New(window.On(g.client), login.Config{Name: g.name, Secret: g.secret, Timeout: time.Minute, Now: then, Challenged: &login.Challenged{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -493,7 +493,7 @@ func newService(t *testing.T) *service {
 func (s *service) count(t *testing.T, limits, event string, units int64, ago ...time.Duration) {
 	t.Helper()
 	var now time.Time
-	l, err := window.New(window.On(s.client), window.Config{Name: s.name, Limits: parsed(t, limits), Secret: s.secret, Now: func() time.Time { return now }})
+	l, err := window.New(window.On(s.client), window.Config{Name: s.name, Limits: parsed(t, limits), Secret: s.secret, Timeout: time.Minute, Now: func() time.Time { return now }})
 	s.allow(t, l, err, event, units, &now, ago)
 }
 
@@ -501,7 +501,7 @@ func (s *service) count(t *testing.T, limits, event string, units int64, ago ...
 func (s *service) raise(t *testing.T, limits, event string, units int64, ago ...time.Duration) {
 	t.Helper()
 	var now time.Time
-	l, err := ar1.New(window.On(s.client), ar1.Config{Name: s.name, Limits: parsed(t, limits), Secret: s.secret, Now: func() time.Time { return now }})
+	l, err := ar1.New(window.On(s.client), ar1.Config{Name: s.name, Limits: parsed(t, limits), Secret: s.secret, Timeout: time.Minute, Now: func() time.Time { return now }})
 	s.allow(t, l, err, event, units, &now, ago)
 }
 
@@ -510,7 +510,7 @@ func (s *service) raise(t *testing.T, limits, event string, units int64, ago ...
 func (s *service) book(t *testing.T, limits, event string, ago ...time.Duration) *pace.Limiter {
 	t.Helper()
 	var now time.Time
-	l, err := pace.New(window.On(s.client), pace.Config{Name: s.name, Limits: parsed(t, limits), Secret: s.secret, Now: func() time.Time { return now }})
+	l, err := pace.New(window.On(s.client), pace.Config{Name: s.name, Limits: parsed(t, limits), Secret: s.secret, Timeout: time.Minute, Now: func() time.Time { return now }})
 	for _, a := range ago {
 		if now = afternoon.Add(-a); err == nil {
 			_, err = l.Reserve(t.Context(), event)

@@ -86,7 +86,7 @@ func TestInspectAsLibrary(t *testing.T) {
 	s := newService(t)
 	for event, ago := range map[string][]time.Duration{"a": {59 * m, 58 * m, 2 * m, time.Second}, "b {}%\xff": {3 * h, 2 * h, 61 * m}, "c": {-5 * m}} {
 		s.count(t, "3/1h,70/1d", event, 2, ago...)
-		l, err := window.New(window.On(s.client), window.Config{Name: s.name, Limits: parsed(t, "2/1h,70/1d"), Now: func() time.Time { return afternoon }})
+		l, err := window.New(window.On(s.client), window.Config{Name: s.name, Limits: parsed(t, "2/1h,70/1d"), Timeout: time.Minute, Now: func() time.Time { return afternoon }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +134,7 @@ func TestNextComesBack(t *testing.T) {
 			args := []string{"--redis", redistest.Addr(t), "--json", "--limit", lowered, s.name, event}
 			sec := decoded(t, inspected(t, args...)).Limits[0]
 			for after, want := range map[int64]int64{sec.NextAfter: sec.Remaining + sec.NextUnits, sec.NextAfter - 1: sec.Remaining} {
-				l, err := window.New(window.On(s.client), window.Config{Name: s.name, Limits: parsed(t, lowered), Now: func() time.Time {
+				l, err := window.New(window.On(s.client), window.Config{Name: s.name, Limits: parsed(t, lowered), Timeout: time.Minute, Now: func() time.Time {
 					return afternoon.Add(time.Duration(after) * time.Millisecond)
 				}})
 				if err != nil {
@@ -167,7 +167,7 @@ func TestInspectClockBehind(t *testing.T) {
 // whether a place is free, and that reset forgets the leases.
 func TestInspectInflight(t *testing.T) {
 	s := newService(t)
-	l, err := inflight.New(window.On(s.client), inflight.Config{Name: s.name, Max: 3, TTL: time.Hour, Holder: "web-1"})
+	l, err := inflight.New(window.On(s.client), inflight.Config{Name: s.name, Max: 3, TTL: time.Hour, Holder: "web-1", Timeout: time.Minute})
 	if err == nil {
 		_, _, err = l.TryAcquireN(t.Context(), "e", 3)
 	}

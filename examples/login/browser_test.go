@@ -70,13 +70,13 @@ func serve(t *testing.T, redis *redistest.Server) (guard *login.Guard, url strin
 	conn := window.On(redis.NewClient(t, nil))
 	secret := []byte("0123456789abcdef")
 	guard, err := login.New(conn, login.Config{
-		Name: "login", Secret: secret, Timeout: 10 * time.Second, Challenged: &login.Challenged{},
+		Name: "login", Secret: secret, Timeout: time.Minute, Challenged: &login.Challenged{},
 		Pair: []window.Limit{window.PerHour(5)}, Account: []window.Limit{window.PerHour(20)},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	once, err := window.New(conn, window.Config{Name: "puzzle", Secret: secret, Limits: []window.Limit{{Max: 1, Per: validity}}})
+	once, err := window.New(conn, window.Config{Name: "puzzle", Secret: secret, Limits: []window.Limit{{Max: 1, Per: validity}}, Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -403,7 +403,7 @@ type hangUp struct{}
 func TestOutage(t *testing.T) {
 	server := redistest.Start(t)
 	s := newService(login.Config{})
-	s.Guard = must(login.New(window.On(server.NewClient(t, nil)), login.Config{Name: "login", Secret: []byte("0123456789abcdef"), Timeout: 10 * time.Second}))
+	s.Guard = must(login.New(window.On(server.NewClient(t, nil)), login.Config{Name: "login", Secret: []byte("0123456789abcdef"), Timeout: time.Minute}))
 	form := must(loginhttp.New(s.Config))
 	logIn := func() *httptest.ResponseRecorder {
 		r := httptest.NewRequest(http.MethodPost, "/login", strings.NewReader("account=alice&password=right"))

@@ -50,7 +50,7 @@ func limits(t *testing.T, text string) flags.Limits {
 func TestWebForgets(t *testing.T) {
 	server := redistest.Start(t)
 	client, secret := server.Client(t), []byte("sixteen bytes, or more")
-	guard, err := login.New(window.On(client), login.Config{Name: "login", Secret: secret})
+	guard, err := login.New(window.On(client), login.Config{Name: "login", Secret: secret, Timeout: time.Minute})
 	if err == nil {
 		_, err = guard.Begin(t.Context(), "alice", netip.MustParseAddr("192.0.2.31"))
 	}
@@ -120,7 +120,7 @@ var scriptCalls = regexp.MustCompile(`cmdstat_eval[a-z_]*:calls=[0-9]+`)
 func TestWebPolls(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client(t)
-	l, err := window.New(window.On(client), window.Config{Name: "login", Limits: limits(t, "2/1h,9/1d")})
+	l, err := window.New(window.On(client), window.Config{Name: "login", Limits: limits(t, "2/1h,9/1d"), Timeout: time.Minute})
 	if err == nil {
 		_, err = l.AllowN(t.Context(), "alice", 2)
 	}
@@ -169,7 +169,7 @@ func TestWebPolls(t *testing.T) {
 func TestWebOverride(t *testing.T) {
 	now := time.Date(2025, 3, 4, 14, 0, 0, 0, time.UTC)
 	client, clock := redistest.Client(t), func() time.Time { return now }
-	l, err := window.New(window.On(client), window.Config{Name: redistest.Key(t), Limits: limits(t, "2/1d"), Now: clock, Overrides: true})
+	l, err := window.New(window.On(client), window.Config{Name: redistest.Key(t), Limits: limits(t, "2/1d"), Timeout: time.Minute, Now: clock, Overrides: true})
 	for event, o := range map[string]window.Override{
 		"more": {Mode: window.OverrideLimits, Limits: limits(t, "3/1d,100/1m"), Why: "a\u202eb", By: "\x1b"}, "none": {Mode: window.OverrideBlock, Why: "it floods us"},
 		"all": {Mode: window.OverrideUnlimited, Why: "test", By: "ann"},
