@@ -109,7 +109,7 @@ func TestOverridesUnderLoad(t *testing.T) {
 	var changed atomic.Bool
 	changes.Go(func() {
 		defer changed.Store(true)
-		pace := time.NewTicker(400 * time.Millisecond)
+		pace := time.NewTicker(redistest.UnlessShort(400*time.Millisecond, 200*time.Millisecond))
 		defer pace.Stop()
 		for _, step := range steps[1:] {
 			for _, event := range events {

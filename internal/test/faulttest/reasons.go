@@ -111,6 +111,7 @@ func awaitInfo(t *testing.T, s *redistest.Server, line string) {
 // Reasons creates each cause, and checks the reason that callers and observers get, with and
 // without a Fallback. With -v, it prints a table row for each cause.
 func Reasons(t *testing.T, open Open) {
+	t.Parallel()
 	for _, c := range causes {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
