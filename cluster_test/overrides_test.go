@@ -147,7 +147,7 @@ func TestOverridesUnderLoad(t *testing.T) {
 func (p *overrideProcess) awaitOverrides(t *testing.T, events []string, last inForce) {
 	t.Helper()
 	for _, event := range events {
-		eventually(t, p.name+" notices the last override of "+event, func() bool {
+		redistest.Eventually(t, p.name+" notices the last override of "+event, func() bool {
 			d := must(p.Peek(t.Context(), event))
 			return last.decided(&d)
 		})

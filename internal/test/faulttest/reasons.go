@@ -134,11 +134,7 @@ func (c cause) test(t *testing.T, open Open) {
 	options.ForceSingleClient = true
 	conn := c.connect(t, s, open, options)
 	l := must(window.New(conn, cfg))
-	for late := time.Now().Add(time.Minute); !c.isOver(t, l); <-time.After(10 * time.Millisecond) {
-		if time.Now().After(late) {
-			t.Fatal("the circuit breaker does not open")
-		}
-	}
+	redistest.Eventually(t, "the circuit breaker opens", func() bool { return c.isOver(t, l) })
 	cfg.Fallback = must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1/1h")}))
 	with := must(window.New(conn, cfg))
 	for n := range 4 {
