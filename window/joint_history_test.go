@@ -38,7 +38,7 @@ func withAll(texts ...string) []window.Limit {
 type jointSetting struct {
 	name               string
 	callers, processes int
-	calls              int  // number of calls in total; a short run makes a twentieth of them
+	calls              int  // number of calls in total; a short run makes a tenth of them
 	exact              bool // exact logs replay all answers, because their order is known
 	ahead              bool // single attempts use a clock that is ahead, as if the server's clock had stepped back
 }
@@ -335,7 +335,7 @@ var jointEvents = sync.OnceValue(func() (events []string) {
 
 func (s jointSetting) history(t *testing.T) *jointHistory {
 	h := &jointHistory{jointSetting: s, limiters: make([][]*window.Limiter, s.processes), names: []string{redistest.Key(t), redistest.Key(t)}}
-	h.calls = redistest.UnlessShort(redistest.Share(s.calls), s.calls/20)
+	h.calls = redistest.Share(s.calls)
 	events := jointEvents()
 	add := func(of int, limits []window.Limit) *jointKey {
 		k := &jointKey{of: of, event: events[0], name: fmt.Sprintf("%s:{%s}:w", h.names[of], events[0]), limits: limits, log: newExactLog()}
