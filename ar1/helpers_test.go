@@ -12,13 +12,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.MainParallel(m) }
 
-// must returns v, and panics if err is not nil.
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
+func must[T any](v T, err error) T { return redistest.Must(v, err) }
 
 // limits parses limits, and removes their Resolution.
 func limits(texts ...string) (all []window.Limit) {

@@ -467,36 +467,6 @@ func TestRefusesKeys(t *testing.T) {
 	}
 }
 
-// BenchmarkCall measures calls through the client: decisions and, as the floor, an EVALSHA that
-// returns a constant, read as integers. The library adds the B/op and allocs/op by which a decision
-// exceeds the floor.
-func BenchmarkCall(b *testing.B) {
-	client := redistest.Client(b)
-	script := rueidis.NewLuaScript("return {1, 2, 3, 4, 5}")
-	args := []string{"allow", "", "1", "3600000", "50", "1"}
-	b.Run("floor", func(b *testing.B) {
-		b.ReportAllocs()
-		keys := []string{redistest.Key(b)}
-		for b.Loop() {
-			if _, err := script.Exec(b.Context(), client, keys, args).AsIntSlice(); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	for _, limits := range [][]string{{"1000000/1h"}, {"1000000/5s", "1000000/1h", "1000000/1d"}} {
-		l := must(window.New(window.On(client), window.Config{Name: redistest.Key(b), Limits: parse(limits), Timeout: patience}))
-		b.Run(fmt.Sprintf("window/limits=%d", len(limits)), func(b *testing.B) {
-			b.ReportAllocs()
-			name := event(0)
-			for b.Loop() {
-				if d, err := l.Allow(b.Context(), name); err != nil || !d.Allowed {
-					b.Fatal(d, err)
-				}
-			}
-		})
-	}
-}
-
 // BenchmarkLocal measures a decision in memory under one limit: on one hot event or on random
 // events, by one caller or by as many as -cpu says. For comparison, it also measures token buckets
 // of x/time/rate in a map with a mutex.

@@ -181,7 +181,7 @@ func checkInFlight(t *testing.T, nodes *redistest.Nodes, client rueidis.Client) 
 		t.Fatal(lease, err)
 	}
 	first := must(l.Inspect(t.Context(), "e")).Leases[0].Until
-	eventually(t, "the lease is renewed", func() bool { return must(l.Inspect(t.Context(), "e")).Leases[0].Until.After(first) })
+	redistest.Eventually(t, "the lease is renewed", func() bool { return must(l.Inspect(t.Context(), "e")).Leases[0].Until.After(first) })
 	time.AfterFunc(time.Millisecond, func() { _ = lease.Release(t.Context()) })
 	next := must(l.Acquire(t.Context(), "e"))
 	if used := must(l.Inspect(t.Context(), "e")).Used; used != 1 || lease.Left() > 0 {

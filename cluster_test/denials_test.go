@@ -21,7 +21,7 @@ func TestRememberedUnderLoad(t *testing.T) {
 	nodes.Failover(t, nodes.MasterOf(t, movedSlots[0]))
 	faults.Cut()
 	eachLoaded(t, all, func(t *testing.T, c *loadedLimiter) {
-		eventually(t, "100 attempts are denied", func() bool { return c.denied.Load() >= 100 })
+		redistest.Eventually(t, "100 attempts are denied", func() bool { return c.denied.Load() >= 100 })
 		t.Logf("%+v", checkCounts(t, c.limiter, maxUnits, c.end(), nil))
 	})
 }

@@ -121,7 +121,7 @@ func (in incident) run(t *testing.T, nodes *redistest.Nodes, runs []*incidentRun
 	for _, s := range runs {
 		s.before, s.began, s.over, s.stopped = before, began, over, in.stopped(began, over)
 	}
-	eventually(t, "the incident has lasted long enough", func() bool { return time.Since(began) > in.lasts })
+	redistest.Eventually(t, "the incident has lasted long enough", func() bool { return time.Since(began) > in.lasts })
 }
 
 // stopped returns when the old master had certainly stopped deciding. Unless it is isolated, it
@@ -170,7 +170,7 @@ func (s *incidentRun) end(t *testing.T) {
 // awaitDecision sends attempts on an event of the shard until one gets a decision.
 func (s *incidentRun) awaitDecision(t *testing.T) {
 	t.Helper()
-	eventually(t, "the shard is served again", func() bool {
+	redistest.Eventually(t, "the shard is served again", func() bool {
 		a := allowFunc(s.limiter.Allow).attempt(t.Context(), shardEvents[failedShard][0])
 		s.attempts = append(s.attempts, a)
 		return a.err == nil
@@ -181,7 +181,7 @@ func (s *incidentRun) awaitDecision(t *testing.T) {
 func awaitSilence(t *testing.T, replica *redistest.Server) {
 	t.Helper()
 	offset, since := "", time.Now()
-	eventually(t, "the replica gets no more data", func() bool {
+	redistest.Eventually(t, "the replica gets no more data", func() bool {
 		info := must(replica.Do(t.Context(), "INFO", "replication").ToString())
 		_, at, _ := strings.Cut(info, "slave_repl_offset:")
 		if at, _, _ = strings.Cut(at, "\r"); at != offset {
@@ -428,7 +428,7 @@ func TestPausedMaster(t *testing.T) {
 	}
 	master.Pause(t)
 	began := time.Now()
-	eventually(t, "the pause lasts 3 s", func() bool { return time.Since(began) > 3*time.Second })
+	redistest.Eventually(t, "the pause lasts 3 s", func() bool { return time.Since(began) > 3*time.Second })
 	over := time.Now()
 	nodes.Heal(t)
 	endRuns(t, runs, timers)
@@ -487,7 +487,7 @@ func restartAll(t *testing.T, nodes *redistest.Nodes) []*loadedLimiter {
 		await(100)
 		old := nodes.MasterOf(t, slotOf(events[0]))
 		promoted := nodes.Failover(t, old)
-		eventually(t, "no caller uses the old master any more", func() bool {
+		redistest.Eventually(t, "no caller uses the old master any more", func() bool {
 			before := redirected(t, old)
 			await(100)
 			return redirected(t, old) == before

@@ -37,12 +37,7 @@ func TestMain(m *testing.M) {
 	redistest.Main(m)
 }
 
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
+func must[T any](v T, err error) T { return redistest.Must(v, err) }
 
 // limiter is the interface that all kinds of limiters implement.
 type limiter interface {
@@ -284,7 +279,7 @@ func roundRobin(events []string) func(int) string {
 func (c *callerGroup) await(t *testing.T, more int64) {
 	t.Helper()
 	until := c.allowed.Load() + more
-	eventually(t, fmt.Sprint(more, " further attempts are allowed"), func() bool { return c.allowed.Load() >= until })
+	redistest.Eventually(t, fmt.Sprint(more, " further attempts are allowed"), func() bool { return c.allowed.Load() >= until })
 }
 
 // end stops the callers, and returns all attempts.
@@ -292,20 +287,6 @@ func (c *callerGroup) end() []attempt {
 	c.stopping.Store(true)
 	c.callers.Wait()
 	return c.all
-}
-
-// eventually waits until done returns true. It fails the test after a minute.
-func eventually(tb testing.TB, what string, done func() bool) {
-	tb.Helper()
-	again := time.NewTicker(time.Millisecond)
-	defer again.Stop()
-	for late := time.After(time.Minute); !done(); {
-		select {
-		case <-again.C:
-		case <-late:
-			tb.Fatalf("waited a minute for this: %s", what)
-		}
-	}
 }
 
 // outcomes counts the outcomes of the attempts on an event. It also holds the number of units
@@ -379,7 +360,7 @@ func checkCounts(t *testing.T, l limiter, maxUnits int64, attempts []attempt, lo
 func freeUnits(t *testing.T, l limiter, event string) int64 {
 	t.Helper()
 	var d window.Decision
-	eventually(t, "Peek succeeds for "+event, func() bool {
+	redistest.Eventually(t, "Peek succeeds for "+event, func() bool {
 		var err error
 		if d, err = l.Peek(t.Context(), event); err != nil && !errors.Is(err, window.ErrOutage) {
 			t.Fatal(err)

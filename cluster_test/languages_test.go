@@ -478,7 +478,7 @@ func startCluster(tb testing.TB, args ...string) *redistest.Server {
 		command = append(command, strconv.Itoa(slot))
 	}
 	must("", server.Do(tb.Context(), command...).Error())
-	eventually(tb, "the cluster is healthy", func() bool {
+	redistest.Eventually(tb, "the cluster is healthy", func() bool {
 		return strings.Contains(must(server.Do(tb.Context(), "CLUSTER", "INFO").ToString()), "cluster_state:ok")
 	})
 	return server

@@ -109,7 +109,7 @@ func TestOverridesUnderLoad(t *testing.T) {
 	var changed atomic.Bool
 	changes.Go(func() {
 		defer changed.Store(true)
-		pace := time.NewTicker(400 * time.Millisecond)
+		pace := time.NewTicker(redistest.UnlessShort(400*time.Millisecond, 200*time.Millisecond))
 		defer pace.Stop()
 		for _, step := range steps[1:] {
 			for _, event := range events {
@@ -147,7 +147,7 @@ func TestOverridesUnderLoad(t *testing.T) {
 func (p *overrideProcess) awaitOverrides(t *testing.T, events []string, last inForce) {
 	t.Helper()
 	for _, event := range events {
-		eventually(t, p.name+" notices the last override of "+event, func() bool {
+		redistest.Eventually(t, p.name+" notices the last override of "+event, func() bool {
 			d := must(p.Peek(t.Context(), event))
 			return last.decided(&d)
 		})

@@ -30,7 +30,7 @@ func TestSentinel(t *testing.T) {
 		group.await(t, 500)
 		timers, began := startTimers(), time.Now()
 		w.Master.Kill(t)
-		eventually(t, "the replica takes over", func() bool { return isMaster(t, w.Replica) })
+		redistest.Eventually(t, "the replica takes over", func() bool { return isMaster(t, w.Replica) })
 		takeover := time.Since(began)
 		group.await(t, 500)
 		attempts := slices.Concat(received, group.end())
@@ -88,7 +88,7 @@ func TestPromotedByHand(t *testing.T) {
 			t.Errorf("on the old master: %v", err)
 		}
 		must(pair.Replica.Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").AsInt64())
-		eventually(t, "the new master decides", func() bool {
+		redistest.Eventually(t, "the new master decides", func() bool {
 			_, err := l.Peek(t.Context(), "e")
 			return err == nil && isMaster(t, pair.Master)
 		})

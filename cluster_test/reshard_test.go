@@ -16,7 +16,7 @@ func TestReshardingUnderLoad(t *testing.T) {
 	all := loadEveryKind(t, func(k kind) limiter { return k.newLimiter(t, nodes.Options(nil), perMonth(maxUnits)) }, knownAndNew())
 	moveSlots(t, nodes, redistest.UnlessShort(8, 2))
 	eachLoaded(t, all, func(t *testing.T, c *loadedLimiter) {
-		eventually(t, "an event has reached its limit", func() bool { return c.denied.Load() > 0 })
+		redistest.Eventually(t, "an event has reached its limit", func() bool { return c.denied.Load() > 0 })
 		attempts := c.end()
 		checkNoErrors(t, attempts)
 		sum := checkCounts(t, c.limiter, maxUnits, attempts, nil)

@@ -20,12 +20,7 @@ func TestMain(m *testing.M) {
 	redistest.MainParallel(m)
 }
 
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
+func must[T any](v T, err error) T { return redistest.Must(v, err) }
 
 // open returns a Connection that uses a go-redis client for the servers in the given rueidis
 // options.

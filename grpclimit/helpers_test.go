@@ -27,12 +27,7 @@ var (
 	_ grpclimit.Limiter = (*ar1.Limiter)(nil)
 )
 
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
+func must[T any](v T, err error) T { return redistest.Must(v, err) }
 
 func parsed(texts ...string) (all []window.Limit) {
 	for _, text := range texts {

@@ -79,11 +79,7 @@ func checkHeld(tb testing.TB, l *inflight.Limiter, want int64) {
 // awaitFree waits until the place is free, for at most a minute.
 func awaitFree(tb testing.TB, l *inflight.Limiter) {
 	tb.Helper()
-	for deadline := time.Now().Add(time.Minute); must(l.Inspect(context.Background(), here)).Used > 0; <-time.After(time.Millisecond) {
-		if time.Now().After(deadline) {
-			tb.Fatal("the place is not free within a minute")
-		}
-	}
+	redistest.Eventually(tb, "the place is free", func() bool { return must(l.Inspect(context.Background(), here)).Used == 0 })
 }
 
 // service implements grpc's health service with two functions.

@@ -28,13 +28,7 @@ var (
 	_ httplimit.Limiter = (*ar1.Limiter)(nil)
 )
 
-// must returns v, or panics if there is an error.
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
+func must[T any](v T, err error) T { return redistest.Must(v, err) }
 
 // limits parses limits such as 5/1h.
 func limits(texts ...string) (all []window.Limit) {

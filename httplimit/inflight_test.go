@@ -363,7 +363,7 @@ func testInFlightOutage(t *testing.T, wait time.Duration) {
 		}
 	}
 	server.Restart(t)
-	await(t, "the log reports the end of the outage", func() bool {
+	redistest.Eventually(t, "the log reports the end of the outage", func() bool {
 		ask(open)
 		ask(closed)
 		return log.String() == strings.Repeat(lineOutage, 2)+strings.Repeat(lineRecovered, 2)

@@ -117,18 +117,8 @@ func checkHeld(tb testing.TB, l *inflight.Limiter, event string, want int64) {
 	}
 }
 
-// await waits until so returns true, for at most a minute.
-func await(tb testing.TB, what string, so func() bool) {
-	tb.Helper()
-	for deadline := time.Now().Add(time.Minute); !so(); <-time.After(time.Millisecond) {
-		if time.Now().After(deadline) {
-			tb.Fatal("not within a minute: " + what)
-		}
-	}
-}
-
 // awaitFree waits until all of the event's places are free.
 func awaitFree(tb testing.TB, l *inflight.Limiter, event string) {
 	tb.Helper()
-	await(tb, "the place is free", func() bool { return held(tb, l, event) == 0 })
+	redistest.Eventually(tb, "the place is free", func() bool { return held(tb, l, event) == 0 })
 }

@@ -193,7 +193,7 @@ func TestTransportOutage(t *testing.T) {
 	ask()
 	ask()
 	server.Restart(t)
-	await(t, "the log reports the end of the outage", func() bool { ask(); return log.String() == lineOutage+lineRecovered })
+	redistest.Eventually(t, "the log reports the end of the outage", func() bool { ask(); return log.String() == lineOutage+lineRecovered })
 }
 
 // TestTransportPlace checks that a place is held until the end of the response, however it ends.

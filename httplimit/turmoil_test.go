@@ -72,12 +72,12 @@ func TestTurmoil(t *testing.T) {
 			client.Transport = transport(httplimit.TransportConfig{Turns: l, Places: p, Base: base, MaxPause: 20 * time.Millisecond})
 			var open atomic.Int64
 			send1000(t, client, s.URL, &open)
-			await(t, "all bodies of requests are closed", func() bool { return open.Load() == 0 })
+			redistest.Eventually(t, "all bodies of requests are closed", func() bool { return open.Load() == 0 })
 			awaitFree(t, p, here)
 			client.CloseIdleConnections()
 			s.CloseClientConnections()
 			s.Close()
-			await(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
+			redistest.Eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
 			if n := int64(len(taken.turns)); n != base.calls.Load() {
 				t.Errorf("%d turns for %d attempts", n, base.calls.Load())
 			}

@@ -11,12 +11,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.MainParallel(m) }
 
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
+func must[T any](v T, err error) T { return redistest.Must(v, err) }
 
 func equal[T any](tb testing.TB, what string, got, want T) {
 	tb.Helper()

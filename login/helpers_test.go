@@ -35,13 +35,7 @@ func newClock() *clock {
 func (c *clock) now() time.Time       { return time.UnixMilli(c.ms.Load()) }
 func (c *clock) pass(d time.Duration) { c.ms.Add(d.Milliseconds()) }
 
-// must returns v, and panics if err is not nil.
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
+func must[T any](v T, err error) T { return redistest.Must(v, err) }
 
 // limits parses limits such as 5/1h.
 func limits(texts ...string) (all []window.Limit) {
@@ -89,18 +83,4 @@ func used(t *testing.T, g *login.Guard, b login.Budget, event string) int64 {
 	t.Helper()
 	s := must(g.Limiter(b).Inspect(t.Context(), event))
 	return s.Limits[len(s.Limits)-1].Used
-}
-
-// eventually waits until so returns true, but for at most a minute.
-func eventually(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	again := time.NewTicker(time.Millisecond)
-	defer again.Stop()
-	for late := time.After(time.Minute); !so(); {
-		select {
-		case <-again.C:
-		case <-late:
-			t.Fatalf("after a minute, this is still not true: %s", what)
-		}
-	}
 }

@@ -152,7 +152,7 @@ func TestHistories(t *testing.T) {
 				}
 				g := guard(fmt.Sprint(seed))
 				must(g.Begin(t.Context(), "somebody", bot(0)))
-				eventually(t, "the alarm knows of a failure", func() bool { return g.Alarm().Level == 1 })
+				redistest.Eventually(t, "the alarm knows of a failure", func() bool { return g.Alarm().Level == 1 })
 				play(t, c, g, &ledger{limits: map[login.Budget][]window.Limit{
 					login.BudgetAddress: cfg.Address, login.BudgetPair: cfg.Pair, login.BudgetAccount: cfg.Account, login.BudgetStreak: cfg.Streak, login.BudgetDevice: cfg.Device, login.BudgetTotal: cfg.Total,
 					login.BudgetChallengedAddress: cfg.Challenged.Address, login.BudgetChallengedPair: cfg.Challenged.Pair, login.BudgetChallengedAccount: cfg.Challenged.Account, login.BudgetChallengedStreak: cfg.Challenged.Streak,

@@ -105,7 +105,7 @@ func gatedGuard(t *testing.T, cfg login.Config) (*gate, *login.Guard) {
 	g := must(login.New(window.On(client), cfg))
 	must(g.Begin(t.Context(), "somebody", home)) // connects
 	if cfg.Challenged != nil {
-		eventually(t, "the alarm knows of a failure", func() bool { return g.Alarm().Level == 1 })
+		redistest.Eventually(t, "the alarm knows of a failure", func() bool { return g.Alarm().Level == 1 })
 	}
 	return gate, g
 }
@@ -254,7 +254,7 @@ func jointGuard(t *testing.T, cfg login.Config) (*gate, *login.Guard) {
 			return g.BeginChallenged(t.Context(), account, bot(100+n))
 		},
 	} {
-		eventually(t, "one call asks all budgets, and one gives back", func() bool {
+		redistest.Eventually(t, "one call asks all budgets, and one gives back", func() bool {
 			n++
 			gate.open()
 			must("", must(do(fmt.Sprint("account ", n))).Succeed(t.Context()))

@@ -33,7 +33,7 @@ func raiseAlarm(t *testing.T, g *login.Guard, c *clock) {
 	if err := must(g.Begin(t.Context(), "somebody", bot(60_000))).Succeed(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the alarm is on", func() bool { return g.Alarm().On })
+	redistest.Eventually(t, "the alarm is on", func() bool { return g.Alarm().On })
 }
 
 // TestSiteLevel compares the level and the alarm with a model in real numbers, in which each
@@ -187,7 +187,7 @@ func TestSiteIsShared(t *testing.T) {
 		})))
 	}
 	must(guards[0].Begin(t.Context(), "somebody", home))
-	eventually(t, "the level is read", func() bool { return guards[0].Alarm().Level == 1 })
+	redistest.Eventually(t, "the level is read", func() bool { return guards[0].Alarm().Level == 1 })
 	const seconds, attempts = 30, 4
 	server.Do(t.Context(), "CONFIG", "RESETSTAT")
 	number, want := 0, 0
@@ -201,7 +201,7 @@ func TestSiteIsShared(t *testing.T) {
 				}
 			}
 			want += 5*attempts + 1
-			eventually(t, fmt.Sprint(want, " calls"), func() bool { return calls(t, server) >= want })
+			redistest.Eventually(t, fmt.Sprint(want, " calls"), func() bool { return calls(t, server) >= want })
 		}
 	}
 	if n := calls(t, server); n != want {
@@ -211,7 +211,7 @@ func TestSiteIsShared(t *testing.T) {
 		t.Errorf("keys are %q", keys)
 	}
 	for _, g := range guards { // each guard saw 120 failures
-		eventually(t, "the alarm is on", func() bool { return g.Alarm().On })
+		redistest.Eventually(t, "the alarm is on", func() bool { return g.Alarm().On })
 	}
 }
 

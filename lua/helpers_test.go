@@ -194,12 +194,7 @@ func readReport(report []rueidis.RedisMessage, key string) (a answer) {
 	return a
 }
 
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
+func must[T any](v T, err error) T { return redistest.Must(v, err) }
 
 // server bundles a client of a real Redis server, a script, and a key of the test.
 type server struct {

@@ -16,12 +16,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
+func must[T any](v T, err error) T { return redistest.Must(v, err) }
 
 func parsed(texts ...string) (all []window.Limit) {
 	for _, text := range texts {

@@ -133,6 +133,7 @@ func sums(checks []window.Check, subjects []string) map[string]int64 {
 // exceeded, and that all units of denied attempts are given back. It logs how many attempts were
 // denied although there was room for all their units.
 func TestJointUnderLoad(t *testing.T) {
+	t.Parallel()
 	const callers, times = 16, 100
 	client := redistest.Cluster(t)
 	of := func(name, text string) *window.Limiter {

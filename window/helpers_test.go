@@ -19,13 +19,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.MainParallel(m) }
 
-// must returns v, and panics if err is not nil.
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
+func must[T any](v T, err error) T { return redistest.Must(v, err) }
 
 // check fails the test if err is not nil.
 func check(t *testing.T, err error) {

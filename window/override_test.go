@@ -323,6 +323,7 @@ func TestOverrideWakes(t *testing.T) {
 // TestOverrideInOutage checks that overrides read before an outage stay in force during the outage:
 // limits if there is a Fallback, and the other modes even without a Fallback.
 func TestOverrideInOutage(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	local := must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1/1h")}))
 	n := newNight(t, window.On(server.Client(t)), func(cfg *window.Config) { cfg.Now, cfg.Fallback = nil, local })

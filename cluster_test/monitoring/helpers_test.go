@@ -37,12 +37,7 @@ func TestMain(m *testing.M) {
 	redistest.Main(m)
 }
 
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
+func must[T any](v T, err error) T { return redistest.Must(v, err) }
 
 func parseLimits(texts ...string) (all []window.Limit) {
 	for _, text := range texts {

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -48,11 +47,7 @@ func TestService(t *testing.T) {
 	c.wants("POST", "/v1/complete", "pro-key", "two tokens", 503, "")
 	c.wants("POST", "/login", "", url.Values{"account": {"alice"}, "password": {"correct horse"}}.Encode(), 503, "")
 	redis.Restart(t)
-	for late := time.Now().Add(time.Minute); c.status("GET", "/v1/status", "free-key", "") != 200; <-time.After(10 * time.Millisecond) {
-		if time.Now().After(late) {
-			t.Fatal("the service does not reconnect to Redis")
-		}
-	}
+	redistest.Eventually(t, "the service reconnects to Redis", func() bool { return c.status("GET", "/v1/status", "free-key", "") == 200 })
 	client{t, "http://" + operator}.wants("GET", "/metrics", "", "", 200, `slidegate_limiter_name="requests"`)
 	stop()
 	if err := <-ended; err != nil {
@@ -123,9 +118,4 @@ func text(t *testing.T, r *http.Response) string {
 	return string(body)
 }
 
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(fmt.Sprint("slidegate example: ", err))
-	}
-	return v
-}
+func must[T any](v T, err error) T { return redistest.Must(v, err) }

@@ -108,16 +108,10 @@ func attack(t *testing.T, guard *login.Guard) {
 // await returns once the guard can decide. It fails the test after a minute.
 func await(t *testing.T, guard *login.Guard) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; {
+	redistest.Eventually(t, "the guard can decide", func() bool {
 		_, err := guard.Begin(t.Context(), "somebody else", netip.MustParseAddr("192.0.2.1"))
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-		<-time.After(20 * time.Millisecond)
-	}
+		return err == nil
+	})
 }
 
 // browser has its own cookies, and shows a page of the website.

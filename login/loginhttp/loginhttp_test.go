@@ -25,13 +25,7 @@ import (
 	"github.com/slidegate/slidegate/windowtest"
 )
 
-// must returns v, and panics if err is not nil.
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
+func must[T any](v T, err error) T { return redistest.Must(v, err) }
 
 var (
 	errStore = errors.New("the user store is down")
@@ -426,11 +420,7 @@ func TestOutage(t *testing.T) {
 		t.Errorf("%d errors in the log: %s", n, s.log.String())
 	}
 	server.Restart(t)
-	for late := time.Now().Add(time.Minute); logIn().Code != 303; {
-		if time.Now().After(late) {
-			t.Fatal("nobody gets in a minute after Redis is back: ", s.log.String())
-		}
-	}
+	redistest.Eventually(t, "users get in, now that Redis is back", func() bool { return logIn().Code == 303 })
 }
 
 // TestFallback checks that the log says why the Fallback decides.

@@ -24,7 +24,8 @@ const hangTime = 1500 * time.Millisecond
 // each case.
 func DeadlinesOfCallers(t *testing.T, open Open) {
 	t.Parallel()
-	for _, deadline := range []time.Duration{20 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond, 0} {
+	deadlines := []time.Duration{20 * time.Millisecond, 0, 50 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond}
+	for _, deadline := range redistest.UnlessShort(deadlines, deadlines[:2]) {
 		t.Run(deadline.String(), func(t *testing.T) { // two at a time, because more would overload the machine
 			for name, withFallback := range map[string]bool{"alone": false, "with a Fallback": true} {
 				t.Run(name, func(t *testing.T) {
@@ -139,10 +140,11 @@ func (h *hung) check(t *testing.T, limit time.Duration) {
 // machine is so busy that Redis does not answer another client either, Redis is not healthy, and the
 // callers try again.
 func HastyCallers(t *testing.T, open Open) {
-	for _, crowd := range []struct {
+	crowds := []struct {
 		callers  int
 		deadline time.Duration
-	}{{1000, time.Millisecond}, {10_000, time.Millisecond}, {1000, 8 * time.Millisecond}, {10_000, 15 * time.Millisecond}, {10_000, 30 * time.Millisecond}} {
+	}{{1000, time.Millisecond}, {10_000, 15 * time.Millisecond}, {10_000, time.Millisecond}, {1000, 8 * time.Millisecond}, {10_000, 30 * time.Millisecond}}
+	for _, crowd := range redistest.UnlessShort(crowds, crowds[:2]) {
 		for _, first := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%d callers, %v, first %v", crowd.callers, crowd.deadline, first), func(t *testing.T) { // one at a time, because more would overload the machine
 				client := redistest.Client(t)

@@ -45,12 +45,7 @@ func Dialer(o rueidis.ClientOption) func(ctx context.Context, network, addr stri
 	}
 }
 
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
+func must[T any](v T, err error) T { return redistest.Must(v, err) }
 
 func parsed(limits ...string) (all []window.Limit) {
 	for _, text := range limits {

@@ -567,6 +567,7 @@ func DegradedIsRefundedInTheFallback(t *testing.T, open Open) {
 // OneShardDown checks that the events of two masters are decided while the third master is
 // unreachable.
 func OneShardDown(t *testing.T, open Open) {
+	t.Parallel()
 	nodes := redistest.Cluster(t).Nodes()
 	var all []string
 	for address := range nodes {
@@ -673,6 +674,7 @@ func TimeoutIsKept(t *testing.T, open Open) {
 // ConnectingTakesLonger checks that a limiter recovers even if connecting takes longer than
 // Timeout, as it can with TLS or over a long distance.
 func ConnectingTakesLonger(t *testing.T, open Open) {
+	t.Parallel()
 	faults := &redistest.Faults{}
 	conn := open(t, redistest.Options(t, func(o *rueidis.ClientOption) {
 		o.PipelineMultiplex = -1 // one connection, because a call fails for each connection that is opened

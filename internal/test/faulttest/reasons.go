@@ -111,6 +111,7 @@ func awaitInfo(t *testing.T, s *redistest.Server, line string) {
 // Reasons creates each cause, and checks the reason that callers and observers get, with and
 // without a Fallback. With -v, it prints a table row for each cause.
 func Reasons(t *testing.T, open Open) {
+	t.Parallel()
 	for _, c := range causes {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -133,11 +134,7 @@ func (c cause) test(t *testing.T, open Open) {
 	options.ForceSingleClient = true
 	conn := c.connect(t, s, open, options)
 	l := must(window.New(conn, cfg))
-	for late := time.Now().Add(time.Minute); !c.isOver(t, l); <-time.After(10 * time.Millisecond) {
-		if time.Now().After(late) {
-			t.Fatal("the circuit breaker does not open")
-		}
-	}
+	redistest.Eventually(t, "the circuit breaker opens", func() bool { return c.isOver(t, l) })
 	cfg.Fallback = must(window.NewLocal(window.Config{Name: "local", Limits: parsed("1/1h")}))
 	with := must(window.New(conn, cfg))
 	for n := range 4 {

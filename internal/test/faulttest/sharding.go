@@ -109,7 +109,7 @@ func Asker(t *testing.T, l allower) func(events []string) {
 func useUp(t *testing.T, l *window.Limiter, proxy *redistest.Sharder) {
 	t.Helper()
 	const callers = 16 // of each kind
-	events := numbered(redistest.UnlessShort(300, 100))
+	events := numbered(redistest.UnlessShort(300, 40))
 	index := map[string]int{}
 	for i := range events {
 		events[i] = "shared-" + events[i]

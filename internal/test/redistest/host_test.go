@@ -87,7 +87,7 @@ func TestInstalls(t *testing.T) {
 
 // TestExplainsOnce checks that only one test explains why there is no server and what to do.
 func TestExplainsOnce(t *testing.T) {
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^Test(Cut|Refuse|LoseReply|Delay)$")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestLoseReply$", "-test.count=4")
 	cmd.Env = append(os.Environ(), "PATH="+t.TempDir(), "SLIDEGATE_DOCKER=0", "SLIDEGATE_INSTALL=0")
 	out, err := cmd.Output()
 	if err == nil {

@@ -37,6 +37,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 )
@@ -84,6 +85,28 @@ func AtOnce(n int, do func(i int)) {
 		all.Go(func() { do(i) })
 	}
 	all.Wait()
+}
+
+// Must returns v, or panics if err is not nil.
+func Must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// Eventually waits until done returns true. It fails the test after a minute.
+func Eventually(tb testing.TB, what string, done func() bool) {
+	tb.Helper()
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	for late := time.After(time.Minute); !done(); {
+		select {
+		case <-again.C:
+		case <-late:
+			tb.Fatalf("waited a minute for this: %s", what)
+		}
+	}
 }
 
 // Share returns how many of n calls a random history makes: all of them if SLIDEGATE_LONG is set,

@@ -1,16 +1,12 @@
 package redistest
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/redis/rueidis"
 )
 
 func TestMain(m *testing.M) { Main(m) }
@@ -112,39 +108,6 @@ func TestBadFlags(t *testing.T) {
 	}
 }
 
-// TestKill checks that a killed server comes back empty, at the same address.
-func TestKill(t *testing.T) {
-	onHosts(t, func(t *testing.T, s *Server) {
-		addr := s.Addr()
-		mustSet(t, s.Client(t))
-		s.Kill(t)
-		if c, err := net.Dial("tcp", addr); err == nil {
-			c.Close()
-			t.Error("a killed server accepts connections")
-		}
-		s.Restart(t)
-		n, err := s.Do(t.Context(), "DBSIZE").AsInt64()
-		if n != 0 || err != nil || s.Addr() != addr {
-			t.Errorf("after a restart: %d keys, %v, at %s instead of %s", n, err, s.Addr(), addr)
-		}
-	})
-}
-
-func TestPause(t *testing.T) {
-	onHosts(t, func(t *testing.T, s *Server) {
-		c := s.Client(t)
-		mustSet(t, c)
-		s.Pause(t)
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
-		if err := set(ctx, c); err == nil {
-			t.Error("a paused server answers")
-		}
-		s.Resume(t)
-		mustSet(t, c)
-	})
-}
-
 // TestRemovePaused checks that a paused server can be removed.
 func TestRemovePaused(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *Server) {
@@ -173,17 +136,5 @@ func TestCluster(t *testing.T) {
 		if n == 0 || err != nil {
 			t.Errorf("%s holds %d keys, %v", addr, n, err)
 		}
-	}
-}
-
-func set(ctx context.Context, c rueidis.Client) error {
-	return c.Do(ctx, c.B().Set().Key("key").Value("1").Build()).Error()
-}
-
-// mustSet sets a key, and fails the test if that fails.
-func mustSet(t *testing.T, c rueidis.Client) {
-	t.Helper()
-	if err := set(t.Context(), c); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -205,17 +205,3 @@ func FuzzByNeverPanics(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkByNetwork(b *testing.B) {
-	for _, address := range []string{"192.0.2.1", "2001:db8:1:2:3:4:5:6"} {
-		b.Run(address, func(b *testing.B) {
-			by, line := By{Field: "address", Bits: 64}, webFrom(address)
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := by.event(web{}, line); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}

@@ -320,21 +320,3 @@ func exactNanos(seconds *big.Rat) *big.Int {
 }
 
 func floor(r *big.Rat) *big.Int { return new(big.Int).Quo(r.Num(), r.Denom()) }
-
-func BenchmarkJSON(b *testing.B) {
-	for _, bb := range []struct{ name, timeField, field, line string }{
-		{"short", "time", "event", `{"time":"2025-03-04T05:06:07.089Z","event":"192.0.2.1"}`},
-		{"pino", "time", "user", strings.Replace(pinoLine, "7089", "7.089", 1)},
-		{"caddy", "ts", "request.remote_ip", caddyLine},
-	} {
-		b.Run(bb.name, func(b *testing.B) {
-			f, by := jsonBy(bb.timeField), By{Field: bb.field}
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := by.event(f, bb.line); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}

@@ -269,19 +269,3 @@ func FuzzWebTimeAgreesWithTimeParse(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkWeb(b *testing.B) {
-	const line = `192.0.2.1 - alice [10/Oct/2000:13:55:36 -0700] "GET /login?x=1 HTTP/1.1" 200 2326 "http://www.example.org/start" ` +
-		`"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36"`
-	for _, field := range webFields {
-		b.Run(field, func(b *testing.B) {
-			by := By{Field: field}
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := by.event(web{}, line); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}

@@ -28,12 +28,7 @@ func TestMain(m *testing.M) {
 	redistest.Main(m)
 }
 
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
+func must[T any](v T, err error) T { return redistest.Must(v, err) }
 
 // instance is a running proxy.
 type instance struct {
