@@ -290,20 +290,6 @@ func (p *scraper) answers(t *testing.T, q query) bool {
 	return numbers > 0
 }
 
-// line represents a series of values, with their times in seconds.
-type line struct {
-	Metric map[string]string
-	Values [][2]any
-}
-
-// lines returns the result of a query for each second from from to to.
-func (p *scraper) lines(t *testing.T, expr string, from, to time.Time) []line {
-	t.Helper()
-	var found struct{ Result []line }
-	p.get(t, fmt.Sprintf("query_range?query=%s&start=%d&end=%d&step=1", url.QueryEscape(expr), from.Unix(), to.Unix()), &found)
-	return found.Result
-}
-
 // alerts returns the alerts that Prometheus has loaded.
 func (p *scraper) alerts(t *testing.T) (all []query) {
 	t.Helper()
@@ -380,22 +366,18 @@ type board struct {
 	Templating struct {
 		List []struct{ Name, Definition string }
 	}
-	Panels []panel
-}
-
-type panel struct {
-	Title, Type string
-	GridPos     struct{ X, Y, W, H float64 }
-	FieldConfig struct{ Defaults struct{ Unit string } }
-	Targets     []struct{ Expr, LegendFormat string }
+	Panels []struct {
+		Title   string
+		Targets []struct{ Expr, LegendFormat string }
+	}
 }
 
 // dashboard returns the dashboard with its variables set to match everything, and its rates taken
-// over interval.
-func dashboard(t *testing.T, interval string) (b board) {
+// over a minute.
+func dashboard(t *testing.T) (b board) {
 	t.Helper()
 	text := string(must(os.ReadFile(dashboardFile)))
-	text = strings.NewReplacer("$__rate_interval", interval, "$limiter", ".*", "$route", ".*").Replace(text)
+	text = strings.NewReplacer("$__rate_interval", "1m", "$limiter", ".*", "$route", ".*").Replace(text)
 	if err := json.Unmarshal([]byte(text), &b); err != nil {
 		t.Fatal(err)
 	}

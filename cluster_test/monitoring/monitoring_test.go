@@ -1,7 +1,6 @@
 package monitoring_test
 
 import (
-	"flag"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -12,8 +11,6 @@ import (
 
 	"github.com/slidegate/slidegate/internal/test/redistest"
 )
-
-var update = flag.Bool("update", false, "draw docs/monitoring/dashboard.svg")
 
 const (
 	dashboardFile = "../../docs/monitoring/dashboard.json"
@@ -29,7 +26,7 @@ func TestMonitoring(t *testing.T) {
 		t.Skip("it takes half a minute")
 	}
 	p := startPrometheus(t, redistest.Program(t, "prometheus", "prometheus"))
-	pending := append(dashboard(t, "1m").queries(), p.alerts(t)...)
+	pending := append(dashboard(t).queries(), p.alerts(t)...)
 	t.Logf("%d queries", len(pending))
 	ask := func() {
 		var still []query
@@ -45,9 +42,6 @@ func TestMonitoring(t *testing.T) {
 		p.redis.slow(t)
 		ask()
 		p.redis.hang(t, ask)
-	}
-	if *update {
-		p.draw(t)
 	}
 	for _, q := range pending {
 		t.Errorf("%s: no data from %s", q.name, q.expr)
