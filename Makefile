@@ -13,6 +13,9 @@ GOVULNCHECK = $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0
 ALL   = ./cluster_test/... ./... ./cmd/slidegate/... ./goredisgate/... ./grpclimit/... ./otelgate/... ./examples/... ./bench/...
 USERS = ./... ./cmd/slidegate/... ./goredisgate/... ./grpclimit/... ./otelgate/... ./examples/...
 
+# The packages that run under the race detector: those that many goroutines use.
+RACE  = ./... ./cmd/slidegate/internal/... ./goredisgate/... ./grpclimit/... ./otelgate/...
+
 # The number of test binaries that run at a time. Many tests mostly wait. With P=1, tests take longer.
 # This suits a machine on which containers start slowly.
 P ?= 4
@@ -34,12 +37,13 @@ GRPC     ?= $(call oldest,grpc,grpclimit) latest
 # The version of a module that another module's go.mod requires.
 oldest = $(shell sed -n 's|.*/$(1) \(v[^ ]*\).*|\1|p' $(2)/go.mod)
 
-.PHONY: help check test race matrix versions lint vulnerabilities fuzz bench site
+.PHONY: help check test full race matrix versions lint vulnerabilities fuzz bench site
 
 help:
 	@echo "make check            vet, and the short tests of all modules: run it before each commit"
-	@echo "make test             all tests, then make race; as root, apt-get installs programs that tests need"
-	@echo "make race             the short tests under the race detector; with SHORT= all tests"
+	@echo "make test             make full and make race; as root, apt-get installs programs that tests need"
+	@echo "make full             all tests"
+	@echo "make race             short tests under the race detector; with SHORT= all tests of these packages"
 	@echo "make matrix           TESTS=\"make test\" on each of SERVERS, in Docker"
 	@echo "make versions         the adapters' tests on each of GO_REDIS, OTEL and GRPC"
 	@echo "make lint             formatting, linters, vet for all systems, the workflows, Lua"
@@ -55,19 +59,23 @@ check:
 
 # Tests may install missing programs by apt-get: redis-server (unless Docker is available), chromium,
 # prometheus, lua5.1, and what the clients in other languages need. They report what they install. The
-# first test gets a Redis, and prints its version. The last three tests are those whose outcome depends
-# most on the version of go-redis, on its newest version.
+# first test gets a Redis, and prints its version. Many tests mostly wait, so those under the race
+# detector run at the same time.
 test: export SLIDEGATE_INSTALL ?= 1
 test:
 	$(GO) test -count=1 -v -run '^TestServer$$' ./internal/test/redistest
+	@$(MAKE) --no-print-directory -j2 full race
+
+# The last three tests are those whose outcome depends most on the version of go-redis, on its newest
+# version.
+full:
 	$(GO) test -vet=off -count=1 -timeout 15m -p $(P) $(ALL)
-	@$(MAKE) --no-print-directory race
 	@.ci/with $(lastword $(GO_REDIS)) github.com/redis/go-redis/v9 -- $(GO) test -vet=off -count=1 -timeout 5m -run '^Test(Hooks|BrokenTogether|SentOnce)$$' ./goredisgate
 
 SHORT ?= -short
 race:
 	@[ "$$($(GO) env CGO_ENABLED)" = 1 ] || echo "No race detector: it needs cgo, and therefore a C compiler."
-	[ "$$($(GO) env CGO_ENABLED)" = 0 ] || $(GO) test -race -vet=off $(SHORT) -count=1 -timeout 40m -p $(P) $(ALL)
+	[ "$$($(GO) env CGO_ENABLED)" = 0 ] || $(GO) test -race -vet=off $(SHORT) -count=1 -timeout 40m -p 2 $(RACE)
 
 # Runs TESTS on each server. It fails if a server has another version, or if Docker is needed but does
 # not respond. `make -j2 -Orecurse matrix` tests two servers at a time, and keeps their output apart.
