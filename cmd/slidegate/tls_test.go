@@ -26,7 +26,7 @@ func TestTLS(t *testing.T) {
 		shows   string // the output with a certificate
 		ends    int    // the exit status without a certificate
 	}{
-		{"inspect login e", 4, "--redis URL --redis-ca FILE --redis-cert FILE --redis-key FILE --redis-password-file FILE", 1},
+		{"inspect login e", 4, "--redis URL --redis-ca " + ca.File + " --redis-cert " + cert + " --redis-key " + key + " --redis-password-file " + password, 1},
 		{"reset --yes login e", 0, "Nothing is stored", 1},
 		{"replay", 0, "on Redis at " + address, 1},
 		{"proxy --to http://127.0.0.1:1 --limit 5/1h --listen 127.0.0.1:0 --admin 127.0.0.1:0 --timeout 1m", 0, "budgets are shared", 0},
