@@ -43,7 +43,7 @@ func TestTLS(t *testing.T) {
 	for name, value := range map[string]string{"": "rediss://" + address, "_CA": ca.File, "_CERT": cert, "_KEY": key, "_PASSWORD_FILE": password} {
 		t.Setenv("SLIDEGATE_REDIS"+name, value)
 	}
-	if stdout, stderr, status := command(t.Context(), "inspect", "login", "e"); status != 4 {
+	if stdout, stderr, status := command(t.Context(), "inspect", "login", "e"); status != 4 || strings.Contains(stdout, "--redis URL") {
 		t.Errorf("by the environment: status %d, %s%s", status, stdout, stderr)
 	}
 	if _, stderr, status := command(t.Context(), "inspect", "--redis-ca", cert, "login", "e"); status != 1 || !strings.Contains(stderr, fmt.Sprintf("instead of %q", cert)) {
