@@ -17,8 +17,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/alecthomas/kong"
-
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/inspect"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
@@ -27,7 +25,7 @@ import (
 )
 
 type commandLine struct {
-	Version kong.VersionFlag `help:"Print the version."`
+	Version cli.Version `help:"Print the version."`
 
 	Replay    replay.Command      `cmd:"" help:"Show what limits would have done to a log."`
 	Inspect   inspect.Command     `cmd:"" help:"Show how much of its limits an event has used, and what is left."`
@@ -62,7 +60,7 @@ func run(ctx context.Context, args []string, s cli.Streams) int {
 	}
 	screen := output.ScreenOf(s.Err)
 	text := strings.TrimPrefix(err.Error(), "slidegate: ") // the prefix of the library's errors
-	_, _ = fmt.Fprintln(s.Err, screen.Wrap(screen.Bad("slidegate:")+" "+text))
+	_, _ = fmt.Fprintln(s.Err, screen.Wrap(screen.Bad("slidegate:")+" "+cli.Redact(text)))
 	if ctx.Err() != nil {
 		return 130
 	}

@@ -178,12 +178,16 @@ func widest(lines []string) (widest int) {
 func TestVerdictIsLast(t *testing.T) {
 	colourful(t)
 	next := regexp.MustCompile(`(?s)\n\x1b\[1m[^\n]+\x1b\[22m\nnext: slidegate (.*)$`)
-	t.Chdir(t.TempDir()) // for pictures
 	for _, args := range []string{
 		"replay", "replay --limit 9007199254740992/1d@1h", "replay --compare 5/1h --compare 1/5s,10/1h", "replay --compare 5/1h --compare 6/1h --picture limits.svg",
 		"replay --login", "replay --login --picture logins.svg", "replay --estimator ar1", "replay --estimator ar1 --compare 5/1h --compare 10/1h",
+		"replay :: -dash.csv", "replay :: \x01.csv", "replay --compare 5/1h --compare 6/1h :: limits.svg", // a log
 	} {
-		text := strings.ReplaceAll(onTerminal(t, 24, strings.Fields(args)...), "\r\n", "\n")
+		t.Chdir(t.TempDir()) // for pictures
+		if _, log, _ := strings.Cut(args, " :: "); log != "" && os.WriteFile(log, []byte("1,alice\n"), 0o600) != nil {
+			t.Fatal(log)
+		}
+		text := strings.ReplaceAll(onTerminal(t, 24, strings.Fields(strings.ReplaceAll(args, "::", "--"))...), "\r\n", "\n")
 		end := next.FindStringSubmatch(text)
 		if end == nil {
 			t.Errorf("%s: %q", args, text)

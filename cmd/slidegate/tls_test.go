@@ -26,7 +26,7 @@ func TestTLS(t *testing.T) {
 		shows   string // the output with a certificate
 		ends    int    // the exit status without a certificate
 	}{
-		{"inspect login e", 4, "--redis URL --redis-ca FILE --redis-cert FILE --redis-key FILE --redis-password-file FILE", 1},
+		{"inspect login e", 4, "--redis URL --redis-ca " + ca.File + " --redis-cert " + cert + " --redis-key " + key + " --redis-password-file " + password, 1},
 		{"reset --yes login e", 0, "Nothing is stored", 1},
 		{"replay", 0, "on Redis at " + address, 1},
 		{"proxy --to http://127.0.0.1:1 --limit 5/1h --listen 127.0.0.1:0 --admin 127.0.0.1:0 --timeout 1m", 0, "budgets are shared", 0},
@@ -43,7 +43,7 @@ func TestTLS(t *testing.T) {
 	for name, value := range map[string]string{"": "rediss://" + address, "_CA": ca.File, "_CERT": cert, "_KEY": key, "_PASSWORD_FILE": password} {
 		t.Setenv("SLIDEGATE_REDIS"+name, value)
 	}
-	if stdout, stderr, status := command(t.Context(), "inspect", "login", "e"); status != 4 {
+	if stdout, stderr, status := command(t.Context(), "inspect", "login", "e"); status != 4 || strings.Contains(stdout, "--redis URL") {
 		t.Errorf("by the environment: status %d, %s%s", status, stdout, stderr)
 	}
 	if _, stderr, status := command(t.Context(), "inspect", "--redis-ca", cert, "login", "e"); status != 1 || !strings.Contains(stderr, fmt.Sprintf("instead of %q", cert)) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"regexp"
 	"runtime/debug"
 	"strings"
@@ -41,9 +42,18 @@ func Parse(line any, args []string, stdout io.Writer) (*kong.Context, error) {
 	return command, nil
 }
 
-// login matches the user and password of a URL. Such a URL can occur where kong does not expect
-// one.
-var login = regexp.MustCompile(`://[^ ]*@`)
+// Version is the flag that prints the version. Unlike that of kong, it fails if nothing can be
+// written.
+type Version bool
+
+// BeforeReset prints the version.
+func (Version) BeforeReset(app *kong.Kong, vars kong.Vars) error {
+	_, err := fmt.Fprintln(app.Stdout, vars["version"])
+	if err == nil {
+		app.Exit(0)
+	}
+	return err
+}
 
 // version returns the version of the running program.
 func version() string {
@@ -64,16 +74,22 @@ func versionOf(info *debug.BuildInfo) string {
 	return "slidegate " + v + ", " + info.GoVersion
 }
 
+// unexpected begins an error about a surplus argument.
+const unexpected = "unexpected argument "
+
 // plain corrects those kong errors that mislead or print a secret.
 func plain(err error) error {
+	if errors.As(err, new(*fs.PathError)) { // the help or the version cannot be written
+		return err
+	}
 	text := strings.Replace(err.Error(), `, did you mean "-h"?`, "", 1) // kong suggests this for every short flag
 	if what, from, ok := strings.Cut(text, " (from envar "); ok {       // kong quotes the value, which may contain a password
 		name, _, _ := strings.Cut(from, "=")
 		_, what, _ = strings.Cut(what, ": ")
 		return fmt.Errorf("%s: %s", name, what)
 	}
-	if strings.HasPrefix(text, "un") { // an unexpected argument or an unknown flag
-		text = login.ReplaceAllString(text, "://***@")
+	if arg, ok := strings.CutPrefix(text, unexpected); ok && (arg == "" || strings.HasPrefix(arg, ", did you mean")) {
+		text = unexpected + `""` + arg // usually from an unset shell variable
 	}
 	for _, begin := range []string{"--", "<", "[<"} { // a flag or an argument that has a wrong value
 		if strings.HasPrefix(text, begin) {
@@ -88,5 +104,24 @@ const More = "; --help shows what there is"
 
 // Unexpected returns an error about a surplus argument.
 func Unexpected(arg string) error {
-	return errors.New("unexpected argument " + login.ReplaceAllString(arg, "://***@") + More)
+	return plain(errors.New(unexpected + arg))
+}
+
+// These match what may be a user and a password. A password can contain anything, so that of a URL
+// ends at the last @. Without an @, it stands in place of a port, and has letters.
+var (
+	urlLogin   = regexp.MustCompile(`(?s)://.*@`)
+	plainLogin = regexp.MustCompile(`[^\s"':]*:([^\s/]|/[^/])\S*@`)
+	portLogin  = regexp.MustCompile(`://[^\s"/@]*:[^\s"/@]*[A-Za-z][^\s"]*`)
+)
+
+// Redact replaces users and passwords in an error message, except in the example of a URL.
+func Redact(text string) string {
+	const example = "//user:password@host"
+	parts := strings.Split(text, example)
+	for i, part := range parts {
+		part = urlLogin.ReplaceAllString(part, "://***@")
+		parts[i] = portLogin.ReplaceAllString(plainLogin.ReplaceAllString(part, "***@"), "://***")
+	}
+	return strings.Join(parts, example)
 }

@@ -120,10 +120,10 @@ func TestFiles(t *testing.T) {
 	}{
 		{tls, Files{Key: key}, `--redis-key "KEY" has no certificate; name it with --redis-cert`},
 		{tls, Files{Cert: cert}, `--redis-cert "CERT" has no key; name it with --redis-key, even if the same file holds both`},
-		{tls, Files{CA: "none"}, `--redis-ca: cannot read "none" (no such file or directory); name the file that holds the certificate of the CA`},
-		{tls, Files{Cert: "none", Key: key}, `--redis-cert: cannot read "none" (no such file or directory); name the file that holds the certificate`},
-		{tls, Files{Cert: cert, Key: "none"}, `--redis-key: cannot read "none" (no such file or directory); name the file that holds the private key`},
-		{tls, Files{Password: "none"}, `--redis-password-file: cannot read "none" (no such file or directory); name the file that holds the password`},
+		{tls, Files{CA: "none"}, `--redis-ca: cannot read that file (no such file or directory); name the file that holds the certificate of the CA`},
+		{tls, Files{Cert: "none", Key: key}, `--redis-cert: cannot read that file (no such file or directory); name the file that holds the certificate`},
+		{tls, Files{Cert: cert, Key: "none"}, `--redis-key: cannot read that file (no such file or directory); name the file that holds the private key`},
+		{tls, Files{Password: "none"}, `--redis-password-file: cannot read that file (no such file or directory); name the file that holds the password`},
 		{tls, Files{CA: noPEM}, `--redis-ca: "TEXT" holds no certificate in PEM; name the file that holds the certificate of the CA`},
 		{tls, Files{CA: key}, `--redis-ca: "KEY" holds no certificate in PEM; name the file that holds the certificate of the CA`},
 		{tls, Files{CA: damaged}, `--redis-ca: "DAMAGED" holds no valid certificate; name the file that holds the certificate of the CA`},
@@ -132,7 +132,7 @@ func TestFiles(t *testing.T) {
 		{tls, Files{Cert: cert, Key: otherKey}, `--redis-key "OTHER" does not match --redis-cert "CERT" (private key does not match public key); name the key of the certificate, without a passphrase`},
 		{plain, Files{CA: ca.File}, `--redis-ca "CA" needs TLS, and --redis h:1 does not use it; write rediss:// in --redis, as in rediss://host:6379, or leave out --redis-ca`},
 		{"h:1", Files{Cert: cert, Key: key}, `--redis-cert "CERT" needs TLS, and --redis h:1 does not use it; write rediss:// in --redis, as in rediss://host:6379, or leave out --redis-cert`},
-		{"redis://:okapi@h:1", Files{Password: noPEM}, `--redis-password-file "TEXT" is a second password, because the URL of --redis has one; leave out one of them`},
+		{"redis://:okapi@h:1", Files{Password: noPEM}, `--redis-password-file is a second password, because the URL of --redis has one; leave out one of them`},
 		{plain, Files{Password: empty}, `--redis-password-file: "EMPTY" is empty; name the file that holds the password`},
 		{plain, Files{Password: "/dev/zero"}, `--redis-password-file: "/dev/zero" holds more than 1 MiB; name the file that holds the password`},
 	} {

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -21,13 +22,13 @@ type Files struct {
 	Password string // contains only the password; a trailing newline is ignored
 }
 
-// Flags returns the command-line flags that name these files.
-func (f Files) Flags() (flags []string) {
-	for _, file := range []struct{ flag, name string }{
+// Flags returns the command-line flags that name these files, each with the name.
+func (f Files) Flags() (flags [][2]string) {
+	for _, file := range [][2]string{
 		{"--redis-ca", f.CA}, {"--redis-cert", f.Cert}, {"--redis-key", f.Key}, {"--redis-password-file", f.Password},
 	} {
-		if file.name != "" {
-			flags = append(flags, file.flag)
+		if file[1] != "" {
+			flags = append(flags, file)
 		}
 	}
 	return flags
@@ -66,7 +67,7 @@ func (as *Addresses) readPassword() error {
 	case as.files.Password == "":
 		return nil
 	case as.Password != "":
-		return fmt.Errorf("%s %q is a second password, because the URL of --redis has one; leave out one of them", flag, as.files.Password)
+		return errors.New(flag + " is a second password, because the URL of --redis has one; leave out one of them")
 	}
 	text, err := smallfile.Read(as.files.Password, holds)
 	if err != nil {

@@ -31,7 +31,7 @@ func (to *Upstream) Decode(c *kong.DecodeContext) error {
 	u, err := url.Parse(string(text))
 	switch {
 	case strings.ContainsAny(string(text), "@?#"): // any part may then contain a password
-		return errors.New("its URL has a user, a query or a fragment, which are not passed on; write it as in http://127.0.0.1:8080, and @ in a path as %40")
+		return errors.New("its URL has a user, a query or a fragment, which are not passed on; write @ in a path as %40, and the URL as in http://127.0.0.1:8080")
 	case err != nil || u.Hostname() == "" || len(u.Port()) > 5 || u.Scheme != "http" && u.Scheme != "https":
 		return fmt.Errorf("%q is not the URL of a server; write it with its scheme, as in http://127.0.0.1:8080", text)
 	}

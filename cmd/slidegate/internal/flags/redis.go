@@ -2,6 +2,7 @@ package flags
 
 import (
 	"bytes"
+	"os"
 
 	"github.com/alecthomas/kong"
 
@@ -10,7 +11,10 @@ import (
 )
 
 // Redis holds the addresses of all --redis flags.
-type Redis struct{ connect.Addresses }
+type Redis struct {
+	connect.Addresses
+	InEnv bool // SLIDEGATE_REDIS holds the same addresses
+}
 
 // Decode adds the addresses of one flag.
 func (r *Redis) Decode(c *kong.DecodeContext) error {
@@ -18,6 +22,7 @@ func (r *Redis) Decode(c *kong.DecodeContext) error {
 	if err != nil {
 		return err
 	}
+	r.InEnv = len(r.InitAddress) == 0 && list == os.Getenv("SLIDEGATE_REDIS")
 	return r.Add(list)
 }
 

@@ -132,13 +132,7 @@ func (a *accountState) challengeText() string {
 // shellWord quotes a string as a single shell word. ok is false if a terminal cannot display it, or
 // if a command would mistake it for a flag.
 func shellWord(text string) (word string, ok bool) {
-	if logs.Shown(text) != text {
-		return "", false
-	}
-	if strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.:/@_+-") == "" && text[0] != '-' {
-		return text, true
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'", text[0] != '-'
+	return logs.ShellQuoted(text), logs.Shown(text) == text && text[0] != '-'
 }
 
 // writeBudgets writes a table of the limits. If tightest is set, the table shows only the tightest

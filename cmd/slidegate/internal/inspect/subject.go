@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/connect"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/estimator"
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/flags"
+	"github.com/slidegate/slidegate/cmd/slidegate/internal/logs"
 	"github.com/slidegate/slidegate/inflight"
 	"github.com/slidegate/slidegate/pace"
 	"github.com/slidegate/slidegate/window"
@@ -45,17 +47,18 @@ type Subject struct {
 // localRedis is the address of Redis if no flag names another.
 const localRedis = "127.0.0.1:6379"
 
-// server returns flags that name the same Redis server for another command. URLs, which can hold
-// passwords, and names of files are replaced by placeholders.
+// server returns flags that name the same Redis server for another command, unless the environment
+// does. It replaces URLs, which can hold passwords, by a placeholder.
 func (s *Subject) server() (flags []string) {
 	switch to := s.Redis.String(); {
+	case s.Redis.InEnv:
 	case s.Redis.IsURL():
 		flags = append(flags, "--redis URL")
-	case to != localRedis:
+	case to != localRedis || os.Getenv("SLIDEGATE_REDIS") != "":
 		flags = append(flags, "--redis "+to)
 	}
-	for _, flag := range s.RedisFiles.Names().Flags() {
-		flags = append(flags, flag+" FILE")
+	for _, file := range s.RedisFiles.Names().Flags() {
+		flags = append(flags, file[0]+" "+logs.ShellQuoted(file[1]))
 	}
 	return flags
 }

@@ -159,7 +159,7 @@ func (c *Command) Config(log *slog.Logger) (cfg proxy.Config, err error) {
 	case !c.shared() && c.Timeout != 0:
 		return cfg, errors.New("--timeout applies only with a Redis, and there is none; write --redis, or leave it out")
 	case !c.shared() && len(files.Flags()) > 0:
-		return cfg, fmt.Errorf("%s applies only with a Redis, and there is none; write --redis, or leave it out", files.Flags()[0])
+		return cfg, fmt.Errorf("%s applies only with a Redis, and there is none; write --redis, or leave it out", files.Flags()[0][0])
 	}
 	if err := c.Redis.Read(files); err != nil {
 		return cfg, err

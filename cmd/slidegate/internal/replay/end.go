@@ -84,11 +84,23 @@ func (p *Report) more(best *result) []string {
 	for _, s := range p.Sets {
 		words = append(words, "--compare "+strings.Join(s.limitTexts(), ","))
 	}
-	return p.again(append(words, "--picture limits.svg")...)
+	return p.again(append(words, p.picture("limits.svg"))...)
 }
 
-// again returns the words of a command that replays the same log with other flags.
+// picture returns the words that draw a chart, to a new file if the given one is a log.
+func (p *logReport) picture(file string) string {
+	for slices.ContainsFunc(p.reading, func(word string) bool { return strings.Contains(word, file) }) {
+		file = "new-" + file
+	}
+	return "--picture " + file
+}
+
+// again returns the words of a command that replays the same log with other flags, or of one for
+// help if a shell cannot repeat the name of the log.
 func (p *logReport) again(words ...string) []string {
+	if slices.ContainsFunc(p.Files, func(name string) bool { return logs.Shown(name) != name }) {
+		return []string{"help", "replay"}
+	}
 	return slices.Concat([]string{"replay"}, words, p.reading)
 }
 
@@ -109,6 +121,9 @@ func (c *Command) reading() (words []string) {
 		words = append(words, "--sort")
 	}
 	for _, name := range c.files() {
+		if name != "-" && strings.HasPrefix(name, "-") {
+			name = "./" + name
+		}
 		words = append(words, logs.ShellQuoted(name))
 	}
 	return words
@@ -120,7 +135,7 @@ func (p *LoginReport) next() []string {
 	if p.Picture != "" {
 		return p.again()
 	}
-	return p.again("--login", "--picture logins.svg")
+	return p.again("--login", p.picture("logins.svg"))
 }
 
 // verdict returns how many attempts the guard delays, and how many users it delays by mistake.

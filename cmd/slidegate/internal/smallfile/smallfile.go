@@ -7,6 +7,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strconv"
+	"strings"
 )
 
 // most is the maximum size of a file in bytes. A bound is needed because some files, such as
@@ -18,7 +20,11 @@ const most = 1 << 20
 func Read(file, holds string) ([]byte, error) {
 	text, err := read(file)
 	if path := (*fs.PathError)(nil); errors.As(err, &path) {
-		return nil, fmt.Errorf("cannot read %q (%w); name the file that holds %s", file, path.Err, holds)
+		name := strconv.Quote(file)
+		if !strings.ContainsAny(file, "/.") {
+			name = "that file" // its name may be the secret itself
+		}
+		return nil, fmt.Errorf("cannot read %s (%w); name the file that holds %s", name, path.Err, holds)
 	}
 	switch {
 	case err != nil:
