@@ -70,15 +70,17 @@ func TestNoPictureAfterAnError(t *testing.T) {
 // TestPictureReplacesNoLog checks that a picture never replaces a log whose name was given by
 // mistake.
 func TestPictureReplacesNoLog(t *testing.T) {
-	log := older(t, "log.svg", "1,alice\n")
-	for _, args := range [][]string{{"replay", "--picture", log, log}, {"replay", "--login", "--picture", log}} {
-		_, stderr, status := command(t.Context(), args...)
-		if want := `slidegate: --picture: "` + log + `" exists, and is not a picture; name another file` + "\n"; status != 1 || stderr != want {
-			t.Errorf("status %d, %s", status, stderr)
+	for content, why := range map[string]string{"1,<svg\n": "exists, and is not a picture", "<svg>,1\n": "is one of the logs"} {
+		log := older(t, "log.svg", content)
+		for _, args := range [][]string{{"--picture", log, log}, {"--login", "--picture", log, log}} {
+			_, stderr, status := command(t.Context(), append([]string{"replay"}, args...)...)
+			if want := `slidegate: --picture: "` + log + `" ` + why + "; name another file\n"; status != 1 || stderr != want {
+				t.Errorf("status %d, %s", status, stderr)
+			}
 		}
-	}
-	if got := text(t, log); got != "1,alice\n" {
-		t.Errorf("the log is %q", got)
+		if got := text(t, log); got != content {
+			t.Errorf("the log is %q", got)
+		}
 	}
 	for _, file := range []string{older(t, "empty.svg", ""), older(t, "x.svg", "<?xml version=\"1.0\"?>\n<svg>")} {
 		if _, stderr, status := command(t.Context(), "replay", "--picture", file); status != 0 {

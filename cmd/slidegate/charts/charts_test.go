@@ -103,6 +103,8 @@ func TestCharts(t *testing.T) {
 			"a title", "attempts (1,500)", "allowed under 1/1h (2 denied)", "Attempts per 5 min", "UTC", "Mar 4, 2025", "Mar 5, 2025", "03:00", "in steps of 9 %", "30 s", "1 min",
 		}},
 		"two sets":          {replayOf(each(noon, 60, 1500), two, nil).Draw, []string{"1/1h", "1,498 allowed, 2 denied", "2/1h", "1,500 allowed, 0 denied"}},
+		"ends at midnight":  {replayOf(each(noon, 43, 1005), nil).Draw, []string{"Mar 4, 2025", "Mar 5, 2025"}},
+		"starts before it":  {replayOf(each(1742774090, 5, 340), nil, nil).Draw, []string{"Mar 23, 2025", "Mar 24, 2025"}},
 		"few among many":    {replayOf(append(each(noon, 1, 300), each(noon+299, 0, 12345)...), nil).Draw, []string{"12,346", "UTC, square-root scale"}},
 		"no attempts":       {replayOf(nil, nil).Draw, []string{"There are no attempts.", "No attempt is denied."}},
 		"no wait helps":     {never.Draw, []string{"No wait helps: they ask for more than a limit holds."}},
@@ -142,8 +144,8 @@ func TestSave(t *testing.T) {
 	if err := errors.Join(Check(file), Save(file, draw), Check(file)); err != nil {
 		t.Fatal(err)
 	}
-	if written := string(must(os.ReadFile(file))); written != draw() || !strings.Contains(written, "prefers-color-scheme:dark") {
-		t.Errorf("it is another chart, or has no dark style: %s", written)
+	if written := string(must(os.ReadFile(file))); written != draw() || !strings.Contains(written, "prefers-color-scheme:dark") || Save(filepath.Dir(file), draw) == nil {
+		t.Errorf("it is another chart, has no dark style, or replaces a directory: %s", written)
 	}
 }
 

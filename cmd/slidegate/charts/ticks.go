@@ -74,14 +74,15 @@ func (r tickStep) Ticks(from, to float64) (ticks []Tick) {
 	return ticks
 }
 
-// drawNotes writes the notes below the tick labels.
+// drawNotes writes the notes below the tick labels, on the page and apart from each other.
 func (r tickStep) drawNotes(area plotted) {
-	last := ""
+	last, free := "", float64(margin)
 	for _, tick := range area.x.Ticks {
 		if note := instant(tick.Value).Format(r.note); note != last {
-			x := max(margin+Remark.width(note)/2, area.at(Point{X: tick.Value}).X)
+			half := Remark.width(note) / 2
+			x := max(free+half, min(PageWidth-margin-half, area.at(Point{X: tick.Value}).X))
 			area.Text(Remark.aligned(0.5), x, area.Bottom+26, note)
-			last = note
+			last, free = note, x+half+4
 		}
 	}
 }

@@ -8,24 +8,30 @@ import (
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/output"
 )
 
-// draw writes the chart if Picture names a file.
-func (p *Report) draw() error {
+// draw writes the chart if Picture names a file. After an error, the report names no picture.
+func (p *Report) draw() (err error) {
 	d := charts.Replay{Title: p.title(), Zone: p.zone(), Yearless: p.yearless(), Timeline: p.timeline}
 	for _, s := range p.Sets {
 		d.Sets = append(d.Sets, charts.Set{Name: s.limits(), Waits: s.waits, Denied: s.Denied})
 	}
-	return charts.Save(p.Picture, d.Draw)
+	if err = charts.Save(p.Picture, d.Draw); err != nil {
+		p.Picture = ""
+	}
+	return err
 }
 
-// draw writes the chart if Picture names a file.
-func (p *LoginReport) draw() error {
+// draw writes the chart if Picture names a file. After an error, the report names no picture.
+func (p *LoginReport) draw() (err error) {
 	title := fmt.Sprintf("%s: %d of %s denied", p.source(), p.Denied, output.Count(p.Allowed+p.Denied, "login attempt"))
 	sets := []charts.Set{{Waits: p.waits, Denied: p.Denied}}
 	d := charts.Logins{Replay: charts.Replay{Title: title, Zone: p.zone(), Yearless: p.yearless(), Sets: sets, Timeline: p.timeline}}
 	for _, b := range p.Budgets {
 		d.Budgets = append(d.Budgets, charts.Budget{Name: string(b.Budget), Limits: strings.Join(b.Limits, ", "), Denied: b.Denied})
 	}
-	return charts.Save(p.Picture, d.Draw)
+	if err = charts.Save(p.Picture, d.Draw); err != nil {
+		p.Picture = ""
+	}
+	return err
 }
 
 // zone returns the time zone that the chart shows. It is empty for a log without years, because its

@@ -27,9 +27,6 @@ func (c *Command) runLogin(ctx context.Context, s cli.Streams) error {
 	if err := c.checkLogin(); err != nil {
 		return err
 	}
-	if err := charts.Check(string(c.Picture)); err != nil {
-		return err
-	}
 	if os.Getenv("GOGC") == "" { // decisions allocate many short-lived objects
 		defer debug.SetGCPercent(debug.SetGCPercent(200))
 	}
@@ -49,10 +46,8 @@ func (c *Command) runLogin(ctx context.Context, s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	if err := p.draw(); err != nil {
-		return err
-	}
-	return p.print(s.Out, c.JSON)
+	err = p.draw()
+	return errors.Join(p.print(s.Out, c.JSON), err)
 }
 
 // checkLogin returns an error if a flag is given that does not work with the login guard.

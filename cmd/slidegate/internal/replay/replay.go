@@ -49,6 +49,8 @@ var defaultLimits = flags.Limits{window.Every(5 * time.Second), window.PerHour(5
 // times.
 func (c *Command) sets() (ss flags.Sets, err error) {
 	switch {
+	case len(c.Compare) > 100 && c.Picture != "":
+		return nil, errors.New("--picture: it shows at most 100 sets of limits; leave out some of --compare")
 	case len(c.Compare) > 0 && len(c.Limits) > 0:
 		return nil, errors.New("--limit and --compare cannot be combined; write the limits of --limit as one more --compare")
 	case len(c.Compare) > 0:
@@ -73,9 +75,6 @@ func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	if err := charts.Check(string(c.Picture)); err != nil {
-		return err
-	}
 	var p *Report
 	err = c.watched(ctx, s, func(log *logs.Reader) (err error) {
 		p, err = c.replay(ctx, sets, log)
@@ -84,15 +83,16 @@ func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	if err := p.draw(); err != nil {
-		return err
-	}
-	return p.print(s.Out, c.JSON)
+	err = p.draw()
+	return errors.Join(p.print(s.Out, c.JSON), err)
 }
 
-// watched opens the log and calls read. On a terminal, it shows a progress bar, which it removes at
+// watched checks the name of the picture, opens the log and calls read. On a terminal, it shows a progress bar, which it removes at
 // the end.
 func (c *Command) watched(ctx context.Context, s cli.Streams, read func(*logs.Reader) error) error {
+	if err := charts.Check(string(c.Picture), c.files()...); err != nil {
+		return err
+	}
 	o := logs.Options{
 		By: c.By.By, TimeField: string(c.TimeField), TimeRegex: c.TimeRegex.Regexp, TimeFormat: string(c.TimeFormat),
 		Accounts: c.Login, Sort: c.Sort, Stdin: s.In,
