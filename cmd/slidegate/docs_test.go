@@ -97,8 +97,8 @@ func cutTrimmed(output, line string) (before, after string, found bool) {
 	return output, "", false
 }
 
-// TestSamplePicture compares the chart of the sample in docs/replay.md with what the program draws. To redraw it: go
-// test ./cmd/slidegate -update.
+// TestSamplePicture compares the chart of the sample in docs/replay.md with what the program draws.
+// To redraw it: go test ./cmd/slidegate -update.
 func TestSamplePicture(t *testing.T) {
 	drawn := filepath.Join(t.TempDir(), "sample.svg")
 	if _, stderr, status := command(t.Context(), "replay", "--picture", drawn); status != 0 {

@@ -13,7 +13,6 @@ require (
 	github.com/prometheus/client_golang v1.24.1 // the newest for Go 1.25
 	github.com/redis/rueidis v1.0.79
 	github.com/rivo/uniseg v0.4.7
-	github.com/schollz/progressbar/v3 v3.19.1
 	github.com/slidegate/slidegate v0.1.0
 	github.com/tidwall/gjson v1.20.2
 	golang.org/x/sync v0.22.0 // the newest for Go 1.25
@@ -35,7 +34,6 @@ require (
 	github.com/kylelemons/godebug v1.1.0 // indirect
 	github.com/mattn/go-colorable v0.1.14 // indirect
 	github.com/mattn/go-isatty v0.0.22 // indirect
-	github.com/mitchellh/colorstring v0.0.0-20190213212951-d06e56a500db // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/prometheus/client_model v0.6.2 // indirect
 	github.com/prometheus/common v0.70.1 // indirect

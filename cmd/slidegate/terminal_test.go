@@ -21,20 +21,39 @@ import (
 	"github.com/rivo/uniseg"
 
 	"github.com/slidegate/slidegate/cmd/slidegate/internal/cli"
-	"github.com/slidegate/slidegate/cmd/slidegate/internal/ttytest"
 	"github.com/slidegate/slidegate/internal/test/redistest"
 )
 
 // onTerminal runs the program in the afternoon on a terminal with 80 columns, and returns what the
-// terminal shows.
+// terminal shows. If the machine has no terminals, it skips the test. After a minute, it closes the
+// terminal, which ends the program and fails the test.
 func onTerminal(t *testing.T, rows uint16, args ...string) string {
 	t.Helper()
-	return ttytest.Screen(t, func(tty *os.File) {
-		if err := pty.Setsize(tty, &pty.Winsize{Rows: rows, Cols: 80}); err != nil {
+	terminal, tty, err := pty.Open()
+	if err != nil {
+		t.Skipf("no terminal to test on: %v", err)
+	}
+	hangUp := func() { _, _ = terminal.Close(), tty.Close() }
+	defer hangUp()
+	late := time.AfterFunc(time.Minute, hangUp)
+	defer late.Stop()
+	if err := pty.Setsize(tty, &pty.Winsize{Rows: rows, Cols: 80}); err != nil {
+		t.Fatal(err)
+	}
+	run(t.Context(), args, cli.Streams{In: strings.NewReader(""), Out: tty, Err: tty, Now: func() time.Time { return afternoon }})
+	if _, err := tty.WriteString("\n.\n"); err != nil {
+		t.Fatal(err)
+	}
+	var screen strings.Builder
+	for b := make([]byte, 1024); !strings.Contains(screen.String(), "\n."); {
+		n, err := terminal.Read(b)
+		if err != nil {
 			t.Fatal(err)
 		}
-		run(t.Context(), args, cli.Streams{In: strings.NewReader(""), Out: tty, Err: tty, Now: func() time.Time { return afternoon }})
-	})
+		screen.Write(b[:n])
+	}
+	text, _, _ := strings.Cut(screen.String(), "\r\n.")
+	return text
 }
 
 // colourful sets up the environment of a terminal with colours, wherever the test runs.

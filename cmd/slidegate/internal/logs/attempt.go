@@ -27,7 +27,7 @@ type file struct {
 }
 
 func newFile(name string, opened io.ReadCloser, r *Reader) *file {
-	return &file{source: newSource(name, opened, r.options.Progress), r: r}
+	return &file{source: newSource(name, opened), r: r}
 }
 
 // advance reads up to the next attempt in the file. It skips and counts other lines.

@@ -32,14 +32,9 @@ type logLine struct {
 	err    error     // why the line cannot be read
 }
 
-// newSource returns a source for an open file. If progress is not nil, all bytes read are also
-// written to it.
-func newSource(name string, opened io.ReadCloser, progress io.Writer) source {
-	var in io.Reader = opened
-	if progress != nil {
-		in = io.TeeReader(opened, progress)
-	}
-	return source{name: name, in: bufio.NewReaderSize(in, buffer), opened: opened, stop: func() bool { return true }}
+// newSource returns a source for an open file.
+func newSource(name string, opened io.ReadCloser) source {
+	return source{name: name, in: bufio.NewReaderSize(opened, buffer), opened: opened, stop: func() bool { return true }}
 }
 
 func (s *source) close() {

@@ -45,7 +45,6 @@ type Options struct {
 	Accounts   bool           // also set the account of each attempt; all files must then be logs of sshd
 	Sort       bool           // sort all attempts by time; if not set, the files are only merged
 	Stdin      io.Reader      // read for the file name "-"
-	Progress   io.Writer      // receives every byte read from the files; may be nil
 }
 
 // Stats describes what has been read so far.

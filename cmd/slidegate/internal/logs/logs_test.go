@@ -1,7 +1,6 @@
 package logs
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -153,18 +152,6 @@ func TestLinesAddUp(t *testing.T) {
 		Attempts: 3, From: time.Unix(1, 0).UTC(), To: time.Unix(4, 0).UTC(),
 	}
 	same(t, want, r.Stats)
-}
-
-func TestProgressGetsEveryByte(t *testing.T) {
-	plain, gz := write(t, "1,alice\n"), write(t, packed(t, strings.Repeat("2,bob\n", 9999)))
-	var progress bytes.Buffer
-	readAll(t, Options{Progress: &progress}, plain, gz)
-	if size := Size([]string{plain, gz}); size < 50 || size != int64(progress.Len()) {
-		t.Errorf("progress got %d bytes of %d", progress.Len(), size)
-	}
-	if size := Size([]string{plain, "-"}); size != -1 {
-		t.Errorf("with the standard input: %d", size)
-	}
 }
 
 // TestLogErrors checks that each error is a single sentence for the user.

@@ -31,19 +31,6 @@ func checkNames(names []string) error {
 	return nil
 }
 
-// Size returns the total size of the files in bytes. It returns -1 if any of them is not a regular
-// file, because its size is unknown.
-func Size(names []string) (bytes int64) {
-	for _, name := range names {
-		info, err := os.Stat(name)
-		if err != nil || !info.Mode().IsRegular() {
-			return -1
-		}
-		bytes += info.Size()
-	}
-	return bytes
-}
-
 // unreadable returns an error that says why the named file cannot be read, and what to do about it.
 func unreadable(name string, err error) error {
 	if path := (*fs.PathError)(nil); errors.As(err, &path) {

@@ -31,7 +31,7 @@ func (c *Command) runLogin(ctx context.Context, s cli.Streams) error {
 		defer debug.SetGCPercent(debug.SetGCPercent(200))
 	}
 	var p *LoginReport
-	err := c.watched(ctx, s, func(log *logs.Reader) error {
+	err := c.opened(ctx, s, func(log *logs.Reader) error {
 		r, err := newGuardReplay(ctx, login.Config{Name: "replay"}, maxIdle)
 		if err != nil {
 			return err

@@ -76,7 +76,7 @@ func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 		return err
 	}
 	var p *Report
-	err = c.watched(ctx, s, func(log *logs.Reader) (err error) {
+	err = c.opened(ctx, s, func(log *logs.Reader) (err error) {
 		p, err = c.replay(ctx, sets, log)
 		return err
 	})
@@ -87,19 +87,14 @@ func (c *Command) Run(ctx context.Context, s cli.Streams) error {
 	return errors.Join(p.print(s.Out, c.JSON), err)
 }
 
-// watched checks the name of the picture, opens the log and calls read. On a terminal, it shows a progress bar, which it removes at
-// the end.
-func (c *Command) watched(ctx context.Context, s cli.Streams, read func(*logs.Reader) error) error {
+// opened checks the name of the picture, opens the log and calls read.
+func (c *Command) opened(ctx context.Context, s cli.Streams, read func(*logs.Reader) error) error {
 	if err := charts.Check(string(c.Picture), c.files()...); err != nil {
 		return err
 	}
 	o := logs.Options{
 		By: c.By.By, TimeField: string(c.TimeField), TimeRegex: c.TimeRegex.Regexp, TimeFormat: string(c.TimeFormat),
 		Accounts: c.Login, Sort: c.Sort, Stdin: s.In,
-	}
-	if bar := newProgress(s.Err, c.files()); bar != nil {
-		defer func() { _ = bar.Clear() }() // a bar that cannot be removed was never drawn
-		o.Progress = bar
 	}
 	log, err := c.open(ctx, o)
 	if err != nil {
